@@ -244,12 +244,13 @@ def no_waiting(monkeypatch):
 
 
 class CannedServer:
-    """Answers every request with the same status, headers and body; keeps what it was sent."""
+    """Answers requests as ``reply`` says, which ``choose`` may call for each path and body; keeps what it was sent."""
 
     def __init__(self):
         self.status, self.headers, self.body = 200, {}, b""
         self.requests = []
         self.url = ""
+        self.choose = lambda path, body: None
 
     def reply(self, body, status=200, **headers):
         """Sets the answer; a dict is sent as JSON, and header names are written with underscores."""
@@ -260,7 +261,9 @@ class CannedServer:
 
     async def handle(self, request):
         body = await request.read()
-        self.requests.append((request.path, request.headers.copy(), json.loads(body) if body else None))
+        sent = json.loads(body) if body else None
+        self.requests.append((request.path, request.headers.copy(), sent))
+        self.choose(request.path, sent)
         return web.Response(status=self.status, headers=self.headers, body=self.body)
 
 

@@ -155,7 +155,7 @@ def _show_lm_eval_tasks(*, as_json: bool) -> None:
 
 
 def _show_skills(data_dir: Path | None, *, as_json: bool) -> None:
-    from nightjar.compat.nemo.environments.skills_dataset import list_skills_benchmarks
+    from nightjar.compat.nemo.environments.skills import list_skills_benchmarks
 
     found = [{"env_id": f"skills://{each['benchmark']}", **each} for each in list_skills_benchmarks(data_dir)]
     if as_json:

@@ -51,7 +51,6 @@ def find_results(path: Path) -> Iterator[FoundResults]:
 
 
 def default_paths() -> list[Path]:
-    """Returns the default folders of runs: ``outputs``, and those of environments."""
     return [path for path in (OUTPUT_DIR, *sorted(ENVIRONMENTS_DIR.glob("*/outputs"))) if path.is_dir()]
 
 
@@ -65,7 +64,7 @@ def find_run_directories(paths: Sequence[Path]) -> list[Path]:
 
 
 def bundles_in(folder: Path) -> list[Path]:
-    """Returns the bundles of NeMo Evaluator in a folder; a damaged file counts if results are beside it."""
+    """Returns the bundles of NeMo Evaluator in a folder; a damaged file counts if its folder has results."""
     return [path for path in sorted(folder.glob(_BUNDLES)) if _is_bundle(path)]
 
 

@@ -65,7 +65,7 @@ _TAKEN = Rollout.model_fields.keys() | {
     "expected_answer", "latency_ms", "metadata", "model_response", "problem_idx", "repeat", "scorer_rewards",
     "scoring_details", "step",
 }  # fmt: skip
-"""Fields of rows that are no state columns: read here, or called like something else in Nightjar's."""
+"""Fields of rows that do not become state columns: they are read here or have the name of another field of Nightjar."""
 _MARKS = frozenset({"needs_judge", "retries_exhausted", "unscored"})
 
 
@@ -164,13 +164,13 @@ def _bundle(path: Path) -> _Bundle:
     if len(bundles) > 1:
         names = ", ".join(bundle.name for bundle in bundles)
         raise WarehouseError(
-            f"{str(folder)!r} holds {len(bundles)} bundles beside one results.jsonl: {names}. "
-            "Its rows are of the run that was written last: move the other bundles elsewhere."
+            f"{str(folder)!r} has {len(bundles)} bundles and only one results.jsonl: {names}. "
+            "Its rows belong to the bundle that was written last. Move the other bundles elsewhere."
         )
     content = read_object(bundles[0])
     bundle = _Bundle.model_validate({**content, "content": content})
     if not (bundle.run_id and bundle.benchmark):
-        raise WarehouseError(f"{bundles[0]} is no bundle of NeMo Evaluator: it names no run_id or no benchmark")
+        raise WarehouseError(f"{bundles[0]} is not a bundle of NeMo Evaluator: it has no run_id or no benchmark")
     return bundle
 
 
@@ -203,7 +203,7 @@ def _lines(folder: Path) -> Iterator[Line]:
 def _rollout(line: Line) -> Rollout:
     row = _Row.model_validate(line.content)
     if row.problem_idx is None or row.repeat is None:
-        raise WarehouseError(f"{line.place} is no rollout: problem_idx and repeat must be integers")
+        raise WarehouseError(f"{line.place} is not a rollout: problem_idx and repeat must be integers")
     details = row.scoring_details
     category, error = details.get("error_category"), broken(details)
     counts = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}

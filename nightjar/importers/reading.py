@@ -40,7 +40,6 @@ class Lenient(BaseModel):
 
 
 def at(*path: str, default: Any = None) -> Any:
-    """Declares a field that is nested deeper in the object."""
     return Field(default, validation_alias=AliasPath(*path))
 
 
@@ -89,12 +88,10 @@ def _object(data: bytes, place: str) -> dict[str, Any]:
 
 
 def measures(values: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the entries that are finite numbers or bools, as floats."""
     return {name: float(value) for name, value in values.items() if is_measure(value)}
 
 
 def is_measure(value: Any) -> bool:
-    """Returns whether a value is a finite number or a bool."""
     is_small = isinstance(value, int) and abs(value) <= _LARGEST_INTEGER
     return is_small or (isinstance(value, float) and isfinite(value))
 

@@ -111,7 +111,6 @@ class ResultsWriter:
         self._said_rewards = array("d")
 
     def close(self) -> None:
-        """Closes its files."""
         self._unordered.close()
 
     def __len__(self) -> int:
@@ -136,7 +135,6 @@ class ResultsWriter:
         self._unordered.path.unlink()
 
     def content_hash(self) -> str:
-        """Identifies the content of ``results.jsonl``."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -66,7 +66,7 @@ class _Metadata(Lenient):
     rollouts_per_example: int = 0
     sampling_args: Object
     date: str | None = None
-    time: Any = None  # seconds; beside a date that of the clock
+    time: Any = None  # seconds, or with a date the time of day
     time_ms: float | None = None
     avg_reward: float | None = None
     avg_metrics: Object
@@ -146,7 +146,7 @@ class _Rows:
     def rollout(self, line: Line) -> Rollout:
         content = line.content
         if not content.keys() & {"prompt", "completion", "reward"}:
-            raise WarehouseError(f"{line.place} is no rollout: it has neither prompt nor completion nor reward")
+            raise WarehouseError(f"{line.place} is not a rollout: it has no prompt, completion or reward")
         metrics = self._metrics(content)
         fields = {n: v for n, v in content.items() if n == "reward" or n not in metrics or not _is_same(v, metrics[n])}
         timing = _Timing.model_validate(fields["timing"] if isinstance(fields.get("timing"), dict) else fields)

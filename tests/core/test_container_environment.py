@@ -1,4 +1,4 @@
-"""Evaluation images: what they are told and what they leave behind, with a program in the place of the engine's."""
+"""Evaluation images, with a program in place of the container engine."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ def calls(folder):
     return [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
 
 
-async def test_an_image_evaluates_and_leaves_a_bundle(engine, tmp_path):
+async def test_an_image_evaluates_and_writes_a_bundle(engine, tmp_path):
     folder = engine()
     env = get_environment("container://nvcr.io/eval/simple-evals:25.09#gsm8k")
     client = ModelClient("http://model.example/v1", "m", api_key="sk-secret-secret")
@@ -105,7 +105,7 @@ async def test_an_image_evaluates_and_leaves_a_bundle(engine, tmp_path):
     assert json.loads(next((tmp_path / "written").glob("eval-*.json")).read_text())["benchmark"] == benchmark
 
 
-async def test_a_run_of_it_has_one_example_and_its_scores_as_metrics(engine, monkeypatch):
+async def test_a_run_has_one_example_with_all_scores_as_metrics(engine, monkeypatch):
     folder = engine(name="podman")
     monkeypatch.setenv("MY_KEY", "sk-secret-secret")
     env = load_environment("container://simple-evals#gsm8k")
@@ -124,19 +124,15 @@ async def test_a_run_of_it_has_one_example_and_its_scores_as_metrics(engine, mon
 @pytest.mark.parametrize(
     ("does", "match"),
     [
-        (
-            "print('no', os.environ['NEMO_API_KEY']); sys.exit(3)",
-            r"ended with code 3. Its last output: no \[NEMO_API_KEY\]",
-        ),
+        ("print('no', os.environ['NEMO_API_KEY']); sys.exit(3)", r"code 3.* no \[NEMO_API_KEY\]"),
         ("pass", "No results"),
-        ("time.sleep(60)", r"took longer than 0\.5 s"),
+        ("time.sleep(60)", r"0\.5 s"),
     ],
 )
 async def test_an_image_that_fails_is_an_error(engine, does, match):
     folder = engine(does)
-    env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret", timeout=0.5)
-    if "sleep" not in does:
-        env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret")
+    limit = {"timeout": 0.5} if "sleep" in does else {}
+    env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret", **limit)
     with pytest.raises((Error, DatasetError), match=match):
         await env.run_batch()
     if "sleep" in does:
@@ -155,7 +151,7 @@ async def test_a_run_that_is_cancelled_removes_the_container(engine):
     assert calls(folder)[-1]["words"][:2] == ["rm", "--force"]
 
 
-async def test_where_no_engine_answers_it_is_said(engine, tmp_path, monkeypatch):
+async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch):
     env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
     with pytest.raises(SandboxError, match=r"docker is not installed; podman is not installed\. Start"):
         await env.run_batch()
@@ -168,21 +164,21 @@ async def test_where_no_engine_answers_it_is_said(engine, tmp_path, monkeypatch)
         await env.run_batch()
 
 
-async def test_what_is_asked_wrongly_is_said():
+async def test_invalid_arguments_are_errors():
     with pytest.raises(ConfigError, match="needs a model"):
         await ContainerEnvironment("simple-evals").run_batch()
     for ask in (lambda env: env.seed(0), lambda env: env.dataset_size()):
         with pytest.raises(ConfigError, match="evaluated as a whole"):
             await ask(get_environment("container://simple-evals#gsm8k"))
-    with pytest.raises(ConfigError, match=r"Unknown endpoint_type 'vlm'\. Choose one of: chat, completions"):
-        load_environment("container://simple-evals#gsm8k?endpoint_type=vlm")
-    with pytest.raises(ConfigError, match="unknown option 'legacy_params'"):
-        load_environment("container://simple-evals#gsm8k?legacy_params=1")
-    with pytest.raises(ConfigError, match="unknown option 'api_key'"):
-        load_environment("container://simple-evals#gsm8k", api_key="sk-secret")
+    for query, how, match in (
+        ("?endpoint_type=vlm", {}, "'vlm'.*: chat, completions"), ("?legacy_params=1", {}, "'legacy_params'"),
+        ("", {"api_key": "sk-secret"}, "'api_key'"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=match):
+            load_environment(f"container://simple-evals#gsm8k{query}", **how)
 
 
-def test_results_of_all_forms_are_read(tmp_path):
+def test_results_in_all_formats_are_read(tmp_path):
     with pytest.raises(DatasetError, match="No results"):
         parse_legacy_results(tmp_path)
     (tmp_path / "results.json").write_text('{"metrics": {"acc": 0.5}, "n_samples": 8}')
@@ -197,7 +193,7 @@ def test_results_of_all_forms_are_read(tmp_path):
     assert parse_legacy_results(tmp_path)["scores"] == {"loss": {"value": 1e-05}}
 
 
-def test_without_a_key_none_is_named():
+def test_without_a_key_the_configuration_names_none():
     config = build_legacy_run_config("t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True})
     assert config["target"]["api_endpoint"] == {
         "url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True},

@@ -1,4 +1,4 @@
-"""``lm-eval://``: the same questions, the same scores as lm-eval has on the same answers."""
+"""``lm-eval://`` sends the same requests as lm-eval, and gives the same scores for the same answers."""
 
 import asyncio
 import json
@@ -28,13 +28,8 @@ lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip i
 
 BEGIN = "<|begin|>"
 CAPITALS = {
-    "France": "Paris",
-    "Italy": "Rome",
-    "Spain": "Madrid",
-    "Peru": "Lima",
-    "Chad": "N'Djamena",
-    "Oman": "Muscat",
-}
+    "France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Peru": "Lima", "Chad": "N'Djamena", "Oman": "Muscat",
+}  # fmt: skip
 CITIES = [*CAPITALS.values()]
 SUMS = [{"question": f"What is {i} + {i * 7 % 11}?", "answer": f"#### {i + i * 7 % 11}"} for i in range(40)]
 ROWS = {
@@ -59,12 +54,8 @@ FIRST = {"function": "take_first"}
 NUMBER = {"function": "regex", "group_select": -1}
 TASKS = {
     "sums": {
-        "output_type": "generate_until",
-        "fewshot_split": "train",
-        "num_fewshot": 2,
-        "description": "Add.\n\n",
-        "doc_to_text": "Question: {{question}}\nAnswer:",
-        "doc_to_target": "{{answer.split('#### ')[-1]}}",
+        "output_type": "generate_until", "fewshot_split": "train", "num_fewshot": 2, "description": "Add.\n\n",
+        "doc_to_text": "Question: {{question}}\nAnswer:", "doc_to_target": "{{answer.split('#### ')[-1]}}",
         "metric_list": [{"metric": "exact_match", **MEAN, "ignore_punctuation": True}],
         "generation_kwargs": {"until": ["Question:", "</s>"], "do_sample": False, "max_gen_toks": 40},
         "filter_list": [
@@ -73,30 +64,21 @@ TASKS = {
         ],
     },
     "capitals": {
-        "output_type": "multiple_choice",
-        "doc_to_text": "The capital of {{country}} is ",
-        "doc_to_target": "right",
-        "doc_to_choice": "cities",
+        "output_type": "multiple_choice", "doc_to_text": "The capital of {{country}} is ",
+        "doc_to_target": "right", "doc_to_choice": "cities",
         "metric_list": [
-            {"metric": "mcc"},
-            {"metric": "acc", **MEAN},
-            {"metric": "acc_norm", **MEAN},
-            {"metric": "brier_score"},
+            {"metric": "mcc"}, {"metric": "acc", **MEAN}, {"metric": "acc_norm", **MEAN}, {"metric": "brier_score"},
         ],
     },
     "words": {
-        "output_type": "loglikelihood",
-        "doc_to_text": "{{text}}",
-        "doc_to_target": " {{last}}",
+        "output_type": "loglikelihood", "doc_to_text": "{{text}}", "doc_to_target": " {{last}}",
         "metric_list": [
             {"metric": "perplexity", "aggregation": "perplexity", "higher_is_better": False},
             {"metric": "acc", **MEAN},
         ],
     },
     "pages": {
-        "output_type": "loglikelihood_rolling",
-        "doc_to_text": "",
-        "doc_to_target": "{{page}}",
+        "output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{page}}",
         "metric_list": [{"metric": name} for name in ("word_perplexity", "byte_perplexity", "bits_per_byte")],
     },
 }  # fmt: skip
@@ -136,7 +118,7 @@ class Adder:
 
 
 def by_lm_eval(model, task, folder, **how):
-    """Returns what lm-eval itself makes of a task: the table, and the samples."""
+    """Evaluates a task with lm-eval, and returns its table and its samples."""
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
@@ -146,7 +128,7 @@ def by_lm_eval(model, task, folder, **how):
 
 
 def by_nightjar(server, task, folder, client_type="openai_chat_completions", **options):
-    """Returns what Nightjar makes of it: the environment, and the results."""
+    """Evaluates a task with Nightjar, and returns the environment and the results."""
     env = load_environment(f"lm-eval://{task}", include_path=str(folder), **options)
     config = ClientConfig(api_base_url=server.base_url, client_type=client_type, max_retries=0)
     outputs = asyncio.run(env.generate(env.get_eval_dataset().to_list(), config, "m"))
@@ -185,7 +167,7 @@ def same(value):
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "texts"])
-def test_a_task_that_generates_with_two_filters(folder, endpoint):
+def test_a_generating_task_with_two_filters(folder, endpoint):
     with ModelServer(Adder()) as server:
         if endpoint == "chat":
             env, outputs = by_nightjar(server, "sums", folder)
@@ -213,47 +195,46 @@ def test_a_task_that_generates_with_two_filters(folder, endpoint):
     assert [row["extracted_answer"] for row in rows] == [found[number] for number in range(30)]
 
 
-def test_a_task_of_choices(folder, server):
-    env, outputs = by_nightjar(server, "capitals", folder, "openai_completions")
-    table, samples = by_lm_eval(Texts(server), "capitals", folder)
+def both(server, task, folder, **options):
+    """Evaluates a task of probabilities with Nightjar and lm-eval: totals, rows, metadata; table, samples."""
+    env, outputs = by_nightjar(server, task, folder, "openai_completions", **options)
     rows = outputs["outputs"]
+    return env.benchmark.totals(rows), rows, outputs["metadata"], *by_lm_eval(Texts(server), task, folder)
+
+
+def test_a_multiple_choice_task(folder, server):
+    totals, rows, metadata, table, samples = both(server, "capitals", folder)
     for metric in ("acc", "acc_norm"):
         assert [row["metrics"][metric] for row in rows] == [sample[metric] for sample in samples]
-        assert env.benchmark.totals(rows)[metric] == same(table[f"{metric},none"])
-    assert outputs["metadata"]["avg_reward"] == same(table["acc,none"])
-    assert outputs["metadata"]["stderr"] == same(table["acc_stderr,none"])
+        assert totals[metric] == same(table[f"{metric},none"])
+    assert metadata["avg_reward"] == same(table["acc,none"])
+    assert metadata["stderr"] == same(table["acc_stderr,none"])
     likeliest = [max(each["resps"], key=lambda told: float(told[0][0])) for each in samples]
     chosen = [
         sample["doc"]["cities"][sample["resps"].index(told)] for sample, told in zip(samples, likeliest, strict=True)
     ]
     assert [row["extracted_answer"] for row in rows] == chosen
     for metric in ("mcc", "brier_score"):
-        assert env.benchmark.totals(rows)[metric] == same(table[f"{metric},none"])
-        assert metric not in rows[0]["metrics"], "it is one of all rows together"
+        assert totals[metric] == same(table[f"{metric},none"])
+        assert metric not in rows[0]["metrics"], "it is one value of all rows"
     assert rows[0]["token_usage"]["output_tokens"] == 6, "a request for each choice"
 
 
-def test_a_task_of_last_words(folder, server):
-    env, outputs = by_nightjar(server, "words", folder, "openai_completions")
-    table, samples = by_lm_eval(Texts(server), "words", folder)
-    rows = outputs["outputs"]
+def test_a_task_with_the_probability_of_a_word(folder, server):
+    totals, rows, metadata, table, samples = both(server, "words", folder)
     assert [row["metrics"]["acc"] for row in rows] == [sample["acc"] for sample in samples]
-    assert [row["scoring_details"]["raw"]["perplexity"] for row in rows] == [
-        same(each["perplexity"]) for each in samples
-    ]
-    assert outputs["metadata"]["avg_reward"] == same(table["acc,none"])
-    assert env.benchmark.totals(rows)["perplexity"] == same(table["perplexity,none"])
-    assert "perplexity" not in rows[0]["metrics"], "a mean of logarithms is none"
+    found = [row["scoring_details"]["raw"]["perplexity"] for row in rows]
+    assert found == [same(each["perplexity"]) for each in samples]
+    assert metadata["avg_reward"] == same(table["acc,none"])
+    assert totals["perplexity"] == same(table["perplexity,none"])
+    assert "perplexity" not in rows[0]["metrics"], "it is not a mean"
 
 
-def test_a_task_of_whole_pages(folder, server):
-    env, outputs = by_nightjar(server, "pages", folder, "openai_completions", begin=BEGIN)
-    table, _ = by_lm_eval(Texts(server), "pages", folder)
-    totals = env.benchmark.totals(outputs["outputs"])
-    assert totals == {
-        name: same(table[f"{name},none"]) for name in ("word_perplexity", "byte_perplexity", "bits_per_byte")
-    }
-    assert all(row["reward"] == row["metrics"]["log_likelihood_per_byte"] < 0 for row in outputs["outputs"])
+def test_a_task_with_the_probability_of_whole_texts(folder, server):
+    totals, rows, _, table, _ = both(server, "pages", folder, begin=BEGIN)
+    names = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    assert totals == {name: same(table[f"{name},none"]) for name in names}
+    assert all(row["reward"] == row["metrics"]["log_likelihood_per_byte"] < 0 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -263,12 +244,12 @@ def test_a_task_of_whole_pages(folder, server):
         ("openai_completions", r"first token of a text.* lm-eval://TASK\?begin=TEXT"),
     ],
 )
-def test_an_endpoint_that_does_not_tell_has_no_score(folder, server, client_type, message):
+def test_an_endpoint_without_log_probabilities_is_an_error(folder, server, client_type, message):
     with pytest.raises(RunAbortedError, match=f"alike. .*{message}"):
         by_nightjar(server, "pages", folder, client_type)
 
 
-def test_a_text_that_does_not_fit_has_no_score(folder):
+def test_a_text_that_is_too_long_has_no_score(folder):
     with ModelServer(FixedAnswer(" so"), max_context_tokens=5) as server:
         _, outputs = by_nightjar(server, "words", folder, "openai_completions")
     errors = [row["error"] for row in outputs["outputs"]]
@@ -276,7 +257,7 @@ def test_a_text_that_does_not_fit_has_no_score(folder):
     assert {row["reward"] for row in outputs["outputs"]} == {None}
 
 
-def test_an_endpoint_that_tells_of_its_own_words_alone():
+def test_log_probabilities_of_the_completion_alone_are_an_error():
     request = LikelihoodRequest.of("Once upon", " a time")
     own = {"text_offset": [0], "token_logprobs": [-0.5], "top_logprobs": [{" so": -0.5}]}
     for told in (None, TextLogprobs(**own), TextLogprobs(**{**own, "top_logprobs": None})):
@@ -284,7 +265,7 @@ def test_an_endpoint_that_tells_of_its_own_words_alone():
             likelihood_of(told, request)
 
 
-def test_a_mark_before_the_prompt_and_a_token_across_the_boundary():
+def test_a_begin_token_and_a_token_across_the_boundary():
     request = LikelihoodRequest.of("Is it so? ", "Yes")
     told = TextLogprobs(
         text_offset=[0, 3, 9, 12, 16],  # "<s>Is it so? Yes", and one token more
@@ -296,13 +277,13 @@ def test_a_mark_before_the_prompt_and_a_token_across_the_boundary():
     assert likelihood_of(across, request) == (-4.0, False)
 
 
-def test_a_text_of_a_model_is_no_probability(folder):
+def test_a_text_in_place_of_probabilities_is_an_error(folder):
     benchmark = get_environment("lm-eval://capitals", include_path=str(folder))
     with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, and the answer is a text"):
         asyncio.run(benchmark.verify("Lima", "Lima", doc_id=0))
 
 
-def test_arguments_and_options(folder):
+def test_options_of_a_uri(folder):
     uri = f"lm-eval://sums?num_fewshot=1&limit=0.1&include_path={folder}&metric=exact_match,flexible"
     env = load_environment(uri)
     rows = env.get_eval_dataset().to_list()
@@ -313,19 +294,15 @@ def test_arguments_and_options(folder):
     result = asyncio.run(env.benchmark.verify("It is 5.", "5", doc_id=2))
     details = {"exact_match,strict": 0.0, "exact_match,flexible": 1.0}
     assert (result.reward, result.extracted_answer, result.scoring_details) == (1.0, "5", details)
-    assert (
-        get_environment(f"lm-eval://capitals?include_path={folder}&metric=acc_norm,none").task.metrics.reward
-        == "acc_norm"
-    )
-    with pytest.raises(ConfigError, match="Choose one of: exact_match,strict, exact_match,flexible"):
-        get_environment(uri.replace("flexible", "loose"))
-    with pytest.raises(ConfigError, match="Choose among: begin, include_path, limit, metric, num_fewshot"):
-        get_environment("lm-eval://sums?shots=3")
-    for limit in ("nan", "-5", "0"):
-        with pytest.raises(ConfigError, match="limit must be a number above 0"):
-            load_environment(f"lm-eval://arc_easy?limit={limit}")
-    with pytest.raises(ConfigError, match="limit must be a number"):
-        get_environment("lm-eval://sums?limit=some")
+    normalized = get_environment(f"lm-eval://capitals?include_path={folder}&metric=acc_norm,none")
+    assert normalized.task.metrics.reward == "acc_norm"
+    for wrong, match in (
+        (uri.replace("flexible", "loose"), "exact_match,strict, exact_match,flexible"),
+        ("lm-eval://sums?shots=3", "begin, include_path, limit, metric, num_fewshot"),
+        *((f"lm-eval://arc_easy?limit={limit}", "limit") for limit in ("nan", "-5", "0", "some")),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            get_environment(wrong)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +315,7 @@ def test_arguments_and_options(folder):
         ({"test_split": "train"}, "cannot load task 'odd': KeyError"),
     ],
 )
-def test_what_has_no_place_here_is_refused_by_name(folder, tmp_path, config, message):
+def test_unsupported_tasks_are_refused(folder, tmp_path, config, message):
     (tmp_path / "odd.jsonl").write_bytes((folder / "sums.jsonl").read_bytes())
     own = {name: value for name, value in TASKS["sums"].items() if name not in {"fewshot_split", "num_fewshot"}}
     write_task(tmp_path, "odd", {**own, **config})
@@ -346,14 +323,12 @@ def test_what_has_no_place_here_is_refused_by_name(folder, tmp_path, config, mes
         get_environment("lm-eval://odd", include_path=str(tmp_path))
 
 
-def test_a_solver_has_the_same_score(folder, server):
-    benchmark = get_environment("lm-eval://sums", include_path=str(folder))
+def test_a_solver_has_the_same_score(folder):
     with ModelServer(Adder()) as adder:
-        solver = ChatSolver(ModelClient(adder.base_url, "m"))
-        bundle = asyncio.run(run_evaluation(benchmark, solver))
+        benchmark = get_environment("lm-eval://sums", include_path=str(folder))
+        bundle = asyncio.run(run_evaluation(benchmark, ChatSolver(ModelClient(adder.base_url, "m"))))
         _, outputs = by_nightjar(adder, "sums", folder)
-    scores = bundle["benchmark"]["scores"]
-    assert scores["mean_reward"]["value"] == same(outputs["metadata"]["avg_reward"])
+    assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == same(outputs["metadata"]["avg_reward"])
 
 
 def test_groups_and_unknown_names_are_refused(folder):
@@ -363,7 +338,7 @@ def test_groups_and_unknown_names_are_refused(folder):
         get_environment("lm-eval://gsm8l", include_path=str(folder))
 
 
-def test_its_tasks_are_listed():
+def test_tasks_are_listed():
     listed = subprocess.run(
         [sys.executable, "-m", "nightjar", "list", "--source", "lm-eval", "--json"], capture_output=True, check=True
     )
@@ -372,11 +347,10 @@ def test_its_tasks_are_listed():
     assert "lm-eval://mmlu" not in names, "a group"
 
 
-def test_without_lm_eval_the_extra_is_named():
+def test_without_lm_eval_the_error_names_the_extra():
     code = "import sys; sys.modules['lm_eval'] = None; from nightjar.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "list", "--source", "lm-eval"], capture_output=True, check=False, text=True
     )
     assert run.returncode == 1
-    assert run.stderr.startswith("Error: lm-eval:// needs the package 'lm_eval")
-    assert "which is not installed: pip install 'nightjar-evals[lm-eval]'\n" in run.stderr
+    assert "pip install 'nightjar-evals[lm-eval]'\n" in run.stderr

@@ -1,4 +1,4 @@
-"""YAML configs of NeMo Evaluator: each key is honoured or refused by its name, and a config is a suite."""
+"""YAML configs of NeMo Evaluator: each key is supported or refused by its name, and a config is a suite."""
 
 import re
 from importlib import import_module
@@ -57,60 +57,54 @@ def test_a_config_is_a_suite_with_its_defaults(read, tmp_path):
     assert [each.config for each in load_suite(tmp_path / "config.yaml", {"tags": ["mine"]})] == [config]
 
 
-HONOURED = {
-    "services.model.url=http://127.0.0.1:9/v1": lambda c: c.base_url == "http://127.0.0.1:9/v1",
-    "services.model.protocol=completions": lambda c: c.api_client_type == "openai_completions",
-    "services.model.model=other": lambda c: c.model == "other",
-    "services.model.model=null": lambda c: c.model == "model",
-    "services.model.api_key=${MY_KEY}": lambda c: c.api_key_var == "MY_KEY",
-    "services.model.generation.temperature=0.5": lambda c: c.temperature == 0.5,
-    "services.model.generation.max_tokens=9": lambda c: c.max_tokens == 9,
-    "services.model.generation.seed=7": lambda c: c.seed == 7,
-    "services.model.generation.top_p=0.5": lambda c: c.sampling_args["top_p"] == 0.5,
-    "services.model.generation.frequency_penalty=1": lambda c: c.sampling_args["frequency_penalty"] == 1,
-    "services.model.generation.presence_penalty=1": lambda c: c.sampling_args["presence_penalty"] == 1,
-    "services.model.proxy.extra_body.top_k=5": lambda c: c.sampling_args["extra_body"] == {"top_k": 5},
-    "services.model.proxy.extra_headers.X-Team=${TEAM}": lambda c: c.headers == {"X-Team": "${TEAM}"},
-    "services.model.proxy.request_timeout=9": lambda c: c.request_timeout == 9,
-    "services.model.proxy.max_retries=1": lambda c: c.request_retries == 1,
-    "services.model.proxy.max_concurrent_upstream=3": lambda c: c.max_concurrent == 3,
-    "benchmarks.0.name=gsm8k": lambda c: c.env_id == "gsm8k",
-    "benchmarks.0.solver.service=judge": lambda c: (
-        (c.base_url, c.api_key_var) == ("http://127.0.0.1:2/v1", "JUDGE_KEY")
-    ),
-    "benchmarks.0.solver.system_prompt=Brief.": lambda c: c.extra_env_kwargs == {"system_prompt": "Brief."},
-    "benchmarks.0.solver.generation.temperature=1": lambda c: c.temperature == 1,
-    "benchmarks.0.repeats=4": lambda c: c.rollouts_per_example == 4,
-    "benchmarks.0.max_problems=7": lambda c: c.num_examples == 7,
-    "benchmarks.0.max_concurrent=5": lambda c: c.max_concurrent == 5,
-    "benchmarks.0.timeout=60": lambda c: c.timeout == 60,
-    "benchmarks.0.skip_failed=true": lambda c: c.tolerated_failures == 1,
-    "benchmarks.0.max_system_retries=1": lambda c: c.max_retries == 0,
-    "benchmarks.0.shuffle_seed=null": lambda c: c.shuffle_seed is None,
-    "benchmarks.0.params.largest=9": lambda c: c.env_args == {"largest": 9},
-}
+MODEL, BENCHMARK_0 = "services.model", "benchmarks.0"
+SUPPORTED = {
+    f"{MODEL}.url=http://127.0.0.1:9/v1": {"base_url": "http://127.0.0.1:9/v1"},
+    f"{MODEL}.protocol=completions": {"api_client_type": "openai_completions"},
+    f"{MODEL}.model=other": {"model": "other"}, f"{MODEL}.model=null": {"model": "model"},
+    f"{MODEL}.api_key=${{MY_KEY}}": {"api_key_var": "MY_KEY"},
+    f"{MODEL}.generation.temperature=0.5": {"temperature": 0.5}, f"{MODEL}.generation.max_tokens=9": {"max_tokens": 9},
+    f"{MODEL}.generation.seed=7": {"seed": 7}, f"{MODEL}.generation.top_p=0.5": {"sampling_args": {"top_p": 0.5}},
+    f"{MODEL}.generation.frequency_penalty=1": {"sampling_args": {"frequency_penalty": 1}},
+    f"{MODEL}.generation.presence_penalty=1": {"sampling_args": {"presence_penalty": 1}},
+    f"{MODEL}.proxy.extra_body.top_k=5": {"sampling_args": {"extra_body": {"top_k": 5}}},
+    f"{MODEL}.proxy.extra_headers.X-Team=${{TEAM}}": {"headers": {"X-Team": "${TEAM}"}},
+    f"{MODEL}.proxy.request_timeout=9": {"request_timeout": 9}, f"{MODEL}.proxy.max_retries=1": {"request_retries": 1},
+    f"{MODEL}.proxy.max_concurrent_upstream=3": {"max_concurrent": 3},
+    f"{BENCHMARK_0}.name=gsm8k": {"env_id": "gsm8k"},
+    f"{BENCHMARK_0}.solver.service=judge": {"base_url": "http://127.0.0.1:2/v1", "api_key_var": "JUDGE_KEY"},
+    f"{BENCHMARK_0}.solver.system_prompt=Brief.": {"extra_env_kwargs": {"system_prompt": "Brief."}},
+    f"{BENCHMARK_0}.solver.generation.temperature=1": {"temperature": 1},
+    f"{BENCHMARK_0}.repeats=4": {"rollouts_per_example": 4}, f"{BENCHMARK_0}.max_problems=7": {"num_examples": 7},
+    f"{BENCHMARK_0}.max_concurrent=5": {"max_concurrent": 5}, f"{BENCHMARK_0}.timeout=60": {"timeout": 60},
+    f"{BENCHMARK_0}.skip_failed=true": {"tolerated_failures": 1},
+    f"{BENCHMARK_0}.max_system_retries=1": {"max_retries": 0},
+    f"{BENCHMARK_0}.shuffle_seed=null": {"shuffle_seed": None},
+    f"{BENCHMARK_0}.params.largest=9": {"env_args": {"largest": 9}},
+}  # fmt: skip
+SOLVER = "    solver: {type: simple, service: model}\n"
 LISTS = {
-    "generation: {stop: [END]}": lambda c: c.sampling_args["stop"] == ["END"],
-    "metrics: [{type: judge, name: j, service: judge, allow_self_judge: true}]": lambda c: (
-        c.env_args
-        == {"judge_model": "judge", "judge_base_url": "http://127.0.0.1:2/v1", "judge_api_key_var": "JUDGE_KEY"}
-    ),
-}
-WHERE = {"generation: ": "    solver: {{type: simple, service: model, {}}}\n", "metrics: ": "    scoring: {{{}}}\n"}
+    SOLVER.replace("}", ", generation: {stop: [END]}}"): {"sampling_args": {"stop": ["END"]}},
+    f"{SOLVER}    scoring: {{metrics: [{{type: judge, name: j, service: judge, allow_self_judge: true}}]}}\n": {
+        "env_args": {
+            "judge_model": "judge", "judge_base_url": "http://127.0.0.1:2/v1", "judge_api_key_var": "JUDGE_KEY",
+        }
+    },
+}  # fmt: skip
 OF_THE_COMMAND = {"output.dir", "output.timestamped"}
-"""Honoured by ``nightjar eval run``, see tests/durability/test_nemo_command.py."""
+"""Supported by ``nightjar eval run``, see tests/durability/test_nemo_command.py."""
 
 
-@pytest.mark.parametrize("override", HONOURED)
-def test_what_is_honoured_is_in_the_run(read, override):
-    assert HONOURED[override](run_of(read(PLAIN, override)))
+@pytest.mark.parametrize(("override", "expected"), SUPPORTED.items())
+def test_a_supported_key_is_in_the_run(read, override, expected):
+    config = run_of(read(PLAIN, override))
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("said", LISTS)
-def test_lists_that_are_honoured_are_in_the_run(read, said):
-    line = next(text for begin, text in WHERE.items() if said.startswith(begin)).format(said)
-    text = re.sub(r"    solver: .*\n", line, PLAIN) if "solver" in line else PLAIN + line
-    assert LISTS[said](run_of(read(text)))
+@pytest.mark.parametrize(("lines", "expected"), LISTS.items())
+def test_supported_lists_are_in_the_run(read, lines, expected):
+    config = run_of(read(PLAIN.replace(SOLVER, lines)))
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
 def fields_of(kind=EvalConfig, place=""):
@@ -130,16 +124,16 @@ REFUSED = [place for place, is_refused in fields_of() if is_refused and not plac
 
 
 @pytest.mark.parametrize("place", REFUSED)
-def test_what_cannot_be_honoured_is_refused_by_its_name(read, place):
+def test_an_unsupported_key_is_refused_by_its_name(read, place):
     judge = "    scoring: {metrics: [{type: judge, name: j, service: judge}]}\n"
-    with pytest.raises(ConfigError, match=rf"  {re.escape(place)}: cannot be honoured: \w+"):
+    with pytest.raises(ConfigError, match=rf"  {re.escape(place)}: "):
         read(PLAIN + judge, f"{place}=planted")
 
 
-def test_there_is_no_key_that_is_neither():
-    honoured = {override.partition("=")[0] for override in HONOURED} | OF_THE_COMMAND
-    honoured |= {place.rpartition(".")[0] for place in honoured if re.search(r"\.(params|extra_\w+)\.", place)}
-    rest = {place for place, _ in fields_of()} - honoured - set(REFUSED)
+def test_each_key_is_either_supported_or_refused():
+    supported = {override.partition("=")[0] for override in SUPPORTED} | OF_THE_COMMAND
+    supported |= {place.rpartition(".")[0] for place in supported if re.search(r"\.(params|extra_\w+)\.", place)}
+    rest = {place for place, _ in fields_of()} - supported - set(REFUSED)
     judged = {f"benchmarks.0.scoring.metrics.0.{name}" for name in ("name", "service", "allow_self_judge")}
     kinds = {place for place in rest if place.endswith(".type")}
     assert rest - kinds == judged | {"services.model.generation.stop", "benchmarks.0.solver.generation.stop"} | {
@@ -149,45 +143,40 @@ def test_there_is_no_key_that_is_neither():
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "named"),
     [
-        (
-            "services.model.type=vllm",
-            "services.model: there is no type 'vllm' here: start the server, and name it with",
-        ),
-        ("services.model.type=dynamo", "services.model: there is no type 'dynamo' here: start the server"),
-        ("services.model.type=gym", "services.model: there is no type 'gym' here: name the server as the benchmark"),
-        ("benchmarks.0.solver.type=tool_calling", "benchmarks.0.solver: there is no type 'tool_calling' here: an env"),
-        ("cluster.type=slurm", "cluster: there is no type 'slurm' here: to run elsewhere"),
-        ("sandboxes.s.type=docker", "sandboxes.s: there is no type 'docker' here: a benchmark makes the sandbox"),
-        ("benchmarks.0.sandbox=gone", "there is none called 'gone' in sandboxes"),
-        ("services.model.urll=x", "services.model.urll: there is no such key. Did you mean 'url'?"),
-        ("benchmarks.0.repeat=4", "benchmarks.0.repeat: there is no such key. Did you mean 'repeats'?"),
-        ("outputs.dir=x", "outputs: there is no such key. Did you mean 'output'?"),
-        ("benchmarks.0.solver.service=gone", "benchmarks.0.solver.service: there is no service 'gone'. Choose one of"),
-        ("benchmarks.0.repeats=zero", "benchmarks.0.repeats: Input should be a valid integer"),
-        ("services.model.url=${NOT_SET_ANYWHERE}", "services.model.url: variable NOT_SET_ANYWHERE is not set"),
-        ("benchmarks.0.params.token=${HF_TOKEN}", "benchmarks.0.params.token: the value of HF_TOKEN would be stored"),
-        (
-            "benchmarks.3.repeats=1",
-            "--override benchmarks.3.repeats: '3' is no position in this list of 1, counted from 0",
-        ),
-        ("benchmarks", "--override: expected key=value"),
+        ("services.model.type=vllm", ["services.model", "'vllm'", "start the server"]),
+        ("services.model.type=dynamo", ["services.model", "'dynamo'", "start the server"]),
+        ("services.model.type=gym", ["services.model", "'gym'", "as the benchmark"]),
+        ("benchmarks.0.solver.type=tool_calling", ["benchmarks.0.solver", "'tool_calling'"]),
+        ("cluster.type=slurm", ["cluster", "'slurm'"]),
+        ("sandboxes.s.type=docker", ["sandboxes.s", "'docker'"]),
+        ("benchmarks.0.sandbox=gone", ["'gone'", "sandboxes"]),
+        ("services.model.urll=x", ["services.model.urll", "'url'?"]),
+        ("benchmarks.0.repeat=4", ["benchmarks.0.repeat", "'repeats'?"]),
+        ("outputs.dir=x", ["outputs", "'output'?"]),
+        ("benchmarks.0.solver.service=gone", ["benchmarks.0.solver.service", "'gone'", "model, judge"]),
+        ("benchmarks.0.repeats=zero", ["benchmarks.0.repeats", "valid integer"]),
+        ("services.model.url=${NOT_SET_ANYWHERE}", ["services.model.url", "NOT_SET_ANYWHERE"]),
+        ("benchmarks.0.params.token=${HF_TOKEN}", ["benchmarks.0.params.token", "HF_TOKEN", "stored"]),
+        ("benchmarks.3.repeats=1", ["--override benchmarks.3.repeats", "'3'"]),
+        ("benchmarks", ["--override", "key=value"]),
     ],
 )
-def test_what_is_wrong_is_said_by_its_name(read, override, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+def test_an_error_names_the_key_and_the_value(read, override, named):
+    with pytest.raises(ConfigError) as caught:
         read(PLAIN, override)
+    assert [word for word in named if word not in str(caught.value)] == []
 
 
-def test_every_key_that_is_wrong_is_said_at_once(read):
+def test_all_wrong_keys_are_named_at_once(read):
     with pytest.raises(ConfigError) as caught:
         read(PLAIN, "services.model.tokenizer=t", "benchmarks.0.fewshot=5", "benchmarks.0.nmae=x")
     assert len(str(caught.value).splitlines()) == 4
 
 
-def test_a_key_stands_in_no_file_and_in_no_message(read):
-    with pytest.raises(ConfigError, match="must name the variable that holds the key") as caught:
+def test_an_api_key_is_in_no_message(read):
+    with pytest.raises(ConfigError, match="variable") as caught:
         read(PLAIN, "services.model.api_key=sk-planted-0123")
     assert "planted" not in str(caught.value)
 
@@ -210,7 +199,7 @@ benchmarks:
 """
 
 
-def test_a_config_of_several_files(read, tmp_path, monkeypatch):
+def test_a_config_is_composed_of_several_files(read, tmp_path, monkeypatch):
     monkeypatch.setenv("EVAL_REPEATS", "4")
     (tmp_path / "conf" / "services").mkdir(parents=True)
     (tmp_path / "conf" / "services" / "two.yaml").write_text(
@@ -228,39 +217,25 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("defaults: [gone]\n", "there is no file 'gone'"),
-        ("defaults: [{_base_: config}]\n", "it includes itself"),
-        ("defaults: [config]\n", "it includes itself, with 'config' in defaults"),
-        ("defaults: [within]\n", "'within' has its own defaults: include it with {_base_: within}"),
-        ("_base_: within\n", "write defaults: [{_base_: within}, _self_]"),
-        ("", "config.yaml is empty. A config has services"),
-        ("# nothing\n", "config.yaml is empty"),
-        ("a: &a\n  b: *a\n", "an alias refers to what it is part of"),
-        ("a: &a [*a]\n", "an alias refers to what it is part of"),
-        (BOMB, "aliases repeat too much"),
-        ("[" * 5000, "values are nested too deeply"),
-        ("defaults: [{other: x}]\n", "defaults: expected 'group/name'"),
-        ("a: ${.b.c}\n", "${.b.c} leads nowhere"),
-        ("a: 1\na: 2\n", "'a' stands there twice"),
-        ("- a\n", "expected keys and values, found list"),
+        ("defaults: [gone]\n", "'gone'"), ("defaults: [{_base_: config}]\n", "includes itself"),
+        ("defaults: [config]\n", "'config' in defaults"), ("defaults: [within]\n", "{_base_: within}"),
+        ("_base_: within\n", "[{_base_: within}, _self_]"), ("", "config.yaml is empty"),
+        ("# nothing\n", "config.yaml is empty"), ("a: &a\n  b: *a\n", "alias refers"),
+        ("a: &a [*a]\n", "alias refers"), (BOMB, "aliases"), ("[" * 5000, "too deeply"),
+        ("defaults: [{other: x}]\n", "'group/name'"), ("a: ${.b.c}\n", "${.b.c}"), ("a: 1\na: 2\n", "'a'"),
+        ("- a\n", "found list"),
     ],
-)
-def test_files_that_cannot_be_put_together(read, text, message):
+)  # fmt: skip
+def test_files_that_cannot_be_composed_are_an_error_of_one_line(read, text, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(text, within="defaults: [other]\n")
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_what_is_no_text_is_said_so(tmp_path):
+def test_a_file_that_is_not_text_is_an_error(tmp_path):
     (tmp_path / "config.yaml").write_bytes(b"a: \xe9t\xe9\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml is not UTF-8 text"):
+    with pytest.raises(ConfigError, match=r"config\.yaml is not UTF-8"):
         NemoConfigFile.read(tmp_path / "config.yaml")
-
-
-def test_a_wrong_name_does_not_bring_the_whole_config(read):
-    with pytest.raises(ConfigError) as caught:
-        read(PLAIN, "benchmarks.0.solver.service=modle")
-    assert str(caught.value).endswith("there is no service 'modle'. Choose one of: model, judge")
 
 
 BENCHMARK = """from nightjar.compat.nemo import benchmark, exact_match, scorer
@@ -272,7 +247,7 @@ def sums(sample):
 """
 
 
-def test_a_benchmark_s_file_is_beside_the_config_too(read, tmp_path, monkeypatch):
+def test_a_benchmarks_file_may_be_beside_the_config(read, tmp_path, monkeypatch):
     (tmp_path / "bench.py").write_text(BENCHMARK)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -285,13 +260,13 @@ def test_a_benchmark_s_file_is_beside_the_config_too(read, tmp_path, monkeypatch
         read(PLAIN.replace("arithmetic", "gone.py")).evaluations({})
 
 
-def test_a_folder_that_cannot_be_made_is_said_in_a_line(read, tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error(read, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"The folder of results .* cannot be made: Not a directory"):
+    with pytest.raises(ConfigError, match="Not a directory"):
         read(PLAIN).write_snapshot(tmp_path / "file" / "below")
 
 
-def test_the_snapshot_names_variables_and_has_what_was_typed(read, tmp_path, monkeypatch):
+def test_the_snapshot_has_overrides_and_the_names_of_variables(read, tmp_path, monkeypatch):
     monkeypatch.setenv("WHICH", "planted")
     file = read(PLAIN.replace("model: m}", 'model: "${WHICH}", api_key: "${MY_KEY}"}'), "benchmarks.0.repeats=4")
     assert run_of(file).model == "planted"
@@ -308,25 +283,21 @@ def test_a_night_runs_a_config(read, tmp_path):
 
 
 NAMES = {
-    "config": ("EvalConfig", "BenchmarkConfig", "GatePolicy", "load_gate_policy", "parse_eval_config"),
-    "config.benchmarks": ("BenchmarkConfig",),
-    "config.clusters": ("LocalCluster",),
-    "config.compose": ("compose_config",),
-    "config.eval_config": ("EvalConfig", "parse_eval_config"),
-    "config.gate_policy": ("Direction", "GatePolicy", "Tier", "default_policy", "load_gate_policy"),
-    "config.output": ("OutputConfig", "TrajectoriesConfig"),
-    "config.sandboxes": ("NoSandbox",),
-    "config.scoring": ("JudgeMetric", "ScoringConfig"),
-    "config.services": ("ExternalApiService", "GenerationConfig", "ProxyConfig"),
-    "config.solvers": ("SimpleSolver",),
-}
+    "config": "EvalConfig BenchmarkConfig GatePolicy load_gate_policy parse_eval_config",
+    "config.benchmarks": "BenchmarkConfig", "config.clusters": "LocalCluster", "config.compose": "compose_config",
+    "config.eval_config": "EvalConfig parse_eval_config",
+    "config.gate_policy": "Direction GatePolicy Tier default_policy load_gate_policy",
+    "config.output": "OutputConfig TrajectoriesConfig", "config.sandboxes": "NoSandbox",
+    "config.scoring": "JudgeMetric ScoringConfig",
+    "config.services": "ExternalApiService GenerationConfig ProxyConfig", "config.solvers": "SimpleSolver",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", NAMES)
-def test_its_names_are_where_programs_look_for_them(module):
+def test_programs_find_the_names_of_a_module(module):
     install_where_needed()
     found = import_module(f"nemo_evaluator.{module}")
-    assert all(hasattr(found, name) for name in NAMES[module])
+    assert all(hasattr(found, name) for name in NAMES[module].split())
 
 
 def test_a_program_reads_a_config(read, tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_the_normal_interval():
         normal_ci([])
 
 
-def test_the_clustered_interval_knows_that_repeats_are_no_new_problems():
+def test_repeats_do_not_narrow_the_clustered_interval():
     once = clustered_ci([0.0, 1.0, 0.5, 0.7], ["a", "b", "c", "d"])
     often = clustered_ci([0.0] * 9 + [1.0] * 9 + [0.5] * 9 + [0.7] * 9, [*"aaaaaaaaabbbbbbbbbcccccccccddddddddd"])
     deviation = sqrt((0.55**2 + 0.45**2 + 0.05**2 + 0.15**2) / 3) / 2
@@ -49,7 +49,7 @@ def test_the_clustered_interval_knows_that_repeats_are_no_new_problems():
         assert found.ci_upper == pytest.approx(0.55 + T3 * deviation)
 
 
-def test_the_sample_level_interval_is_that_of_asking_again():
+def test_the_sample_level_interval_is_over_repeats():
     # two problems, 4 times each: 1 and 3 right; p(1 − p) / (n − 1) = 0.1875 / 3 each
     found = sample_level_ci([(4, 1), (4, 3)])
     assert found is not None
@@ -61,9 +61,8 @@ def test_the_sample_level_interval_is_that_of_asking_again():
 
 def test_the_bootstrap_interval_agrees_with_scipy():
     scores = [*np.random.default_rng(3).exponential(size=40)]
-    expected = stats.bootstrap(
-        (scores,), np.mean, confidence_level=0.9, rng=np.random.default_rng(5)
-    ).confidence_interval
+    drawn = stats.bootstrap((scores,), np.mean, confidence_level=0.9, rng=np.random.default_rng(5))
+    expected = drawn.confidence_interval
     found = bootstrap_ci(scores, 0.9)
     assert (found.ci_lower, found.ci_upper) == pytest.approx((expected.low, expected.high), abs=0.02)
     assert found == bootstrap_ci(scores, 0.9)
@@ -71,7 +70,7 @@ def test_the_bootstrap_interval_agrees_with_scipy():
     assert (sure.ci_lower, sure.ci_upper) == (pytest.approx(5 / (5 + Z**2)), 1.0)  # Wilson's, not [1, 1]
 
 
-def test_categories_are_found_whatever_the_first_row_has():
+def test_categories_need_not_be_in_the_first_row():
     rows = [{"problem_idx": 0, "reward": 1.0, "metadata": {}}, {"problem_idx": 1, "reward": None}]
     rows += [{"problem_idx": n, "reward": float(n % 2), "metadata": {"category": "odd"}} for n in (3, 4, 5)]
     [odd] = category_breakdown(rows)
@@ -79,7 +78,7 @@ def test_categories_are_found_whatever_the_first_row_has():
     assert (odd.ci.ci_lower, odd.ci.ci_upper) == pytest.approx((0.2077, 0.9385), abs=1e-4)  # Wilson's of 2 in 3
 
 
-def test_intervals_of_categories_are_within_what_rewards_can_be():
+def test_intervals_of_categories_are_within_the_range_of_rewards():
     rows = [{"problem_idx": n, "reward": n / 2 + 0.25, "metadata": {"category": "few"}} for n in (0, 1)]
     [few] = category_breakdown(rows)
     assert (few.ci.ci_lower, few.ci.ci_upper) == (0.0, 1.0)
@@ -99,20 +98,14 @@ def test_scoring_details_with_a_few_values_are_categories():
     }
 
 
-def test_what_rewards_come_to():
-    assert summary_stats([1.0, None, 3.0]) == {
-        "n": 2,
-        "mean": 2.0,
-        "median": 2.0,
-        "std": sqrt(2),
-        "min": 1.0,
-        "max": 3.0,
-    }
+def test_summary_statistics_ignore_missing_rewards():
+    spread = {"mean": 2.0, "median": 2.0, "std": sqrt(2), "min": 1.0, "max": 3.0}
+    assert summary_stats([1.0, None, 3.0]) == {"n": 2, **spread}
     assert summary_stats([None]) == {"n": 0}
 
 
-def test_one_reward_between_does_not_change_what_a_bundle_is_known_by():
-    """NeMo Evaluator names the score of a run otherwise as soon as one reward is 0.5, and gives one repeat none."""
+def test_a_fractional_reward_does_not_change_the_names_of_scores():
+    """In NeMo Evaluator a reward of 0.5 changes the names, and a single repeat has no interval."""
     for rewards in ({0: [1.0], 1: [0.0], 2: [1.0]}, {0: [1.0], 1: [0.5], 2: [None]}):
         found = headline_score_metrics(rewards, 1)
         assert set(found) == {"mean_reward", "pass@1"}
@@ -162,7 +155,7 @@ def test_the_permutation_test():
     assert permutation_test([]).p_value == permutation_test([0.0, 0.0]).p_value == 1.0
 
 
-def test_which_test_fits():
+def test_the_test_is_chosen_by_paired_rewards():
     zero, half, broke = {"reward": 0.0}, {"reward": 0.5}, {"reward": None}
     assert detect_test({(0, 0): zero, (1, 0): half}, {(0, 0): zero, (2, 0): half}) == "mcnemar"
     assert detect_test({(0, 0): zero, (1, 0): broke}, {(0, 0): half, (1, 0): zero}) == "permutation"

@@ -1,4 +1,4 @@
-"""The examples of NeMo Evaluator's own documentation run as they stand there, but for the imports and the address."""
+"""The examples of NeMo Evaluator's documentation run with other imports and another address."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ BENCHMARK = "http://localhost:9090"
 
 
 def examples():
-    """Gives the blocks of code that import something; the page has lost their indentation."""
+    """Yields the blocks of code with imports; the page has lost their indentation."""
     block: list[str] = []
     for line in [*(line for page in PAGES for line in page.read_text().splitlines()), ""]:
         if CODE.match(line) and (block or line.startswith("from nemo_evaluator")):
@@ -57,7 +57,7 @@ def indented(lines):
 
 @pytest.fixture
 async def ground(tmp_path, monkeypatch):
-    """What the page takes for granted: two earlier evaluations, data sets, and names of the examples before."""
+    """Two earlier evaluations, datasets, and names from earlier examples, which the page presupposes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEMO_SKILLS_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("LMUData", str(tmp_path))
@@ -80,7 +80,7 @@ async def ground(tmp_path, monkeypatch):
 
 
 def lay_out_gpqa(folder):
-    """Writes four problems as NeMo Skills does; the model of the examples, which says 4, is right about none."""
+    """Writes four problems as NeMo Skills does; the answer 4 is right for none."""
     folder.mkdir()
     (folder / "__init__.py").write_text('METRICS_TYPE = "multichoice"\nEVAL_SPLIT = "diamond"\n')
     rows = [{"problem": f"{n}?\n\nA) x\nB) y", "expected_answer": letter} for n, letter in enumerate("ABBA")]
@@ -89,7 +89,7 @@ def lay_out_gpqa(folder):
 
 @asynccontextmanager
 async def served(env):
-    """Serves a benchmark, as a program of the examples does; gives its address."""
+    """Serves a benchmark, and yields its address."""
     config = uvicorn.Config(generate_app(env), log_level="warning", timeout_graceful_shutdown=1)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -121,7 +121,7 @@ async def run(code, ground, benchmark):
 
 
 def check(found):
-    """Looks at what an example has made."""
+    """Checks the variables of an example."""
     if "response" in found:
         assert found["response"].content == "4"
     if "report" in found:

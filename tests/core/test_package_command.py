@@ -1,4 +1,4 @@
-"""``nightjar package``, with a program in the place of the engine's: it copies, installs and serves what it is told."""
+"""``nightjar package``, with a program in place of the container engine."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ if words[0] == "build":
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a benchmark, and beside it what is not its own."""
+    """A folder with a benchmark and with files that it does not use."""
     (tmp_path / "here/data").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     for name, text in {
@@ -89,10 +89,8 @@ def said(ended):
 
 def test_a_dockerfile_is_written(folder):
     ended = package("bench.py", "-o", "Dockerfile", "--base-image", "nightjar")
-    assert (ended.exit_code, ended.stdout) == (
-        0,
-        "Wrote Dockerfile: bench.py, capitals_scorer.py, data/rows.csv, prompt.txt\n",
-    )
+    assert ended.exit_code == 0
+    assert ended.stdout.endswith(": bench.py, capitals_scorer.py, data/rows.csv, prompt.txt\n")
     lines = (folder / "Dockerfile").read_text().splitlines()
     assert "FROM nightjar" in lines
     assert 'COPY ["data/rows.csv", "data/rows.csv"]' in lines
@@ -106,11 +104,8 @@ def test_an_image_is_built_that_serves_the_benchmark_and_runs_it(folder, engine,
     ended = package("bench.py:capitals", "-t", "team/capitals:1", "--include", "more.txt", "--push")
     assert (ended.exit_code, ended.stdout) == (0, "Pushed team/capitals:1\n")
     version, built, _, pushed = (json.loads(line) for line in (engine / "calls.jsonl").read_text().splitlines())
-    assert (version, built[:3], pushed) == (
-        ["version"],
-        ["build", "--tag", "team/capitals:1"],
-        ["push", "team/capitals:1"],
-    )
+    tag = "team/capitals:1"
+    assert (version, built[:3], pushed) == (["version"], ["build", "--tag", tag], ["push", tag])
     inside = engine / "image"
     assert (inside / "more.txt").read_text() == "more"
     assert not (inside / ".env").exists()
@@ -125,7 +120,7 @@ def test_an_image_is_built_that_serves_the_benchmark_and_runs_it(folder, engine,
 
 
 @pytest.mark.parametrize("requirements", ["no-such-package\n", "rich\n"])
-def test_what_cannot_be_installed_ends_the_build(folder, engine, requirements):
+def test_a_missing_requirement_fails_the_build(folder, engine, requirements):
     (folder / "needs.txt").write_text(requirements)
     ended = package("bench.py", "--requirements", "needs.txt")
     is_there = "no-such" not in requirements
@@ -155,13 +150,13 @@ def test_without_an_engine_the_dockerfile_is_printed(folder):
         (["bench.py", "-o", "gone/Dockerfile"], "cannot write"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(folder, words, match):
+def test_invalid_arguments_are_errors(folder, words, match):
     ended = package(*words)
     assert ended.exit_code != 0
     assert match in said(ended) + " ".join(ended.output.replace("│", "").split())
 
 
-def test_of_several_benchmarks_one_is_named(folder):
+def test_one_of_several_benchmarks_must_be_named(folder):
     second = BENCHMARK.replace('name="capitals"', 'name="towns"').replace("def score", "def other")
     (folder / "bench.py").write_text(BENCHMARK + second)
     assert "several benchmarks: capitals, towns. Name one: bench.py:capitals" in said(package("bench.py"))

@@ -64,11 +64,9 @@ def evaluated(env, answer="4", **how):
         return results, [request.body for request in server.requests]
 
 
-def test_benchmarks_are_found_by_their_names_and_by_their_file(folder):
-    assert [package.env_id for package in list_environments(folder) if package.origin == "local"] == [
-        "products",
-        "sums",
-    ]
+def test_benchmarks_are_found_by_name_and_by_file(folder):
+    local = [package.env_id for package in list_environments(folder) if package.origin == "local"]
+    assert local == ["products", "sums"]
     assert find_environment("sums", folder).module.name == "my_benches"
     with environments_in(folder):
         assert load_environment("sums").env_id == "sums"
@@ -100,14 +98,14 @@ def test_a_benchmark_of_rows_is_evaluated(folder):
     assert asked[0]["messages"] == [{"role": "user", "content": "What is 2+2?"}]
 
 
-def test_a_benchmark_that_seeds_is_evaluated_whatever_its_metadata_are_called(folder):
+def test_metadata_may_be_named_like_arguments_of_verify(folder):
     results, _ = evaluated(load_environment(f"{folder / 'my_benches.py'}:products"))
     assert [row["reward"] for row in results["outputs"]] == [0.0, 0.0, 1.0]
     assert results["outputs"][0]["scoring_details"] == {"category": "even"}
 
 
 class Odd(EvalEnvironment):
-    """Whose parts a test may break."""
+    """A benchmark with parts that a test can break."""
 
     size, result = 1, VerifyResult(1.0)
 
@@ -136,7 +134,7 @@ def test_images_and_a_system_prompt_are_sent():
     [(None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
      (VerifyResult(0.0, None, {"needs_judge": True}), "needs a judge. Set judge_client")],
 )  # fmt: skip
-def test_what_cannot_be_scored_is_an_error_and_no_zero(result, message):
+def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0(result, message):
     env = Odd()
     env.result = result
     [row] = evaluated(as_environment(env))[0]["outputs"]
@@ -144,25 +142,20 @@ def test_what_cannot_be_scored_is_an_error_and_no_zero(result, message):
     assert message in row["error"]["message"]
 
 
-def test_a_benchmark_of_unknown_size_is_refused():
-    env = Odd()
-    env.size = -1
-    with pytest.raises(DatasetError, match=r"has no known number of problems \(found -1\)"):
-        len(as_environment(env).examples)
-
-
-def test_what_a_benchmark_raises_before_anything_is_asked_names_it():
+def test_errors_before_the_first_request_name_the_benchmark():
     class Broken(Odd):
         async def seed(self, idx):
             raise IndexError("list index out of range")
 
-    with pytest.raises(
-        DatasetError, match=r"Benchmark 'unnamed': seed\(0\) raised IndexError: list index out of range"
-    ):
-        evaluated(as_environment(Broken()))
+    class Unknown(Odd):
+        size = -1
+
+    for benchmark, match in ((Unknown(), "-1"), (Broken(), r"seed\(0\) raised IndexError: list index out of range")):
+        with pytest.raises(DatasetError, match=f"'unnamed'.*{match}"):
+            evaluated(as_environment(benchmark))
 
 
-def test_few_more_problems_are_seeded_than_are_asked():
+def test_few_more_problems_are_seeded_than_needed():
     class Counted(Odd):
         size, seeded = 100, 0
 
@@ -175,7 +168,7 @@ def test_few_more_problems_are_seeded_than_are_asked():
     assert benchmark.seeded == 7
 
 
-def test_a_judge_scores_what_needs_one():
+def test_a_judge_scores_answers_that_need_one():
     env = Odd()
     env.result = VerifyResult(0.0, None, {"needs_judge": True, "judge_config": {"swap_check": True}})
     with ModelServer(FixedAnswer('{"score": 4}'), keep_requests=10) as judge:
@@ -202,8 +195,10 @@ def test_prompts_of_files_and_unknown_fields(tmp_path):
 
 def test_rows_of_files_and_functions(tmp_path):
     (tmp_path / "a.tsv").write_text("q\tt\n1,5\t2\n")
+    (tmp_path / "a.csv").write_text("q,t\n1,2\n3,4\n")
     (tmp_path / "a.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
     assert load_rows("a.tsv", folder=tmp_path) == [{"q": "1,5", "t": "2"}]
+    assert load_rows("a.csv", 1, tmp_path) == [{"q": "1", "t": "2"}]
     assert load_rows("a.jsonl", 1, tmp_path) == [{"q": 1}]
     assert load_rows(lambda num_examples: [{"n": num_examples}], 3) == [{"n": 3}]
     (tmp_path / "b.csv").write_text("q,t\n1\n")
@@ -215,7 +210,7 @@ def test_rows_of_files_and_functions(tmp_path):
         load_rows("hf://a/b?spilt=test")
 
 
-def test_rows_are_prepared_in_their_order_and_renamed():
+def test_rows_are_prepared_in_order_and_renamed():
     rows = [{"old": number, "target": "t"} for number in range(3)]
     prepared = BenchmarkDefinition(
         "b", rows, "{new} {drawn}", field_mapping={"old": "new"},
@@ -230,7 +225,7 @@ def test_rows_are_prepared_in_their_order_and_renamed():
         ByobEnvironment(BenchmarkDefinition("b", rows, "", requirements=["no-such-package>=3", "pytest"]))
 
 
-def test_what_a_scorer_returns():
+def test_a_scorer_returns_a_number():
     assert verified({"method": "text", "score": 0.25}).reward == 0.25
     assert verified({"first": 1, "correct": False}).reward == 0.0
     assert verified(True).reward == 1.0
@@ -239,7 +234,7 @@ def test_what_a_scorer_returns():
             verified(scored)
 
 
-async def test_any_environment_of_one_turn_is_a_benchmark():
+async def test_an_environment_with_one_turn_is_a_benchmark():
     def right(completion, answer, info):
         return float(completion[-1]["content"] == answer and info == {"unit": "m"})
 

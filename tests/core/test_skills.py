@@ -6,20 +6,16 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.compat.nemo import OracleSolver, SolveResult, get_environment, run_evaluation
-from nightjar.compat.nemo.environments.skills import SkillsEnvironment
-from nightjar.compat.nemo.environments.skills_dataset import list_skills_benchmarks
+from nightjar.compat.nemo import get_environment
+from nightjar.compat.nemo.environments.skills import SkillsEnvironment, list_skills_benchmarks
 from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError
 
+OPTIONS = "A) neon\nB) iron\nC) argon\nD) xenon"
 GPQA = {
-    "problem": "Which is a metal?\n\nA) neon\nB) iron\nC) argon\nD) xenon",
-    "options": "A) neon\nB) iron\nC) argon\nD) xenon",
-    "expected_answer": "B",
-    "A": "neon",
-    "subset_for_metrics": "Chemistry",
-    "difficulty": "easy",
-}
+    "problem": f"Which is a metal?\n\n{OPTIONS}", "options": OPTIONS, "expected_answer": "B", "A": "neon",
+    "subset_for_metrics": "Chemistry", "difficulty": "easy",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -41,20 +37,12 @@ def data(tmp_path, monkeypatch):
     return make
 
 
-def solver(answer):
-    class Says(OracleSolver):
-        async def solve(self, task):
-            return SolveResult(answer)
-
-    return Says()
-
-
 async def reward(env, answer):
-    bundle = await run_evaluation(env, solver(answer), max_problems=1)
-    return bundle["_results"][0]["reward"]
+    seed = await env.seed(0)
+    return (await env.verify_row(answer, seed.expected_answer, seed.metadata)).reward
 
 
-async def test_a_benchmark_is_asked_as_nemo_skills_asks_it(data, tmp_path):
+async def test_a_problem_has_the_prompt_of_nemo_skills(data, tmp_path):
     prompts = tmp_path / "prompt/config/eval"
     prompts.mkdir(parents=True)
     (prompts / "mcq.yaml").write_text("system: Be brief.\nuser: |-\n  Choose, {examples}{{please}}.\n\n  {problem}\n")
@@ -67,7 +55,7 @@ async def test_a_benchmark_is_asked_as_nemo_skills_asks_it(data, tmp_path):
     assert own.prompt == GPQA["problem"] + " (easy)"
 
 
-async def test_an_image_is_one_and_of_the_data_set(data, tmp_path):
+async def test_images_outside_of_the_dataset_are_refused(data, tmp_path):
     prompts = tmp_path / "prompt/config/eval"
     prompts.mkdir(parents=True)
     (prompts / "mcq.yaml").write_text("user: '{problem}'\nimage_field: image\n")
@@ -84,7 +72,7 @@ async def test_an_image_is_one_and_of_the_data_set(data, tmp_path):
             await env.seed(idx)
 
 
-async def test_without_its_prompt_it_is_asked_for_an_answer_that_can_be_found(data):
+async def test_without_a_prompt_of_the_package_there_is_a_plain_one(data):
     assert (await SkillsEnvironment("gpqa").seed(0)).prompt.endswith("the letter of the right option.")
     assert (await SkillsEnvironment("sums").seed(0)).prompt == (
         "1/2 + 1/4?\n\nPut the final answer, and nothing else, in \\boxed{}."
@@ -97,13 +85,10 @@ async def test_without_its_prompt_it_is_asked_for_an_answer_that_can_be_found(da
 @pytest.mark.parametrize(
     ("answer", "worth"),
     [
-        (r"It is \boxed{0.75}.", 1.0),
-        (r"<think>\boxed{1}</think> \boxed{\dfrac34}", 1.0),
-        (r"\boxed{1}", 0.0),
-        ("0.75", 0.0),
-        ("", 0.0),
+        (r"It is \boxed{0.75}.", 1.0), (r"<think>\boxed{1}</think> \boxed{\dfrac34}", 1.0), (r"\boxed{1}", 0.0),
+        ("0.75", 0.0), ("", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_answers_are_compared_as_mathematics(data, answer, worth):
     assert await reward(SkillsEnvironment("sums"), answer) == worth
 
@@ -111,19 +96,15 @@ async def test_answers_are_compared_as_mathematics(data, answer, worth):
 @pytest.mark.parametrize(
     ("answer", "worth"),
     [
-        (r"\boxed{B}", 1.0),
-        (r"\boxed{\text{(B)}}", 1.0),
-        ("The final answer is B) iron", 1.0),
-        ("**Answer:** b", 1.0),
-        (r"Answer: B, no: \boxed{C}", 0.0),
-        ("", 0.0),
+        (r"\boxed{B}", 1.0), (r"\boxed{\text{(B)}}", 1.0), ("The final answer is B) iron", 1.0),
+        ("**Answer:** b", 1.0), (r"Answer: B, no: \boxed{C}", 0.0), ("", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_options_are_compared_by_their_letters(data, answer, worth):
     assert await reward(SkillsEnvironment("gpqa"), answer) == worth
 
 
-async def test_rows_and_settings_say_where_the_answer_is(data):
+async def test_rows_and_settings_control_the_extraction(data):
     row = {"problem": "?", "expected_answer": "C", "extract_regex": r"=> (\w)", "extract_from_boxed": False}
     data("rows", [row | {"relaxed": False}], 'METRICS_TYPE = "multichoice"')
     env = SkillsEnvironment("rows")
@@ -144,13 +125,13 @@ async def test_rows_and_settings_say_where_the_answer_is(data):
         ("METRICS_TYPE = (", "cannot be read"),
     ],
 )
-def test_what_nightjar_cannot_judge_is_refused_by_name(data, settings, match):
+def test_unsupported_scoring_is_refused(data, settings, match):
     data("odd", [{"problem": "?", "expected_answer": "1"}], settings)
     with pytest.raises(ConfigError, match=match):
         SkillsEnvironment("odd")
 
 
-async def test_what_is_not_there_is_said(data, tmp_path, monkeypatch):
+async def test_missing_data_is_an_error(data, tmp_path, monkeypatch):
     with pytest.raises(DatasetError, match=r"has no train.jsonl in .* It has: diamond"):
         SkillsEnvironment("gpqa", split="train")
     with pytest.raises(DatasetError, match="ns prepare_data aime"):
@@ -165,7 +146,7 @@ async def test_what_is_not_there_is_said(data, tmp_path, monkeypatch):
         SkillsEnvironment("gpqa")
 
 
-def test_the_package_is_found_and_not_run(data, tmp_path, monkeypatch):
+def test_the_installed_package_is_read_and_not_run(data, tmp_path, monkeypatch):
     monkeypatch.delenv("NEMO_SKILLS_DATA_DIR")
     (tmp_path / "dataset").rename(tmp_path / "there")
     package = tmp_path / "nemo_skills"
@@ -181,16 +162,16 @@ def test_the_package_is_found_and_not_run(data, tmp_path, monkeypatch):
     assert SkillsEnvironment("gpqa", data_dir=str(elsewhere.parent)).eval_type == "multichoice"
 
 
-def test_a_uri_is_an_environment(data, tmp_path):
+def test_a_uri_loads_an_environment(data, tmp_path):
     env = load_environment(f"skills://sums?data_dir={tmp_path / 'dataset'}&split=test")
     assert [row["answer"] for row in env.get_eval_dataset()] == [r"\frac{3}{4}", "4"]
     with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose among: data_dir"):
         load_environment("skills://sums?splt=test")
-    with pytest.raises(ConfigError, match="names nothing"):
+    with pytest.raises(ConfigError, match="skills://"):
         load_environment("skills://")
 
 
-def test_they_are_listed(data, tmp_path):
+def test_benchmarks_are_listed(data, tmp_path):
     data("group/one", [{"problem": "?", "expected_answer": "1"}])
     ended = CliRunner().invoke(app, ["list", "--source", "skills", "--json"])
     assert [(row["env_id"], row["splits"]) for row in json.loads(ended.stdout)] == [

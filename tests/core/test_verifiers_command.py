@@ -1,7 +1,8 @@
-"""The command and the files of verifiers: what of them becomes which evaluation."""
+"""The command and the files of verifiers, and the evaluations that they become."""
 
 import json
 import sys
+from itertools import chain
 
 import pytest
 
@@ -45,7 +46,7 @@ def registry(tmp_path):
 
 @pytest.fixture
 def evals(monkeypatch):
-    """Types a command, and returns the evaluations that it asks for."""
+    """Runs a command, and returns the evaluations of its configuration."""
 
     def typed(*words):
         async def note(config, **_):
@@ -74,56 +75,36 @@ class TestRegistry:
         "text",
         [
             "[[endpoint]", "[[endpoint]]\nmodel = 3", '[[endpoint]]\nclient_type = "x"', "endpoint = 5",
-            REGISTRY + 'headers = {}\nextra_headers = {}', REGISTRY + 'unknown = 1',
+            REGISTRY + 'headers = {}\nextra_headers = {}', REGISTRY + 'unknown = 1', None,
         ],
     )  # fmt: skip
-    def test_a_registry_that_is_wrong_is_empty_with_a_warning(self, tmp_path, caplog, text):
-        (tmp_path / "endpoints.toml").write_text(text)
+    def test_an_invalid_registry_is_empty_with_a_warning_and_a_missing_one_is_empty(self, tmp_path, caplog, text):
+        if text:
+            (tmp_path / "endpoints.toml").write_text(text)
         assert config.load_endpoints(str(tmp_path)) == {}
-        assert "endpoints.toml" in caplog.text
-
-    def test_one_that_is_not_there(self, tmp_path):
-        assert config.resolve_endpoints_file(str(tmp_path)) is None
-        assert config.load_endpoints("nowhere.toml") == {}
+        assert ("endpoints.toml" in caplog.text) is bool(text)
 
 
 class TestCommand:
     def test_defaults(self, evals):
         [config] = evals("arithmetic")
-        assert (config.model, config.num_examples, config.rollouts_per_example, config.max_concurrent) == (
-            "openai/gpt-4.1-mini", 5, 3, 32,
-        )  # fmt: skip
+        assert (config.model, config.num_examples, config.rollouts_per_example) == ("openai/gpt-4.1-mini", 5, 3)
+        assert config.max_concurrent == 32
         assert config.client_config.api_base_url == "https://api.pinference.ai/api/v1"
         assert config.sampling_args == {"max_tokens": None}
         assert config.client_config.extra_headers_from_state == {"X-Session-ID": "example_id"}
 
     def test_flags(self, evals):
-        words = (
-            "-a",
-            '{"x": 1}',
-            "-n",
-            7,
-            "-r",
-            2,
-            "-T",
-            0.5,
-            "-t",
-            9,
-            "-S",
-            '{"temperature": 0}',
-            "-i",
-            "-s",
-            "-C",
-            "a,b",
-        )
-        [config] = evals("arithmetic", *words, "--header", "X-A: b: c", "--timeout", 3)
+        numbers = {"-n": 7, "-r": 2, "-T": 0.5, "-t": 9, "--timeout": 3}
+        texts = {"-a": '{"x": 1}', "-S": '{"temperature": 0}', "-C": "a,b", "--header": "X-A: b: c"}
+        [config] = evals("arithmetic", *chain(*(numbers | texts).items()), "-i", "-s")
         assert (config.env_args, config.num_examples, config.rollouts_per_example) == ({"x": 1}, 7, 2)
         assert config.sampling_args == {"temperature": 0, "max_tokens": 9}
         assert (config.independent_scoring, config.save_results, config.state_columns) == (True, True, ["a", "b"])
         assert config.client_config.extra_headers == {"X-A": "b: c"}
         assert config.extra_env_kwargs == {"timeout_seconds": 3}
 
-    def test_what_an_environment_says_of_itself(self, evals, tmp_path):
+    def test_defaults_of_an_environment(self, evals, tmp_path):
         folder = tmp_path / "environments/my_env"
         folder.mkdir(parents=True)
         (folder / "my_env.py").write_text("def load_environment(): ...")
@@ -133,7 +114,7 @@ class TestCommand:
         assert evals("my-env")[0].num_examples == 50
         assert evals("my-env", "-n", 2)[0].num_examples == 2
 
-    def test_a_provider_and_what_is_said_besides(self, evals):
+    def test_a_provider_and_flags_that_override_it(self, evals):
         client = evals("arithmetic", "-p", "anthropic", "-k", "MY_KEY")[0].client_config
         assert (client.client_type, client.api_base_url, client.api_key_var) == (
             "anthropic_messages", "https://api.anthropic.com", "MY_KEY",
@@ -152,14 +133,10 @@ class TestCommand:
         assert evals("arithmetic", "-m", "one", "-b", "http://b/v1", "-k", "K")[0].model == "one"
 
     @pytest.mark.parametrize(
-        ("words", "says"),
-        [
-            (["--header", "nonsense"], "--header must be 'Name: Value', got: 'nonsense'"),
-            (["--resume", "nowhere"], "Resume path nowhere is not a valid evaluation results path"),
-        ],
+        ("words", "match"), [(["--header", "nonsense"], "--header .*'nonsense'"), (["--resume", "nowhere"], "nowhere")]
     )
-    def test_what_is_wrong(self, evals, words, says):
-        with pytest.raises(ValueError, match=says):
+    def test_invalid_flags(self, evals, words, match):
+        with pytest.raises(ValueError, match=match):
             evals("arithmetic", *words)
 
     def test_it_runs(self, monkeypatch, capsys, tmp_path):
@@ -177,66 +154,48 @@ class TestFiles:
         (tmp_path / "evals.toml").write_text(text)
         return config.load_toml_config(tmp_path / "evals.toml")
 
-    def test_an_evaluation_over_the_file_and_not_deeper(self, tmp_path):
+    def test_an_evaluation_overrides_the_file_but_no_nested_keys(self, tmp_path):
         text = """
             model = "a"
             num_examples = 9
             endpoints_path = "my/endpoints.toml"
             env_args = { x = 1, y = 2 }
-            [[eval]]
-            env_id = "one"
-            num_examples = 3
-            [[eval]]
-            id = "two"
-            [eval.env_args]
-            x = 5
+            eval = [{ env_id = "one", num_examples = 3 }, { id = "two", env_args = { x = 5 } }]
         """
         first, second = self.load(text, tmp_path)
-        path = str(tmp_path / "my/endpoints.toml")
-        shared = {"model": "a", "endpoints_path": path}
+        shared = {"model": "a", "endpoints_path": str(tmp_path / "my/endpoints.toml")}
         assert first == {**shared, "num_examples": 3, "env_id": "one", "env_args": {"x": 1, "y": 2}}
         assert second == {**shared, "num_examples": 9, "env_id": "two", "env_args": {"x": 5}}
 
-    def test_an_ablation_is_each_combination(self, tmp_path):
-        text = """
-            [[ablation]]
-            env_id = "one"
-            env_args = { z = 0 }
-            [ablation.sweep]
-            temperature = [0.0, 1.0]
-            [ablation.sweep.args]
-            x = ["a", "b"]
-        """
-        found = self.load(text, tmp_path)
+    def test_an_ablation_gives_each_combination(self, tmp_path):
+        sweep = '{ temperature = [0.0, 1.0], args = { x = ["a", "b"] } }'
+        found = self.load(f'ablation = [{{ env_id = "one", env_args = {{ z = 0 }}, sweep = {sweep} }}]', tmp_path)
         assert [(each["temperature"], each["env_args"]) for each in found] == [
             (temperature, {"z": 0, "x": x}) for temperature in (0.0, 1.0) for x in ("a", "b")
         ]
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "match"),
         [
-            ("[[eval]]\nenv_id = 'a'\nnum_exmples = 3", "unknown fields in .*num_exmples"),
-            ("modell = 'a'\n[[eval]]\nenv_id = 'a'", "unknown fields in the file"),
-            ("[[eval]]\nmodel = 'a'", "has no env_id"),
-            ("model = 'a'", "has no ..eval"),
-            ("[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']", "fixed and swept"),
+            ("[[eval]]\nenv_id = 'a'\nnum_exmples = 3", "num_exmples"), ("model = 'a'", "..eval"),
+            ("modell = 'a'\n[[eval]]\nenv_id = 'a'", "modell"), ("[[eval]]\nmodel = 'a'", "env_id"),
+            ("[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']", "model"),
         ],
-    )
-    def test_what_is_wrong(self, tmp_path, text, says):
-        with pytest.raises(ValueError, match=says):
+    )  # fmt: skip
+    def test_an_invalid_file(self, tmp_path, text, match):
+        with pytest.raises(ValueError, match=match):
             self.load(text, tmp_path)
 
-    def test_a_file_of_evaluations_by_the_command(self, evals, registry, tmp_path):
+    def test_the_command_runs_the_evaluations_of_a_file(self, evals, registry, tmp_path):
         (tmp_path / "evals.toml").write_text(
             '[[eval]]\nenv_id = "arithmetic"\nendpoint_id = "one"\nheaders = { X-A = "z" }\n[[eval]]\nenv_id = "gsm8k"'
         )
         first, second = evals("evals.toml", "-n", 99)
         assert (first.model, first.client_config.extra_headers, first.num_examples) == ("team/one", {"X-A": "z"}, 5)
         assert (second.env_id, second.model) == ("gsm8k", "openai/gpt-4.1-mini")
-        for said, says in (('endpoint_id = "none"', "Endpoint id 'none' not found in endpoint registry at"),
-                           ('endpoint_id = "one"\nmodel = "m"', "either an endpoint_id or a model")):  # fmt: skip
-            (tmp_path / "evals.toml").write_text(f'[[eval]]\nenv_id = "a"\n{said}')
-            with pytest.raises(ValueError, match=says):
+        for fields, match in (('endpoint_id = "none"', "'none'"), ('endpoint_id = "one"\nmodel = "m"', "endpoint_id")):
+            (tmp_path / "evals.toml").write_text(f'[[eval]]\nenv_id = "a"\n{fields}')
+            with pytest.raises(ValueError, match=match):
                 evals("evals.toml")
-        with pytest.raises(FileNotFoundError, match=r"TOML config file not found: no\.toml"):
+        with pytest.raises(FileNotFoundError, match=r"no\.toml"):
             evals("no.toml")

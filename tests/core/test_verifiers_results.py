@@ -1,8 +1,9 @@
-"""Saving, paths, means and evaluations under the names of verifiers; what they do is in its documentation."""
+"""Saving, paths, metrics, evaluations, errors and configurations under the names of verifiers."""
 
 import json
 import logging
 import os
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from pydantic import BaseModel
 from nightjar.clients import ClientConfig
 from nightjar.compat.verifiers import config, evaluations, metrics, printing, results
 from nightjar.compat.verifiers.config import EvalConfig, EvalRunConfig
+from nightjar.compat.verifiers.error_chains import ErrorChain, error_info, get_error_chain, get_vf_error_chain
 from nightjar.compat.verifiers.results import GenerateOutputsBuilder
 from nightjar.core.rollout.records import is_json_serializable
+from nightjar.errors import ConfigError, InfraError, SandboxError, ToolCallError
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
@@ -40,7 +43,7 @@ class TestMetrics:
             "OutputTokensMetric": (0.0, 0), "FinalOutputTokensMetric": (2, 1),
         }  # fmt: skip
 
-    def test_metrics_of_the_environment_and_forgetting(self):
+    def test_means_of_the_rubrics_metrics_can_be_reset(self):
         metric = metrics.EnvMetrics()
         metric.add_outputs([row(metrics={"a": 1.0}), row(metrics={"a": 0.0, "b": 3.0}), FAILED])
         assert metric.compute() == {"a": 0.5, "b": 3.0}
@@ -76,14 +79,17 @@ class TestPaths:
         assert results.get_eval_results_path(config).parent == Path("environments/my_sums/outputs/evals/my-sums--m")
         assert results.get_eval_runs_dir("my-sums", "m", output_dir="there") == Path("there/evals/my-sums--m")
         assert results.get_gepa_results_path("sums", "m", output_dir="x").parent == Path("x/gepa/sums--m")
+        path = Path(results.write_temp_file("text", ".toml"))
+        assert (path.read_text(), path.suffix) == ("text", ".toml")
+        path.unlink()
 
-    def test_what_is_a_folder_with_results(self, tmp_path):
+    def test_results_need_rows_and_metadata(self, tmp_path):
         assert results.is_valid_eval_results_path(self.write(tmp_path / "whole"))
         (tmp_path / "whole/metadata.json").unlink()
         assert not results.is_valid_eval_results_path(tmp_path / "whole")
         assert not results.is_valid_eval_results_path(tmp_path / "nothing")
 
-    def test_the_newest_that_is_not_complete(self, tmp_path):
+    def test_the_newest_incomplete_results_are_found(self, tmp_path):
         def found(num_examples=2, rollouts=2):
             return results.find_latest_incomplete_eval_results_path("sums", "a/b", num_examples, rollouts)
 
@@ -96,11 +102,6 @@ class TestPaths:
         assert found(num_examples=1) is None
         assert found(num_examples=-1) == folder / "whole"
         assert found(rollouts=4) is None
-
-    def test_a_temporary_file(self):
-        path = Path(results.write_temp_file("text", ".toml"))
-        assert (path.read_text(), path.suffix) == ("text", ".toml")
-        path.unlink()
 
 
 class Point(BaseModel):
@@ -116,7 +117,7 @@ class TestSaving:
         assert is_json_serializable(saved)
         assert not is_json_serializable(value)
 
-    def test_rows_come_back_and_more_are_added_behind_a_torn_line(self, tmp_path, caplog):
+    def test_rows_are_loaded_and_appended_after_a_torn_line(self, tmp_path, caplog):
         results.save_outputs([row(0), row(1)], tmp_path)
         with (tmp_path / "results.jsonl").open("a") as file:
             file.write('{"torn')
@@ -125,32 +126,25 @@ class TestSaving:
         assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [0, 1, 2]
         results.save_outputs([row(3)], tmp_path)
         assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [3]
-
-    def test_a_damaged_line_is_named(self, tmp_path):
         (tmp_path / "results.jsonl").write_text("nonsense\n{}\n")
         with pytest.raises(ValueError, match="line 1"):
             results.load_outputs(tmp_path)
 
-    def test_metadata_without_path_and_date(self, tmp_path):
+    def test_metadata_are_saved_without_path_and_date_and_compared_on_a_resume(self, tmp_path):
         results.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
         assert json.loads((tmp_path / "metadata.json").read_text()) == METADATA
-
-    def test_what_may_be_gone_on_with(self, tmp_path):
-        results.save_metadata(METADATA, tmp_path)
         results.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
-        with pytest.raises(
-            ValueError, match=r"metadata mismatch \(model: saved=.a/b., current=.c.; num_examples: saved=2, c"
-        ):
+        with pytest.raises(ValueError, match=r"model: saved=.a/b., current=.c.; num_examples: saved=2, c"):
             results.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
 
-    def test_names_on_the_hub_and_a_hub_that_refuses(self, caplog, monkeypatch):
+    def test_a_failed_upload_is_logged(self, caplog, monkeypatch):
         outputs = {"outputs": [], "metadata": METADATA}
         assert results.get_hf_hub_dataset_name(outputs) == "sums_a_b_n2_r2"
         with caplog.at_level(logging.ERROR):
             results.push_results_to_hf_hub(outputs, "no name at all/x/y")
         assert "no name at all/x/y" in caplog.text
 
-    def test_what_rows_come_to(self):
+    def test_metadata_are_built_from_rows(self):
         client = ClientConfig(endpoint_configs=[{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)])
         builder = GenerateOutputsBuilder("sums", {}, "m", client, 2, 2, None, {"temperature": 1}, None)
         builder.add_outputs([row(1, 0.0), row(0, 1.0), row(0, 0.0), FAILED])
@@ -166,12 +160,12 @@ class TestSaving:
 
 
 class TestEvaluations:
-    def test_inputs_that_are_left(self):
+    def test_inputs_without_rows_remain(self):
         inputs = [{"example_id": number} for number in (0, 1, 0, 1)]
         assert evaluations.filter_inputs(inputs, [row(0), row(1), row(1)], 2) == [{"example_id": 0}]
         assert evaluations.filter_inputs(inputs, [], 2) == inputs
 
-    def test_small_things(self, monkeypatch):
+    def test_small_helpers(self, monkeypatch):
         assert printing.to_col_order([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
         assert config.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
         with pytest.raises(ValueError, match="has both"):
@@ -188,13 +182,13 @@ class TestEvaluations:
             client = ClientConfig(api_base_url=server.base_url)
             yield EvalConfig(env_id="arithmetic", model="m", client_config=client, num_examples=2, save_results=True)
 
-    async def test_one_runs_and_is_saved(self, config, tmp_path):
+    async def test_an_evaluation_is_saved(self, config, tmp_path):
         outputs = await evaluations.run_evaluation(config)
         assert [each["reward"] for each in outputs["outputs"]] == [1.0] * 6
         [path] = (tmp_path / "outputs/evals/arithmetic--m").iterdir()
         assert len(results.load_outputs(path)) == 6
 
-    async def test_several_run_and_are_printed_and_one_that_fails_stops_no_other(self, config, capsys):
+    async def test_a_failed_evaluation_does_not_stop_the_others(self, config, capsys):
         broken = config.model_copy(update={"env_id": "no-such-environment"})
         with pytest.raises(ValueError, match="no-such-environment"):
             await evaluations.run_evaluations(EvalRunConfig(evals=[broken, config]))
@@ -202,3 +196,52 @@ class TestEvaluations:
         assert "--- arithmetic | m ---" in printed
         assert "reward: avg 1.000, std 0.000" in printed
         assert "pass@2: 1.000" in printed
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+FAILED_TOOL = caused(ToolCallError("add"), caused(SandboxError("gone"), OSError("no space")))
+
+
+class TestErrorChains:
+    def test_a_chain_ends_at_the_first_error_of_another_kind(self):
+        assert [type(error) for error in ErrorChain(FAILED_TOOL).chain] == [ToolCallError, SandboxError, OSError]
+        assert (get_error_chain(None), get_error_chain(FAILED_TOOL, SandboxError)) == ([], [])
+        assert get_vf_error_chain(FAILED_TOOL) == [FAILED_TOOL, FAILED_TOOL.__cause__]
+        assert len(ErrorChain(FAILED_TOOL, get_vf_error_chain).chain) == 2
+
+    def test_text_representation_and_kinds(self):
+        chain = ErrorChain(FAILED_TOOL)
+        assert str(chain) == "ToolCallError -> SandboxError -> OSError"
+        assert repr(chain) == "ToolCallError('add') -> SandboxError('gone') -> OSError('no space')"
+        assert [kind in chain for kind in (OSError, InfraError, KeyError)] == [True, True, False]
+
+    def test_chains_of_the_same_classes_are_equal(self):
+        errors = [ValueError("a"), ValueError("b"), caused(ValueError("c"), KeyError("d")), TypeError("e")]
+        assert sorted(Counter(map(ErrorChain, errors)).values()) == [1, 1, 2]
+        assert ErrorChain(errors[0]) != "ValueError"
+
+    def test_an_error_as_data(self):
+        chain = {"error_chain_repr": "ValueError('a') -> KeyError('b')", "error_chain_str": "ValueError -> KeyError"}
+        assert error_info(caused(ValueError("a"), KeyError("b"))) == {"error": "ValueError", **chain}
+
+
+class TestEvalConfig:
+    def test_it_becomes_a_run_configuration(self):
+        client = ClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="VLLM_API_KEY", timeout=60)
+        same = {
+            "env_id": "arithmetic", "env_args": {"largest": 9}, "model": "qwen3-8b", "num_examples": -1,
+            "sampling_args": {"temperature": 0.7}, "rollouts_per_example": 8, "extra_env_kwargs": {"max_turns": 2},
+            "state_columns": ["timed_out"],
+        }  # fmt: skip
+        run = EvalConfig(client_config=client, **same).run_config()
+        assert {name: getattr(run, name) for name in same} == same
+        assert (run.base_url, run.api_key_var, run.request_timeout) == ("http://localhost:8000/v1", "VLLM_API_KEY", 60)
+
+    def test_fields_that_a_run_does_not_support_are_refused(self):
+        config = EvalConfig(env_id="arithmetic", model="m", client_config=ClientConfig(extra_headers={"X-Team": "a"}))
+        with pytest.raises(ConfigError, match=r"client_config\.extra_headers"):
+            config.run_config()

@@ -1,4 +1,4 @@
-"""Data sets of VLMEvalKit: tables with images, asked over HTTP, and scored as the kit does where no model judges."""
+"""Datasets of VLMEvalKit: tables with images, scored as the kit does without a judge."""
 
 import base64
 import csv
@@ -33,19 +33,12 @@ def png(color, size=8):
     return base64.b64encode(image).decode()
 
 
+IMAGES = {f"data:image/png;base64,{png(color)}": name for color, name in NAMES.items()}
+
+
 def colors(message):
-    """Returns the colors of a message's images, out of what the server was sent."""
-    parts = [part for part in message["content"] if part["type"] == "image_url"]
-    return [color_of(part["image_url"]["url"]) for part in parts]
-
-
-def color_of(url):
-    kind, _, data = url.partition(",")
-    assert kind == "data:image/png;base64"
-    image = base64.b64decode(data)
-    start = image.index(b"IDAT")
-    (length,) = struct.unpack(">I", image[start - 4 : start])
-    return NAMES[tuple(zlib.decompress(image[start + 4 : start + 4 + length])[1:4])]
+    """Returns the colors of a message's images."""
+    return [IMAGES[part["image_url"]["url"]] for part in message["content"] if part["type"] == "image_url"]
 
 
 class Looks:
@@ -81,7 +74,7 @@ def question(index, image, answer="A", **more):
     return row | more
 
 
-async def test_a_model_is_shown_images_and_options(table):
+async def test_a_model_gets_images_and_options(table):
     table(
         "MMBench_DEV_EN",
         question(0, png(RED), hint="Look.", category="color"),
@@ -164,7 +157,7 @@ async def test_images_may_be_files(table, tmp_path):
         ("image", "['AAAA']", "'AAAA' is not an image"),
     ],
 )
-async def test_a_table_of_a_stranger_shows_nothing_but_images_of_its_own(tmp_path, column, value, said):
+async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, column, value, said):
     (tmp_path / "outside.png").write_bytes(base64.b64decode(png(RED)))
     folder = tmp_path / "data"
     folder.mkdir()
@@ -172,14 +165,16 @@ async def test_a_table_of_a_stranger_shows_nothing_but_images_of_its_own(tmp_pat
     (folder / "bad.tsv").write_text(f"index\tquestion\tA\tB\tanswer\t{column}\n7\t?\tx\ty\tA\t{value}\n")
     uri = f"vlmevalkit://x?data={folder / 'bad.tsv'}&type=MCQ"
     with ModelServer(Looks()) as server:
-        with pytest.raises(DatasetError, match=f"bad.tsv, index 7: .*{said}"):
-            await load_environment(uri).evaluate(ClientConfig(api_base_url=server.url), "m")
-        with pytest.raises(DatasetError, match=f"bad.tsv, index 7: .*{said}"):
-            await run_evaluation(get_environment(uri), VLMSolver(ModelClient(server.url, "m")))
+        for running in (
+            load_environment(uri).evaluate(ClientConfig(api_base_url=server.url), "m"),
+            run_evaluation(get_environment(uri), VLMSolver(ModelClient(server.url, "m"))),
+        ):
+            with pytest.raises(DatasetError, match=f"bad.tsv, index 7: .*{said}"):
+                await running
         assert server.stats().received == 0
 
 
-def test_a_file_that_is_no_image_is_not_sent_as_one(tmp_path):
+def test_a_file_that_is_not_an_image_is_refused(tmp_path):
     (tmp_path / "key.png").write_text("secret")
     with pytest.raises(ConfigError, match="is not an image"):
         image_url(str(tmp_path / "key.png"))
@@ -188,35 +183,25 @@ def test_a_file_that_is_no_image_is_not_sent_as_one(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "option"),
     [
-        ("B", "B"),
-        ("The answer is (B).", "B"),
-        ("B. green, as one sees", "B"),
-        ("It is green", "B"),
-        ("A car is green", "B"),
-        ("Sorry, I can't help with images of people yet. A", None),
-        ("red or green", None),
+        ("B", "B"), ("The answer is (B).", "B"), ("B. green, as one sees", "B"), ("It is green", "B"),
+        ("A car is green", "B"), ("Sorry, I can't help with images of people yet. A", None), ("red or green", None),
         ("", None),
     ],
-)
-def test_an_option_is_found_in_an_answer(answer, option):
+)  # fmt: skip
+def test_the_chosen_option_is_found_in_an_answer(answer, option):
     assert chosen_option(answer, {"A": "red", "B": "green"}) == option
 
 
 @pytest.mark.parametrize(
     ("name", "answer", "reference", "worth"),
     [
-        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']", 0.75),
-        ("ChartQA_TEST", "95", "100", 1.0),
-        ("ChartQA_TEST", "94", "100", 0.0),
-        ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']", 8 / 9),
-        ("GQA_TestDev", "Dog ", "dog", 1.0),
-        ("GQA_TestDev", "a dog", "dog", 0.0),
-        ("OCRBench", "It says STOP.", "['stop']", 1.0),
-        ("Mine", "A dog!", "dog", 1.0),
-        ("Mine", "<think>cat</think>dog", "dog", 1.0),
-        ("Mine", "", "dog", 0.0),
+        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']", 0.75), ("ChartQA_TEST", "95", "100", 1.0),
+        ("ChartQA_TEST", "94", "100", 0.0), ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']", 8 / 9),
+        ("GQA_TestDev", "Dog ", "dog", 1.0), ("GQA_TestDev", "a dog", "dog", 0.0),
+        ("OCRBench", "It says STOP.", "['stop']", 1.0), ("Mine", "A dog!", "dog", 1.0),
+        ("Mine", "<think>cat</think>dog", "dog", 1.0), ("Mine", "", "dog", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_short_answers_are_scored_as_the_kit_does(table, name, answer, reference, worth):
     table(name, {"index": 0, "image": png(RED), "question": "?", "answer": reference})
     env = VLMEvalKitEnvironment(name)
@@ -240,14 +225,14 @@ async def test_yes_and_no(table):
         ("Mine", "?limit=few", "limit must be a number"),
     ],
 )
-def test_what_nightjar_does_not_score_is_refused_by_name(table, name, uri, match):
+def test_unsupported_datasets_and_options_are_refused(table, name, uri, match):
     table(name, {"index": 0, "image": png(RED), "question": "?", "answer": "x"})
     with pytest.raises(ConfigError, match=match):
         load_environment(f"vlmevalkit://{name}{uri}")
     assert len(get_environment(f"vlmevalkit://{name}?metric=accuracy")) == 1
 
 
-async def test_what_is_wrong_is_said(table, tmp_path):
+async def test_missing_data_is_an_error(table, tmp_path):
     with pytest.raises(ConfigError, match="pip install"):
         VLMEvalKitEnvironment("Gone")
     with pytest.raises(DatasetError, match="no such file"):
@@ -296,18 +281,11 @@ def kit(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-async def test_the_package_asks_in_its_own_way(kit):
+async def test_the_installed_package_builds_the_prompts(kit):
     seed = await VLMEvalKitEnvironment("Tiny").seed(0)
-    assert (seed.prompt, seed.images, seed.metadata["choices"]) == (
-        "Now: ?",
-        [kit] * 2,
-        {"A": "red", "B": "green"},
-    )
+    assert (seed.prompt, seed.images, seed.metadata["choices"]) == ("Now: ?", [kit] * 2, {"A": "red", "B": "green"})
     assert "category" not in seed.metadata
-    with pytest.raises(ConfigError, match="has no dataset 'Other'"):
-        VLMEvalKitEnvironment("Other")
-    with pytest.raises(ConfigError, match="with a judge"):
-        VLMEvalKitEnvironment("Judged")
-    with pytest.raises(ConfigError, match="'Video-MCQ'"):
-        VLMEvalKitEnvironment("Film")
+    for name, match in (("Other", "'Other'"), ("Judged", "with a judge"), ("Film", "'Video-MCQ'")):
+        with pytest.raises(ConfigError, match=match):
+            VLMEvalKitEnvironment(name)
     assert len(VLMEvalKitEnvironment("Judged", metric=next(iter(MEASURES)))) == 1

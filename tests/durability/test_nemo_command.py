@@ -1,4 +1,4 @@
-"""``nightjar eval run`` in the words of NeMo Evaluator: the same runs, and the files that its users look for."""
+"""``nightjar eval run`` with the flags, variables and configs of NeMo Evaluator, and the files that it writes."""
 
 import json
 
@@ -11,7 +11,7 @@ def names_in(folder):
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-def test_its_flags_are_the_run_that_nightjars_own_are(nightjar, serve):
+def test_its_flags_give_the_same_run_as_nightjars(nightjar, serve):
     server = serve(keep_requests=50)
     route = f"{server.url}/chat/completions"
     theirs = ["--bench", "arithmetic", "--repeats", "2", "--max-problems", "3", "--model-url", route]
@@ -23,7 +23,7 @@ def test_its_flags_are_the_run_that_nightjars_own_are(nightjar, serve):
     own = ["-m", "local", "-r", "2", "-n", "3", "-x", '{"system_prompt": "Be brief."}', "-o", "there", "--resume"]
     second = nightjar.start("eval", "run", "arithmetic", "-b", server.url, *own, "--direct").wait()
     assert second.code == 0, second.stderr
-    assert len(server.requests) == len(nightjar.run.results) == 6, "the other words go on with the same run"
+    assert len(server.requests) == len(nightjar.run.results) == 6, "the second command resumes the run"
     assert {request.body["messages"][0]["content"] for request in server.requests} == {"Be brief."}
 
     bundle = f"eval-{nightjar.run.path.name}-arithmetic.json"
@@ -38,7 +38,7 @@ def test_its_flags_are_the_run_that_nightjars_own_are(nightjar, serve):
     assert len(json.loads(reported.stdout)["runs"]) == 1, "the run and its bundle are one run"
 
 
-def test_its_variables_say_the_endpoint_of_what_is_named_in_its_words(nightjar, serve):
+def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve):
     server = serve(keep_requests=50, require_key="sk-mine-0123456789")
     said = {"NEMO_MODEL_URL": server.url, "NEMO_MODEL_ID": "mine", "NVIDIA_API_KEY": "sk-mine-0123456789"}
     nightjar.write_environment("sums", "from nightjar.benchmarks.arithmetic import load_environment\n")
@@ -52,7 +52,9 @@ def test_its_variables_say_the_endpoint_of_what_is_named_in_its_words(nightjar, 
     assert b"sk-mine" not in written
 
     elsewhere = nightjar.start("eval", "run", "arithmetic", "--dry-run", "--json", **said).wait()
-    assert json.loads(elsewhere.stdout)["config"]["base_url"] != server.url, "Nightjar's own words do not know them"
+    assert json.loads(elsewhere.stdout)["config"]["base_url"] != server.url, (
+        "the variables do not apply to Nightjar's own flags"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,42 +65,32 @@ def test_its_variables_say_the_endpoint_of_what_is_named_in_its_words(nightjar, 
         (["--adapter", "gym://cmd:serve a,b"], ["gym://cmd:serve a,b"]),
     ],
 )
-def test_commas_of_a_uri_are_its_own_and_a_flag_names_one_environment(nightjar, typed, named):
+def test_commas_in_a_uri_do_not_separate_environments(nightjar, typed, named):
     ended = nightjar.start("eval", "run", *typed, "--hosted", "-m", "m", "--dry-run", "--json").wait()
     assert [each for each in named if json.dumps(each) not in ended.stdout] == [], ended.stderr
 
 
-def test_a_module_of_nightjars_own_is_no_environment(nightjar):
+def test_a_module_of_nightjar_is_not_an_environment(nightjar):
     ended = nightjar.start("eval", "run", "tasks", "-m", "m", "--direct").wait()
     assert (ended.code, "nightjar env install tasks" in ended.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("typed", "message"),
+    ("typed", "named"),
     [
-        (["arithmetic", "--bench", "arithmetic"], "ENV and --bench set the same field"),
-        (["--bench", "arithmetic", "--adapter", "gym://h:1"], "--bench and --adapter both name an environment"),
-        (["arithmetic", "--repeats", "2", "-r", "3"], "--rollouts-per-example / -r and --repeats set the same field"),
-        (["arithmetic", "--max-problems", "2", "-n", "3"], "--num-examples / -n and --max-problems set the same field"),
-        (["arithmetic", "--model-url", "http://h/v1", "-b", "http://h/v1"], "-b and --model-url set the same field"),
-        (["arithmetic", "--model-id", "a", "-m", "b"], "--model / -m and --model-id set the same field"),
-        (
-            ["arithmetic", "--system-prompt", "a", "-x", '{"system_prompt": "b"}'],
-            "-x and --system-prompt set the same field",
-        ),
-        (["arithmetic", "--no-progress", "--tui"], "--tui and --no-progress exclude each other"),
-        (["arithmetic", "--override", "a=b"], "--override changes a YAML config"),
-        (
-            ["arithmetic", "--api-key", "sk-planted-0123"],
-            "a key on the command line is visible in the list of processes",
-        ),
+        (["--bench", "arithmetic"], ["ENV", "--bench"]), (["--bench", "a", "--adapter", "gym://h:1"], ["--bench"]),
+        (["--repeats", "2", "-r", "3"], ["-r", "--repeats"]), (["--max-problems", "2", "-n", "3"], ["--max-problems"]),
+        (["--model-url", "http://h/v1", "-b", "http://h/v1"], ["-b", "--model-url"]),
+        (["--model-id", "a", "-m", "b"], ["-m", "--model-id"]), (["--no-progress", "--tui"], ["--no-progress"]),
+        (["--system-prompt", "a", "-x", '{"system_prompt": "b"}'], ["-x", "--system-prompt"]),
+        (["--override", "a=b"], ["--override"]), (["--api-key", "sk-planted-0123"], ["key", "list of processes"]),
     ],
-)
-def test_what_is_said_twice_or_cannot_be_is_wrong_usage(nightjar, typed, message):
-    ended = nightjar.start("eval", "run", *typed).wait()
-    assert ended.code == 2
-    assert message in " ".join(ended.stderr.split())
-    assert "sk-planted" not in ended.stderr
+)  # fmt: skip
+def test_conflicting_and_unsafe_flags_are_wrong_usage(nightjar, typed, named):
+    ended = nightjar.start("eval", "run", "arithmetic", *typed).wait()
+    message = " ".join(ended.stderr.split())
+    assert (ended.code, [word for word in named if word not in message]) == (2, [])
+    assert "sk-planted" not in message
 
 
 CONFIG = """\
@@ -119,7 +111,7 @@ output: {{dir: there}}
 """
 
 
-def test_a_config_is_a_suite_that_goes_on_where_one_benchmark_fails(nightjar, serve):
+def test_a_config_is_a_suite_that_continues_after_a_failed_benchmark(nightjar, serve):
     server = serve(keep_requests=50, require_key="sk-mine-0123456789")
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url=server.url))
 
@@ -148,7 +140,7 @@ def test_a_config_is_a_suite_that_goes_on_where_one_benchmark_fails(nightjar, se
     (nightjar.folder / "none.jsonl").write_text('{"question": "1+1?", "answer": "#### 2"}\n')
     second = run("--resume", "-O", "benchmarks.2.max_problems=4")
     assert second.code == 0, second.stderr
-    assert len(server.requests) == 11, "only what was owed is asked"
+    assert len(server.requests) == 11, "only the remaining rollout is requested"
     third = run("--resume", "-O", "benchmarks.2.max_problems=4")
     assert (third.code, len(server.requests)) == (0, 11)
     assert {path.name for path in folder.iterdir()} == {
@@ -156,7 +148,7 @@ def test_a_config_is_a_suite_that_goes_on_where_one_benchmark_fails(nightjar, se
     }  # fmt: skip
 
 
-def test_flags_of_a_run_are_not_beside_a_config(nightjar):
+def test_flags_of_a_run_are_refused_with_a_config(nightjar):
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url="http://127.0.0.1:1/v1"))
     ended = nightjar.start("eval", "run", "release.yaml", "--repeats", "4").wait()
     assert (ended.code, "rollouts_per_example must be set in the suite's file" in ended.stderr) == (2, True)

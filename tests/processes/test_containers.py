@@ -1,4 +1,4 @@
-"""Containers as sandboxes: what the daemon is asked for, and what becomes of its refusals.
+"""Containers as sandboxes: requests to the daemon, and its errors.
 
 The daemon is ``tests/contracts/docker_engine.py``, which speaks Docker's API over a real socket.
 """
@@ -12,7 +12,6 @@ import pytest
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, SandboxClient, SandboxCreationError
-from nightjar.sandboxes.containers import ContainerProcess
 
 docker = pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
@@ -53,42 +52,37 @@ def asked(engine, method, pattern):
     return [body for known, path, body in engine.requests if known == method and re.fullmatch(pattern, path)]
 
 
-class TestWhatIsAskedFor:
-    async def test_is_a_container_with_limits_and_nothing_else(self, engine, start):
-        await start(memory_gb=1, disk_size_gb=0.25, cpu_cores=2, max_processes=100, timeout_minutes=5)
+class TestRequests:
+    async def test_a_container_has_limits_and_no_more_rights(self, engine, start):
+        await start(
+            memory_gb=1,
+            disk_size_gb=0.25,
+            cpu_cores=2,
+            max_processes=100,
+            timeout_minutes=5,
+            gpu_count=1,
+            labels=["experiment-7"],
+        )
         [config] = asked(engine, "POST", "/containers/create")
         host = config["HostConfig"]
-        assert config["Image"] == IMAGE
-        assert config["Cmd"] == ["/bin/sh", "-c", "exec sleep 300"]
-        assert config["NetworkDisabled"]
-        assert config["User"] == "65534:65534"
-        assert host["NetworkMode"] == "none"
-        assert host["Memory"] == host["MemorySwap"] == 2**30
-        assert host["NanoCpus"] == 2 * 10**9
-        assert host["PidsLimit"] == 132
-        assert host["CapDrop"] == ["ALL"]
-        assert host["SecurityOpt"] == ["no-new-privileges"]
-        assert host["ReadonlyRootfs"]
-        assert host["AutoRemove"]
+        assert config | {
+            "Image": IMAGE, "Cmd": ["/bin/sh", "-c", "exec sleep 300"], "NetworkDisabled": True, "User": "65534:65534",
+        } == config  # fmt: skip
+        assert host | {
+            "NetworkMode": "none", "Memory": 2**30, "MemorySwap": 2**30, "NanoCpus": 2 * 10**9, "PidsLimit": 132,
+            "CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "ReadonlyRootfs": True, "AutoRemove": True,
+        } == host  # fmt: skip
         sizes = {path: int(re.search(r"size=(\d+)", options)[1]) for path, options in host["Tmpfs"].items()}
         assert set(sizes) == {"/workspace", "/tmp"}
         assert sum(sizes.values()) == 2**28
         assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == {"nofile": 1024, "nproc": 100, "core": 0}
         assert not host.get("Binds")
         assert not config.get("Env")
-
-    async def test_has_labels_to_be_found_by(self, engine, start):
-        await start(labels=["experiment-7"])
-        [config] = asked(engine, "POST", "/containers/create")
+        assert host["DeviceRequests"][0]["Count"] == 1
         assert config["Labels"]["nightjar"] == "sandbox"
         assert "experiment-7" in config["Labels"]
 
-    async def test_is_a_gpu_where_one_is_wanted(self, engine, start):
-        await start(gpu_count=1)
-        [config] = asked(engine, "POST", "/containers/create")
-        assert config["HostConfig"]["DeviceRequests"][0]["Count"] == 1
-
-    async def test_is_an_ordinary_user_and_a_group_for_each_command(self, engine, start):
+    async def test_each_command_has_an_ordinary_user_and_its_own_group(self, engine, start):
         sandbox = await start()
         for _ in range(2):
             await sandbox.exec("true", timeout=10)
@@ -99,7 +93,7 @@ class TestWhatIsAskedFor:
         assert int(first) >= 10_000
         assert first_group != second_group
 
-    async def test_is_the_start_command(self, engine, start):
+    async def test_the_start_command_runs(self, engine, start):
         sandbox = await start(start_command="echo up > status")
         for _ in range(100):
             if (found := await sandbox.exec("cat status", timeout=10)).exit_code == 0:
@@ -109,19 +103,15 @@ class TestWhatIsAskedFor:
 
 
 class TestImages:
-    async def test_are_pulled_when_they_are_not_there(self, engine, start):
-        await start(docker_image="debian:12")
-        assert len(asked(engine, "POST", "/images/create")) == 1
-
-    async def test_are_pulled_once(self, engine, start):
+    async def test_a_missing_image_is_pulled_once(self, engine, start):
         await asyncio.gather(*(start(docker_image="debian:12") for _ in range(3)))
         assert len(asked(engine, "POST", "/images/create")) == 1
 
-    async def test_that_cannot_be_pulled_are_named(self, start):
+    async def test_an_image_that_cannot_be_pulled_is_named(self, start):
         with pytest.raises(SandboxCreationError, match="'nowhere:1' cannot be pulled: pull access denied"):
             await start(docker_image="nowhere:1")
 
-    async def test_get_packages_installed_once(self, engine, start):
+    async def test_packages_are_installed_once(self, engine, start):
         await start(python_packages=["numpy", "scipy>=1"])
         await start(python_packages=["numpy", "scipy>=1"])
         assert len(asked(engine, "POST", "/build")) == 1
@@ -129,37 +119,38 @@ class TestImages:
         assert images[0] == images[1]
         assert images[0].startswith("nightjar-packages:")
 
-    async def test_that_cannot_get_packages_say_what_to_do(self, engine, start):
+    async def test_a_failed_installation_of_packages_is_an_error(self, engine, start):
         engine.faults.append(("POST", "/build", 500, "no network"))
         with pytest.raises(SandboxCreationError, match=r"no network.*Set docker_image to an image"):
             await start(python_packages=["numpy"])
 
 
 class TestFailures:
-    async def test_at_the_start_are_told_and_leave_no_container(self, engine, start):
+    async def test_a_failed_start_leaves_no_container(self, engine, start):
         engine.faults.append(("POST", r"/containers/\w+/start", 500, "no space left"))
         with pytest.raises(SandboxCreationError, match=r"did not start.*no space left"):
             await start()
         assert engine.containers == {}
 
-    async def test_of_a_command_are_told(self, engine, start):
+    @pytest.mark.parametrize(
+        ("fault", "match"),
+        [
+            (("POST", r"/containers/\w+/exec", 409, "container is not running"), "not running"),
+            (("GET", r"/exec/\w+/json", 404, "no such exec"), "ended.*no such exec"),
+        ],
+    )
+    async def test_a_command_in_an_ended_container_is_an_error(self, engine, start, fault, match):
         sandbox = await start()
-        engine.faults.append(("POST", r"/containers/\w+/exec", 409, "container is not running"))
-        with pytest.raises(SandboxError, match=r"cannot run commands.*not running"):
+        engine.faults.append(fault)
+        with pytest.raises(SandboxError, match=match):
             await sandbox.exec("true", timeout=10)
 
-    async def test_to_say_the_exit_code_are_told(self, engine, start):
-        sandbox = await start()
-        engine.faults.append(("GET", r"/exec/\w+/json", 404, "no such exec"))
-        with pytest.raises(SandboxError, match=r"container has ended.*no such exec"):
-            await sandbox.exec("true", timeout=10)
-
-    async def test_to_remove_what_is_gone_are_none(self, engine, start):
+    async def test_a_container_may_be_removed_twice(self, engine, start):
         sandbox = await start()
         engine.containers.clear()
         await sandbox.close()
 
-    async def test_a_container_that_is_deleted_while_it_starts_does_not_stay(self, engine):
+    async def test_a_container_that_is_deleted_while_it_starts_is_removed(self, engine):
         client = SandboxClient("docker")
         created = await client.create(CreateSandboxRequest())
         await client.delete(created.id)
@@ -180,7 +171,7 @@ class TestFailures:
 
 
 class Wrapped:
-    """A connection that is no plain socket, as one over TLS or SSH: it can only be asked and waited for."""
+    """A connection that is not a plain socket, such as TLS or SSH: it has only blocking calls."""
 
     def __init__(self, connection):
         self._connection = connection
@@ -195,7 +186,7 @@ class Wrapped:
         self._connection.close()
 
 
-async def test_connections_that_are_no_plain_sockets_are_read_in_threads(start, provider, monkeypatch):
+async def test_connections_other_than_plain_sockets_are_read_in_threads(start, provider, monkeypatch):
     sandbox = await start()
     exec_start = provider.api.exec_start
 
@@ -208,18 +199,9 @@ async def test_connections_that_are_no_plain_sockets_are_read_in_threads(start, 
     assert (result.stdout, result.stderr, result.exit_code) == ("given", "done\n", 4)
 
 
-async def test_a_podman_is_a_docker(engine):
+async def test_podman_has_the_same_protocol(engine):
     client = SandboxClient("podman")
     created = await client.create(CreateSandboxRequest())
     assert (await client.execute_command(created.id, "echo hi", timeout=10)).stdout == "hi\n"
     await client.delete(created.id)
     client.teardown()
-
-
-def test_a_process_knows_plain_sockets_from_others():
-    import socket
-
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert ContainerProcess(ours, dict, asyncio.sleep, asyncio.to_thread)._is_plain
-        assert not ContainerProcess(Wrapped(ours), dict, asyncio.sleep, asyncio.to_thread)._is_plain

@@ -1,4 +1,4 @@
-"""``import verifiers`` with Nightjar in its place: in processes of their own, because the alias stays for ever."""
+"""``import verifiers`` gives Nightjar; in separate processes, because the alias cannot be removed."""
 
 import json
 import os
@@ -8,8 +8,6 @@ import textwrap
 from functools import partial
 
 import pytest
-
-from nightjar.compat.verifiers.modules import SOURCES
 
 REAL = """
 IS_REAL = True
@@ -52,7 +50,7 @@ def python(code, folder, *, path=(), **variables):
         env=kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -100,16 +98,16 @@ WAYS = [
 ]
 
 MISSING = {
-    "import verifiers.trainers": "Nightjar stands in for verifiers here and has no 'verifiers.trainers'",
-    "import verifiers.envs.no_env": "Nightjar stands in for verifiers here and has no 'verifiers.envs.no_env'",
-    "from verifiers import GRPOTrainer": "cannot import name 'GRPOTrainer' from 'verifiers'",
-    "from verifiers.types import NoType": "cannot import name 'NoType' from 'verifiers.types'",
+    "import verifiers.trainers": ("ModuleNotFoundError", "'verifiers.trainers'"),
+    "import verifiers.envs.no_env": ("ModuleNotFoundError", "'verifiers.envs.no_env'"),
+    "from verifiers import GRPOTrainer": ("ImportError", "'GRPOTrainer' from 'verifiers'"),
+    "from verifiers.types import NoType": ("ImportError", "'NoType' from 'verifiers.types'"),
 }
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """What one process saw that imported in every way."""
+@pytest.fixture
+def seen(tmp_path):
+    """The outcome of all ways to import, in one process."""
     code = f"""
         import importlib, json, sys
         import nightjar
@@ -153,37 +151,21 @@ def seen(tmp_path_factory):
                     taken.add(name)
         print(json.dumps(seen))
     """
-    return json.loads(python(code, tmp_path_factory.mktemp("names")))
+    return json.loads(python(code, tmp_path))
 
 
-class TestNames:
-    def test_every_module_that_it_stands_for_is_there_and_its_names_are_the_same_objects(self, seen):
-        assert seen["differing"] == []
-
-    def test_every_way_to_import(self, seen):
-        assert seen["ways"] == dict.fromkeys(WAYS, True)
-
-    @pytest.mark.parametrize(("way", "says"), MISSING.items())
-    def test_what_is_not_there_is_an_import_error(self, seen, way, says):
-        kind, message = seen["missing"][way]
-        assert says in message
-        assert kind == ("ModuleNotFoundError" if way.startswith("import") else "ImportError")
-
-    def test_nothing_slow_is_imported_before_it_is_needed(self, seen):
-        assert seen["slow"] == []
-
-    def test_once_is_enough(self, seen):
-        assert seen["installed"] == [False, True]
-
-    @pytest.mark.parametrize(
-        "submodule",
-        ["types", "errors", "utils.data_utils", "utils.message_utils", "clients", "envs.textarena_env", "envs.gym_env"],
-    )
-    def test_modules_that_environments_commonly_import(self, submodule):
-        assert submodule in SOURCES
+def test_names_and_errors_of_all_modules(seen):
+    assert seen["differing"] == []
+    assert seen["ways"] == dict.fromkeys(WAYS, True)
+    assert {way: kind for way, (kind, _) in seen["missing"].items()} == {
+        way: kind for way, (kind, _) in MISSING.items()
+    }
+    assert [way for way, (_, named) in MISSING.items() if named not in seen["missing"][way][1]] == []
+    assert seen["slow"] == [], "it is imported before it is needed"
+    assert seen["installed"] == [False, True]
 
 
-def test_beside_the_real_one_it_has_to_come_first(run, real):
+def test_the_alias_must_be_installed_before_the_real_package_is_imported(run, real):
     refusal, is_real, module = run(
         """
         import sys
@@ -209,6 +191,7 @@ def test_beside_the_real_one_it_has_to_come_first(run, real):
 LOAD = """
     import os
     from nightjar.environments import load_environment
+    from nightjar.environments.packages.aliases import preferred
     from nightjar.errors import ConfigError
 
     def load():
@@ -222,7 +205,7 @@ LOAD = """
 """
 
 
-def test_what_is_replaced_in_a_module_is_replaced_where_it_comes_from(run):
+def test_monkeypatching_an_alias_patches_the_original(run):
     printed = run("""
         from nightjar.compat.verifiers import install
         install()
@@ -238,7 +221,7 @@ def test_what_is_replaced_in_a_module_is_replaced_where_it_comes_from(run):
 
 
 class TestLoadingAnEnvironment:
-    def test_runs_it(self, run, write, tmp_path):
+    def test_an_environment_runs(self, run, write, tmp_path):
         (tmp_path / "verifiers" / "docs").mkdir(parents=True)  # a folder of that name is no package
         write(ENVIRONMENT)
         printed = run("""
@@ -253,18 +236,16 @@ class TestLoadingAnEnvironment:
         """)
         assert printed == "1.0 {'<lambda>': 1.0, 'num_turns': 3.0} 3"
 
-    def test_where_the_real_one_is_installed_and_the_alias_is_asked_for(self, run, write, real):
+    @pytest.mark.parametrize(
+        ("last_lines", "variables"),
+        [("load()", {"NIGHTJAR_ALIAS_VERIFIERS": "1"}), ("with preferred():\n        load()", {})],
+    )
+    def test_the_alias_is_preferred_by_a_variable_or_a_run(self, run, write, real, last_lines, variables):
         write(ENVIRONMENT)
-        assert run(LOAD, path=[real], NIGHTJAR_ALIAS_VERIFIERS="1") == "nightjar.environments.multiturn 2"
+        code = LOAD.removesuffix("load()\n") + last_lines
+        assert run(code, path=[real], **variables) == "nightjar.environments.multiturn 2"
 
-    def test_a_run_takes_nightjar_s_classes_also_where_the_real_one_is_installed(self, run, write, real):
-        write(ENVIRONMENT)
-        code = LOAD.replace("    load()\n", "    from nightjar.environments.packages.aliases import preferred\n") + (
-            "    with preferred():\n        load()\n"
-        )
-        assert run(code, path=[real]) == "nightjar.environments.multiturn 2"
-
-    def test_where_the_real_one_is_used_the_way_out_is_named(self, run, write, real):
+    def test_the_error_with_the_installed_package_names_the_variable(self, run, write, real):
         write(OLD_ENVIRONMENT)
         code = LOAD + '    os.environ["NIGHTJAR_ALIAS_VERIFIERS"] = "1"\n    load()\n'
         without, too_late = run(code, path=[real]).splitlines()

@@ -42,7 +42,7 @@ LATE = {
     "nightjar.hosting.submitting": "as nightjar.cli.eval.running",
     "nightjar.hosting.lost_results": "0.2 s, the records of runs, for which 'nightjar down' need not wait",
     "nightjar.compat.nemo.environments.lm_eval_task": "0.1 s, for 'list --source lm-eval' alone",
-    "nightjar.compat.nemo.environments.skills_dataset": "0.1 s, for 'list --source skills' alone",
+    "nightjar.compat.nemo.environments.skills": "0.1 s, for 'list --source skills' alone",
     "nightjar.warehouse.backend": "as duckdb",
     "nightjar.warehouse.database": "as duckdb",
     "nightjar.warehouse.pricing": "as nightjar.runs.jsonl",

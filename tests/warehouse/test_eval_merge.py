@@ -1,5 +1,6 @@
-"""``nightjar eval merge``: shards of ``run_evaluation`` and of NeMo Evaluator, and run directories, put together."""
+"""``nightjar eval merge`` of shards of ``run_evaluation`` and NeMo Evaluator, and of run directories."""
 
+import asyncio
 import hashlib
 import json
 import shutil
@@ -13,7 +14,7 @@ TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "l
 
 
 class Sums(EvalEnvironment):
-    """Whose answers are 0, 1, 2, …"""
+    """Ten problems with the answers 0, 1, 2, …"""
 
     name = "sums"
 
@@ -41,12 +42,12 @@ def without_times(value):
 
 
 def files(folder):
-    """Returns what is written there, without times."""
+    """Returns the content of a folder's files, without times."""
     [bundle] = folder.glob("eval-*.json")
-    lines = {
-        n: [json.loads(x) for x in (folder / n).read_text().splitlines()]
-        for n in ("results.jsonl", "trajectories.jsonl")
-    }
+    lines = [
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in ("results.jsonl", "trajectories.jsonl")
+    ]
     names = (bundle.name, "runtime_stats.json", "failure_analysis.json")
     whole = [json.loads((folder / name).read_text()) for name in names]
     return without_times([whole, lines])
@@ -56,18 +57,29 @@ def digests(folder):
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """A folder with the run directories and files of four shards, and those of the undivided evaluation."""
+    folder = tmp_path_factory.mktemp("evaluated")
+
+    async def evaluate():
+        write_all(await run_evaluation(Sums(), EvenOnly(), n_repeats=2), folder / "whole")
+        for shard in range(4):
+            logs, how = folder / "logs" / f"shard_{shard}", {"n_repeats": 2, "shard_info": (shard, 4)}
+            part = await run_evaluation(Sums(), EvenOnly(), **how, step_log_dir=logs)
+            write_all(part, folder / "parts" / f"shard_{shard}")
+
+    asyncio.run(evaluate())
+    return folder
+
+
 @pytest.fixture
-async def shards(tmp_path):
-    """Four shards, and beside them the run that was not cut."""
-    write_all(await run_evaluation(Sums(), EvenOnly(), n_repeats=2), tmp_path / "whole")
-    for shard in range(4):
-        logs = tmp_path / "logs" / f"shard_{shard}"
-        part = await run_evaluation(Sums(), EvenOnly(), n_repeats=2, shard_info=(shard, 4), step_log_dir=logs)
-        write_all(part, tmp_path / "parts" / f"shard_{shard}")
+def shards(evaluated, tmp_path):
+    shutil.copytree(evaluated, tmp_path, dirs_exist_ok=True)
     return tmp_path / "parts"
 
 
-async def test_four_shards_are_the_run_that_was_not_cut(shards, nightjar, tmp_path):
+def test_merged_shards_equal_the_undivided_evaluation(shards, nightjar, tmp_path):
     before = digests(shards)
     done = nightjar("eval", "merge", shards)
     assert (done.code, done.err) == (0, "")
@@ -79,7 +91,7 @@ async def test_four_shards_are_the_run_that_was_not_cut(shards, nightjar, tmp_pa
     assert nightjar("eval", "merge", shards).code == 0
 
 
-async def test_run_directories_of_one_configuration_are_merged(shards, nightjar, tmp_path):
+def test_run_directories_of_one_configuration_are_merged(shards, nightjar, tmp_path):
     done = nightjar("eval", "merge", tmp_path / "logs", "-o", tmp_path / "merged")
     assert (done.code, done.err) == (0, "")
     [merged, whole] = (files(tmp_path / name) for name in ("merged", "whole"))
@@ -87,7 +99,7 @@ async def test_run_directories_of_one_configuration_are_merged(shards, nightjar,
     assert merged == whole
 
 
-async def test_what_is_missing_is_said_by_range(shards, nightjar, tmp_path):
+def test_missing_steps_are_named_by_range(shards, nightjar, tmp_path):
     (shards / "shard_1").rename(tmp_path / "elsewhere")
     done = nightjar("eval", "merge", shards)
     assert done.code == 1
@@ -101,16 +113,16 @@ async def test_what_is_missing_is_said_by_range(shards, nightjar, tmp_path):
     assert "of the problems 0-9" in done.err
 
 
-async def test_the_last_shard_is_missed_and_one_that_is_there_twice_told(shards, nightjar, tmp_path):
+def test_a_missing_last_shard_and_a_duplicate_are_named(shards, nightjar):
     shutil.rmtree(shards / "shard_3")
     shutil.copytree(shards / "shard_1", shards / "shard_3")
     done = nightjar("eval", "merge", shards)
     assert (done.code, "coverage 80.0% (16 of 20)" in done.out) == (1, True)
-    assert f"{shards / 'shard_1'} and {shards / 'shard_3'} are the same shard, the problems 3-5" in done.err
-    assert "4 of 20 steps are missing, of the problems 8-9" in done.err
+    assert f"{shards / 'shard_1'} and {shards / 'shard_3'}" in done.err
+    assert "8-9" in done.err
 
 
-async def test_parts_that_make_no_whole_are_refused_with_what_differs(shards, nightjar):
+def test_parts_with_different_settings_are_refused(shards, nightjar):
     before = digests(shards)
     assert "is one of the parts" in nightjar("eval", "merge", shards, "-o", shards / "shard_0").err
     assert digests(shards) == before
@@ -128,9 +140,8 @@ def nemo_shard(folder, rows, config, **bundle):
     """Writes what NeMo Evaluator writes: other keys in another order, and no ``failure_analysis.json``."""
     folder.mkdir(parents=True)
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = {
-        "benchmark": {"scores": {"runtime": {"elapsed_seconds": 2.5}}, "samples": len(rows), "name": "mmlu"} | bundle
-    }
+    runtime = {"scores": {"runtime": {"elapsed_seconds": 2.5}}}
+    told = {"benchmark": runtime | {"samples": len(rows), "name": "mmlu"} | bundle}
     told |= {"n_results": len(rows), "config": config, "run_id": f"eval-20260101T000000Z-{folder.name}"}
     (folder / f"{told['run_id']}.json").write_text(json.dumps(told))
 
@@ -149,11 +160,12 @@ def nemo_row(problem, reward, **more):
 
 def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):
     config = {"model": "m", "model_url": "http://localhost:4001/v1", "n_shards": 2}
-    first = [nemo_row(1, 1.0), nemo_row(0, 0.0), nemo_row(0, 1.0), nemo_row(2, 0.5, metadata=None, prompt=None)]
+    first = [nemo_row(1, 1.0, latency_ms=40.0), nemo_row(0, 0.0), nemo_row(0, 1.0)]
+    first.append(nemo_row(2, 0.5, metadata=None, prompt=None, latency_ms=20.0))
     broke = nemo_row(4, 0.0, model_response="", scoring_details={"error_category": "infra_error", "error": "gone"})
     nemo_shard(tmp_path / "shard_0" / "mmlu", first, {**config, "shard_range": [0, 3]})
     second = {**config, "shard_range": [3, 5], "model_url": "http://localhost:4002/v1"}
-    nemo_shard(tmp_path / "shard_1" / "mmlu", [nemo_row(3, 0.0), broke], second)
+    nemo_shard(tmp_path / "shard_1" / "mmlu", [nemo_row(3, 0.0, latency_ms=30.0), broke], second)
     before = digests(tmp_path)
     done = nightjar("eval", "merge", tmp_path)
     assert (done.code, done.err) == (0, "")
@@ -166,12 +178,13 @@ def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):
     assert (scores["coverage"]["value"], scores["errors"]["value"]) == (0.8, 1)
     stats = json.loads((tmp_path / "mmlu" / "runtime_stats.json").read_text())
     assert (stats["total_steps"], stats["total_tokens"], stats["elapsed_seconds"]) == (5, 20, 2.5)
+    assert stats["latency_percentiles_ms"]["p50"] == 25.0, "of the steps of all shards"
     analysis = json.loads((tmp_path / "mmlu" / "failure_analysis.json").read_text())
     assert set(analysis["categories"]) == {"infra_error", "format_error"}
     assert nightjar("eval", "report", tmp_path / "mmlu", "-f", "csv").code == 0
 
 
-def test_rows_of_another_form_have_what_can_be_read_of_them(nightjar, tmp_path):
+def test_invalid_fields_of_rows_have_defaults(nightjar, tmp_path):
     nan, text = nemo_row(0, float("nan"), scoring_details=None), nemo_row(1, "1.0", extracted_answer=5, prompt=None)
     nemo_shard(tmp_path / "shard_0", [nan, text], {}, scores=None)
     nemo_shard(tmp_path / "shard_1", [nemo_row(2, True, metadata=["x"], repeat=None)], None, scores=None)
@@ -183,7 +196,7 @@ def test_rows_of_another_form_have_what_can_be_read_of_them(nightjar, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "not json", '{"repeat": 0}'])
-def test_what_cannot_be_merged_is_an_error_of_one_line(nightjar, tmp_path, content):
+def test_damaged_parts_are_an_error_of_one_line(nightjar, tmp_path, content):
     nemo_shard(tmp_path / "shard_0", [nemo_row(0, 1.0)], {})
     nemo_shard(tmp_path / "shard_1", [], {})
     Path(tmp_path / "shard_1" / "results.jsonl").write_text(f"{content}\n" if content else "")

@@ -26,10 +26,8 @@ __all__ = [
 
 
 def load_gate_policy(path: str | Path) -> GatePolicy:
-    """Reads a policy."""
     return GatePolicy.read(Path(path))
 
 
 def default_policy() -> GatePolicy:
-    """Returns the default policy."""
     return GatePolicy(version=1)

@@ -45,7 +45,7 @@ def bootstrap_ci(
 ) -> ConfidenceInterval:
     """Returns the bias-corrected and accelerated bootstrap interval of a mean.
 
-    It is Student's t above 2,000 scores, whose mean is normally distributed, and Wilson's for zeros or ones alone,
+    It is Student's t above 2,000 scores, whose mean is normally distributed, and Wilson's for only zeros or only ones,
     for which a bootstrap has no width.
     """
     groups, alpha = [[score] for score in scores], 1 - confidence
@@ -167,7 +167,7 @@ def _breakdown(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> list[CategoryRe
 
 
 def summary_stats(rewards: Sequence[float | None]) -> dict[str, float]:
-    """Returns count, mean, median, deviation and range of rewards; the count alone if there are none."""
+    """Returns count, mean, median, deviation and range of rewards; only the count if there are none."""
     scored = [reward for reward in rewards if reward is not None]
     if not scored:
         return {"n": 0}
@@ -222,7 +222,6 @@ def finite_ends(found: ConfidenceInterval) -> dict[str, float | None]:
 
 
 def is_fractional(rewards: Iterable[float]) -> bool:
-    """Returns whether any reward is neither 0 nor 1."""
     return any(reward not in (0, 1) for reward in rewards)
 
 

@@ -16,7 +16,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         for module in (
             "config", "engine", "engine.artifacts", "engine.comparison", "engine.eval_loop", "engine.model_client",
             "engine.sharding", "environments", "environments.container", "environments.gym",
-            "environments.gym_protocol", "environments.lm_eval", "environments.vlmevalkit",
+            "environments.gym_protocol", "environments.lm_eval", "environments.skills", "environments.vlmevalkit",
             "errors", "metrics", "observability", "reports", "reports.eval", "reports.gate", "reports.regression",
             "scoring", "serving", "serving.app", "solvers",
         )
@@ -35,7 +35,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "environments.custom": (f"{_OWN}.environments", f"{_OWN}.scoring"),
     "environments.managed_gym": (f"{_OWN}.environments.gym",),
     "environments.registry": (f"{_OWN}.environments",),
-    "environments.skills": (f"{_OWN}.environments.skills", f"{_OWN}.environments.skills_dataset"),
     **{
         f"metrics.{part}": (f"{_OWN}.metrics",)
         for part in ("aggregation", "confidence", "headline", "paired_tests", "pass_at_k")

@@ -40,12 +40,10 @@ class ModelResponse:
 
     @property
     def request_hash(self) -> str:
-        """Hash of the request and the model."""
         return _digest("\0".join([self.request_prompt or "", self.request_system or "", self.model]))
 
     @property
     def response_hash(self) -> str:
-        """Hash of the response's text."""
         return _digest(self.content)
 
 
@@ -76,23 +74,13 @@ class StepRecord:
     trajectory: list[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the step as a line of ``trajectories.jsonl``."""
         line = {name: getattr(self, name) for name in _PLAIN}
         line["timing"] = {name: round(getattr(self, name), 3) for name in _TIMES}
         if (response := self.model_response) is not None:
-            counts = {
-                "prompt": response.prompt_tokens,
-                "completion": response.completion_tokens,
-                "total": response.total_tokens,
-            }
             line["model"] = {
-                "content": response.content,
-                "model": response.model,
-                "finish_reason": response.finish_reason,
-                "tokens": {**counts, "reasoning": response.reasoning_tokens},
-                "latency_ms": response.latency_ms,
-                "request_hash": response.request_hash,
-                "response_hash": response.response_hash,
+                **{name: getattr(response, name) for name in ("content", "model", "finish_reason")},
+                "tokens": {name: getattr(response, f"{name}_tokens") for name in _COUNTS},
+                **{name: getattr(response, name) for name in ("latency_ms", "request_hash", "response_hash")},
             }
         return line | {name: value for name in _WHERE_SET if (value := getattr(self, name))}
 
@@ -112,8 +100,6 @@ class StepRecord:
 
 @dataclass
 class CostEstimate:
-    """The cost of an evaluation's tokens."""
-
     prompt_cost: float = 0.0
     completion_cost: float = 0.0
     total_cost: float = 0.0
@@ -122,7 +108,6 @@ class CostEstimate:
     price_per_1k_completion: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the cost as in ``runtime_stats.json``."""
         return asdict(self)
 
 
@@ -154,7 +139,6 @@ class RuntimeStats:
     cost: CostEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the statistics as in ``runtime_stats.json``."""
         content = {name: value for name, value in asdict(self).items() if name != "cost" or value is not None}
         percentiles = {name: content.pop(f"latency_{name}_ms") for name in ("p50", "p90", "p99")}
         return content | {"latency_percentiles_ms": percentiles}
@@ -172,14 +156,11 @@ class FailureRecord:
 
 @dataclass
 class FailureReport:
-    """The failures of an evaluation by category."""
-
     total_steps: int = 0
     total_failures: int = 0
     categories: dict[str, FailureRecord] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as in ``failure_analysis.json``."""
         return {
             "total_steps": self.total_steps,
             "total_failures": self.total_failures,
@@ -193,8 +174,6 @@ class FailureReport:
 
 @dataclass
 class RunArtifacts:
-    """Steps, runtime and failures of an evaluation."""
-
     steps: list[StepRecord] = field(default_factory=list)
     runtime: RuntimeStats = field(default_factory=RuntimeStats)
     failures: FailureReport = field(default_factory=FailureReport)
@@ -240,33 +219,21 @@ class ConsoleProgress(NoOpProgress):
 
     def __init__(self, log_interval: float = 60.0) -> None:
         self._interval = log_interval
-        self._steps, self._told_at = 0, 0.0
+        self._steps, self._total, self._told_at = 0, 0, 0.0
 
     def on_start(self, benchmark: str, total_problems: int, total_repeats: int) -> None:
-        """Writes the benchmark and its size."""
-        self._steps, self._told_at = 0, time.monotonic()
+        self._steps, self._total, self._told_at = 0, total_problems * total_repeats, time.monotonic()
         self._say(f"{benchmark}: {total_problems} problems × {total_repeats}")
 
-    def on_step(
-        self,
-        problem: int,  # noqa: ARG002 - the protocol's
-        repeat: int,  # noqa: ARG002
-        total_problems: int,
-        total_repeats: int,
-        reward: float,  # noqa: ARG002 - 0 for a failed step, which is in no mean
-        tokens: int | None,  # noqa: ARG002
-        latency_ms: float,  # noqa: ARG002
-    ) -> None:
-        """Writes the number of finished steps, at most once per interval."""
+    def on_step(self, *_: Any, **__: Any) -> None:
         self._steps += 1
         if time.monotonic() - self._told_at >= self._interval:
             self._told_at = time.monotonic()
-            self._say(f"{self._steps} of {total_problems * total_repeats}")
+            self._say(f"{self._steps} of {self._total}")
 
     def on_done(
         self, correct: int, total: int, elapsed: float, total_tokens: int, mean_reward: float | None = None
     ) -> None:
-        """Writes the result."""
         mean = "" if mean_reward is None else f", mean {mean_reward:.4f}"
         self._say(f"{correct} of {total} correct{mean}, {total_tokens:,} tokens, {elapsed:.1f} s")
 

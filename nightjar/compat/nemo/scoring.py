@@ -111,7 +111,6 @@ _SCORERS: dict[str, Callable[[ScorerInput], dict[str, Any]]] = {
 
 
 def get_scorer(name: str) -> Callable[[ScorerInput], dict[str, Any]]:
-    """Returns the scorer of a name."""
     if name not in _SCORERS:
         raise ConfigError(f"Unknown scorer {name!r}. Choose one of: {', '.join(list_scorers())}")
     return _SCORERS[name]

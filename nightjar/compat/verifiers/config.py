@@ -168,14 +168,12 @@ def _endpoint(row: Mapping[str, Any]) -> tuple[str, Endpoint]:
 
 
 def normalize_env_id_alias(config: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Returns a table with ``id`` renamed to ``env_id``."""
     if {"id", "env_id"} <= config.keys():
         raise ValueError(f"{section} has both 'id' and 'env_id'")
     return {"env_id" if name == "id" else name: value for name, value in config.items()}
 
 
 def invalid_ablation_sweep_fields(sweep: Mapping[str, Any], valid_fields: set[str]) -> set[str]:
-    """Returns the names in a sweep that are not fields."""
     return set(sweep) - valid_fields - FREEFORM_ABLATION_SWEEP_FIELDS
 
 

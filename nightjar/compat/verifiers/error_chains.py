@@ -10,7 +10,7 @@ from nightjar.errors import Error, error_chain
 
 
 class ErrorInfo(TypedDict):
-    """An error as data: its class, the chain of causes with messages, and the chain of classes alone."""
+    """An error as data: its class, the chain of causes with messages, and the chain of classes."""
 
     error: str
     error_chain_repr: str
@@ -40,9 +40,7 @@ class ErrorChain:
     """
 
     def __init__(
-        self,
-        error: BaseException,
-        build_error_chain: Callable[[BaseException], list[BaseException]] = get_error_chain,
+        self, error: BaseException, build_error_chain: Callable[[BaseException], list[BaseException]] = get_error_chain
     ) -> None:
         self.root_error = error
         self.chain = build_error_chain(error)
@@ -68,6 +66,5 @@ class ErrorChain:
 
 
 def error_info(error: BaseException) -> ErrorInfo:
-    """Returns an error as data."""
     chain = ErrorChain(error)
     return ErrorInfo(error=type(error).__name__, error_chain_repr=repr(chain), error_chain_str=str(chain))

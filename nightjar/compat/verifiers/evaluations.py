@@ -59,7 +59,6 @@ async def run_evaluation(
     on_progress: Any = None,
     on_log: Callable[[str], Any] | None = None,
 ) -> GenerateOutputs:
-    """Runs one evaluation in this process."""
     with environments_in(Path(config.env_dir_path)):
         env = load_environment(config.env_id, **config.env_args)
     apply_settings(env, config.extra_env_kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -16,11 +16,15 @@ Row: TypeAlias = Mapping[str, Any]
 class Metric(Protocol):
     """A value that is computed from rows of results."""
 
+    def __init__(self) -> None:
+        self.reset()
+
     def add_output(self, output: Row) -> None:
         """Adds a row."""
 
-    def add_outputs(self, outputs: list[Any]) -> None:
-        """Adds rows."""
+    def add_outputs(self, outputs: Iterable[Row]) -> None:
+        for output in outputs:
+            self.add_output(output)
 
     def compute(self) -> Any:
         """Returns the current value."""
@@ -29,24 +33,7 @@ class Metric(Protocol):
         """Removes all rows."""
 
 
-class _RowMetric(ABC):
-    def __init__(self) -> None:
-        self.reset()
-
-    @abstractmethod
-    def add_output(self, output: Row) -> None:
-        """Adds a row."""
-
-    def add_outputs(self, outputs: Iterable[Row]) -> None:
-        for output in outputs:
-            self.add_output(output)
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Removes all rows."""
-
-
-class MeanMetric(_RowMetric):
+class MeanMetric(Metric):
     """The mean of one number per row, over the rows that have it; 0.0 without any.
 
     Example:
@@ -61,23 +48,19 @@ class MeanMetric(_RowMetric):
         """Returns the number of a row; None to skip the row."""
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         value = self.extract(output)
         if value is not None:
             self._sum += value
             self._count += 1
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._sum, self._count = 0.0, 0
 
     def compute(self) -> float:
-        """Returns the current mean."""
         return self._sum / self._count if self._count else 0.0
 
     @property
     def count(self) -> int:
-        """The number of rows that have the number."""
         return self._count
 
 
@@ -85,15 +68,11 @@ class RewardMetric(MeanMetric):
     """The mean reward; failed rollouts have none."""
 
     def extract(self, output: Row) -> float | None:
-        """Returns the reward of a row."""
         return output.get("reward")
 
 
 class ErrorRateMetric(MeanMetric):
-    """The share of rollouts that failed."""
-
     def extract(self, output: Row) -> float:
-        """Returns 1.0 for a failed rollout, else 0.0."""
         return float(output.get("error") is not None)
 
 
@@ -128,25 +107,22 @@ class FinalOutputTokensMetric(_TokenUsageMetric):
     _key = "final_output_tokens"
 
 
-class EnvMetrics(_RowMetric):
+class EnvMetrics(Metric):
     """The mean of each metric of the rubric, over the rows that have it."""
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         for name, value in (output.get("metrics") or {}).items():
             if value is not None:
                 self._values[name].append(value)
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
 
     def compute(self) -> dict[str, float]:
-        """Returns the current means by name."""
         return {name: sum(values) / len(values) for name, values in self._values.items()}
 
 
-class PassAtKMetric(_RowMetric):
+class PassAtKMetric(Metric):
     """pass@k and pass^k for k = 1, 2, 4, …, over the examples with all rollouts scored; nothing for one rollout.
 
     Example:
@@ -162,16 +138,13 @@ class PassAtKMetric(_RowMetric):
         super().__init__()
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         if output.get("reward") is not None:
             self._correct[output["example_id"]].append(output["reward"] >= self.threshold)
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._correct: defaultdict[int, list[bool]] = defaultdict(list)
 
     def compute(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Returns the current pass@k and pass^k, by k."""
         n = self.rollouts_per_example
         counts = [sum(correct) for correct in self._correct.values() if len(correct) == n]
         at_k, all_k = pass_curves(counts if n > 1 else (), n)

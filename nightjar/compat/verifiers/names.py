@@ -57,7 +57,6 @@ increment_usage = add_usage
 
 
 async def parse_response_message(response: Response) -> Messages:
-    """Returns the response as messages."""
     return response_messages(response)
 
 
@@ -73,7 +72,6 @@ def extract_usage_tokens(response: Any) -> tuple[int, int]:
 
 
 def discover_decorated(owner: Any, mark: str) -> list[Any]:
-    """Returns the methods of ``owner`` decorated with ``stop``, ``cleanup`` or ``teardown``, in order."""
     return decorated_methods(owner, f"{mark}_priority")
 
 
@@ -128,7 +126,6 @@ def _dumped(value: Any) -> Any:
 
 
 def state_to_output(state: State, state_columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns a rollout as a row of results."""
     columns = state.get("input") or {name: state[name] for name in State.INPUT_FIELDS if name in state}
     columns = {"rollout_index": 0, **columns}
     whole = State({**new_state(cast("RolloutInput", columns)), **state, "input": columns})
@@ -136,12 +133,10 @@ def state_to_output(state: State, state_columns: Sequence[str] | None = None) ->
 
 
 def states_to_outputs(states: Sequence[State], state_columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Returns rollouts as rows of results."""
     return [state_to_output(state, state_columns) for state in states]
 
 
 async def with_sem(sem: AbstractAsyncContextManager[Any], awaitable: Any) -> Any:
-    """Awaits something while holding a semaphore."""
     async with sem:
         return await awaitable
 

@@ -30,7 +30,6 @@ def output_env_id(output: Mapping[str, Any]) -> str:
 
 
 def get_env_outputs(results: Mapping[str, Any], env_id: str) -> GenerateOutputs:
-    """Returns the rows of one environment of a group."""
     rows = [row for row in results["outputs"] if output_env_id(row) == env_id]
     return GenerateOutputs(outputs=rows, metadata=results["metadata"])
 
@@ -62,7 +61,6 @@ def print_info(results: Mapping[str, Any]) -> None:
 
 
 def print_timing(results: Mapping[str, Any]) -> None:
-    """Prints the durations of rollouts."""
     _print("Timing:")
     for name, values in to_col_order([row["timing"] for row in results["outputs"] if row.get("timing")]).items():
         _print(f"  {name}: min {min(values):.0f}, mean {fmean(values):.0f}, max {max(values):.0f}")

@@ -58,12 +58,10 @@ def get_results_path(env_id: str, model: str, base_path: Path = OUTPUT_DIR, subd
 def get_eval_runs_dir(
     env_id: str, model: str, env_dir_path: str = "./environments", output_dir: str | None = None
 ) -> Path:
-    """Returns the folder with all results of an environment with a model."""
     return _folder(_base(env_id, env_dir_path, output_dir), "evals", env_id, model)
 
 
 def get_eval_results_path(config: EvalConfig) -> Path:
-    """Returns a new folder for the results of an evaluation."""
     base = _base(config.env_id, config.env_dir_path, config.output_dir)
     return get_results_path(config.env_id, config.model, base)
 
@@ -71,12 +69,10 @@ def get_eval_results_path(config: EvalConfig) -> Path:
 def get_gepa_results_path(
     env_id: str, model: str, env_dir_path: str = "./environments", output_dir: str | None = None
 ) -> Path:
-    """Returns a new folder for the results of a prompt optimization."""
     return get_results_path(env_id, model, _base(env_id, env_dir_path, output_dir), "gepa")
 
 
 def is_valid_eval_results_path(path: Path) -> bool:
-    """Returns whether a folder holds results and their metadata."""
     return path.is_dir() and all((path / name).is_file() for name in (_RESULTS, _METADATA))
 
 
@@ -135,7 +131,6 @@ def make_serializable(value: object) -> str | int | float | bool | list[Any] | d
 
 
 def serialize_timing(timing: object) -> dict[str, Any]:
-    """Returns the durations of a rollout as results have them."""
     if isinstance(timing, RolloutTiming):
         return {name: timing[name] for name in ("generation_ms", "scoring_ms", "total_ms")}
     return dict(timing) if isinstance(timing, Mapping) else {}
@@ -152,7 +147,6 @@ def load_outputs(results_path: Path) -> list[RolloutOutput]:
 def validate_resume_metadata(
     results_path: Path, env_id: str, model: str, num_examples: int, rollouts_per_example: int
 ) -> None:
-    """Checks that results can be resumed with these settings."""
     saved = orjson.loads((Path(results_path) / _METADATA).read_bytes())
     settings = {"env_id": env_id, "model": model, "rollouts_per_example": rollouts_per_example}
     differing = {name: (saved.get(name), value) for name, value in settings.items() if saved.get(name) != value}
@@ -178,7 +172,6 @@ def save_outputs(outputs: Sequence[Mapping[str, Any]], results_path: Path, mode:
 
 
 def save_new_outputs(new_outputs: Sequence[Mapping[str, Any]], results_path: Path) -> None:
-    """Appends rows to the results of a folder."""
     save_outputs(new_outputs, results_path, mode="a")
 
 
@@ -188,7 +181,6 @@ def sanitize_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_metadata(metadata: Mapping[str, Any], result_path: Path) -> None:
-    """Replaces the metadata of a folder with results."""
     path = Path(result_path) / _METADATA
     path.parent.mkdir(parents=True, exist_ok=True)
     content = make_serializable(sanitize_metadata(metadata))
@@ -196,7 +188,6 @@ def save_metadata(metadata: Mapping[str, Any], result_path: Path) -> None:
 
 
 def get_hf_hub_dataset_name(outputs: Mapping[str, Any]) -> str:
-    """Returns the default name of results on the Hugging Face Hub."""
     return hub_dataset_name(outputs["metadata"])
 
 
@@ -248,7 +239,6 @@ class GenerateOutputsBuilder:
 
     @staticmethod
     def format_base_url(url: str) -> str:
-        """Returns a URL without a trailing slash."""
         return str(url).rstrip("/")
 
     def compute_base_url(self, client: Any) -> str:
@@ -260,11 +250,9 @@ class GenerateOutputsBuilder:
 
     @staticmethod
     def tools_key(tools: list[Tool] | None) -> str:
-        """Returns the names of tools as one string."""
         return orjson.dumps(sorted(tool["name"] for tool in tools or [])).decode()
 
     def add_outputs(self, new_outputs: Sequence[dict[str, Any]]) -> None:
-        """Adds rows."""
         self.outputs.extend(new_outputs)
         for metric in (self._reward, self._errors, self._metrics, self._input, self._output, self._pass):
             metric.add_outputs(new_outputs)
@@ -272,7 +260,6 @@ class GenerateOutputsBuilder:
             self._tools.setdefault(self.tools_key(row.get("tool_defs")), row.get("tool_defs"))
 
     def build_metadata(self) -> GenerateMetadata:
-        """Returns settings and aggregates of the rows so far."""
         seconds = time.time() - self.start_time
         at_k, all_k = self._pass.compute()
         usage = {"input_tokens": self._input.compute(), "output_tokens": self._output.compute()}
@@ -293,9 +280,7 @@ class GenerateOutputsBuilder:
         }  # fmt: skip
 
     def build_outputs(self, sort_by_example_id: bool = False) -> list[dict[str, Any]]:
-        """Returns the rows, in order of arrival or sorted by example."""
         return sorted(self.outputs, key=lambda row: row["example_id"]) if sort_by_example_id else self.outputs
 
     def build(self, sort_by_example_id: bool = False) -> GenerateOutputs:
-        """Returns rows and metadata."""
         return GenerateOutputs(outputs=self.build_outputs(sort_by_example_id), metadata=self.build_metadata())

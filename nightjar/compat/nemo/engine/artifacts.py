@@ -55,7 +55,6 @@ def build_artifact_bundle(
     *,
     repeats: int | None = None,
 ) -> Bundle:
-    """Returns a bundle from its scores."""
     now = datetime.now(UTC)
     counted = max((row["repeat"] + 1 for row in results), default=0)
     hashed = {name: value for name, value in config.items() if name not in _NOT_HASHED}
@@ -88,7 +87,7 @@ def bundle_of(
     retries: int,
     expected_rows: int | None = None,
 ) -> Bundle:
-    """Returns the bundle of rows; its numbers depend on the rows alone.
+    """Returns the bundle of rows; its numbers depend only on the rows.
 
     ``results`` and ``steps`` have one entry per step, sorted by problem and repeat. ``retries`` counts repeated
     requests and further attempts. ``expected_rows`` is None if no rows are missing.
@@ -226,7 +225,6 @@ def bundle_paths(path: Path) -> list[Path]:
 
 
 def discover_bundles(directory: str | Path) -> dict[str, Path]:
-    """Returns the bundles below a folder by benchmark."""
     found: dict[str, Path] = {}
     for path in bundle_paths(Path(directory)):
         name = extract_benchmark_name(path)
@@ -250,6 +248,6 @@ def extract_benchmark_name(bundle_path: str | Path) -> str | None:
 def match_bundles(
     base: Mapping[str, Path], cand: Mapping[str, Path]
 ) -> tuple[dict[str, tuple[Path, Path]], set[str], set[str]]:
-    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks on one side alone."""
+    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks that only one side has."""
     both = {name: (path, cand[name]) for name, path in base.items() if name in cand}
     return both, set(base) - set(cand), set(cand) - set(base)

@@ -40,7 +40,7 @@ def compare_runs(
         baseline, candidate: a bundle, its path, a pattern with ``*``, a folder, or anything ``nightjar compare`` takes.
         reward_threshold: accepted and ignored; an answer is correct from 0.5 on both sides.
         min_effect: the allowed drop of the mean.
-        test: the p-value to report beside the interval; the interval decides.
+        test: the p-value to report with the interval, which decides.
 
     Returns:
         The report. Its ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
@@ -149,7 +149,6 @@ class BenchmarkGateResult:
     reasons: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the result as JSON-ready values."""
         told: dict[str, Any] = finite(asdict(self))
         return told
 
@@ -166,7 +165,6 @@ class GateReport:
     warnings: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as JSON-ready values."""
         return {**asdict(self), "benchmarks": [one.to_dict() for one in self.benchmarks]}
 
 
@@ -182,17 +180,15 @@ def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GateP
         verdict_reasons=[found.reason],
         benchmarks=[_result(one, policy.rule(one.name)) for one in found.benchmarks],
         missing=[one.name for one in found.benchmarks if one.outcome == "MISSING"],
-        warnings=[f"{name!r} is in one side alone, and not gated" for name in found.not_gated],
+        warnings=[f"{name!r} is only on one side and is not gated" for name in found.not_gated],
     )
 
 
 def write_gate_report(report: GateReport, output_path: str | Path) -> Path:
-    """Writes a report as JSON and returns its path."""
     return write_text(output_path, as_json(report.to_dict()))
 
 
 def write_text(output_path: str | Path, text: str) -> Path:
-    """Writes a text file and returns its path."""
     path = Path(output_path)
     write_page(path, text, makes_folder=True)
     return path

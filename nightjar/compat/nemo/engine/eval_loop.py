@@ -18,14 +18,14 @@ from nightjar.compat.nemo.engine.model_client import ModelClient, current_rollou
 from nightjar.compat.nemo.engine.results import RESPONSE, TRAJECTORY, bundle_of_rows
 from nightjar.compat.nemo.engine.sharding import get_shard_range
 from nightjar.compat.nemo.observability import ModelResponse, ProgressTracker
-from nightjar.compat.nemo.solvers.base import ErrorKind, Solver, SolveResult
+from nightjar.compat.nemo.solvers import ErrorKind, Solver, SolveResult
 from nightjar.core.calling.decorators import teardown
-from nightjar.core.messages import Messages, Response, ResponseMessage, Tool, Usage
-from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State, add_usage
+from nightjar.core.messages import Response, ResponseMessage, Usage
+from nightjar.core.rollout.state import RolloutInput, State, add_usage
 from nightjar.core.secrecy import hide_keys
 from nightjar.engine import rare_garbage_collection
 from nightjar.engine.runs import new_run_id
-from nightjar.environments.rollouts import AnyClient, tear_down, tear_down_at_exit
+from nightjar.environments.rollouts import tear_down, tear_down_at_exit
 from nightjar.environments.seeded.bridge import SETTLED, SeededEnv, row_of, seeded, size_of
 from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult
 from nightjar.environments.seeded.judge import Judge
@@ -71,16 +71,7 @@ class SolvedEnv(SeededEnv):
     async def close_benchmark(self) -> None:
         """Leaves the benchmark open: it belongs to the caller."""
 
-    async def get_model_response(
-        self,
-        state: State,
-        prompt: Messages | str,  # noqa: ARG002 - the solver has its own
-        client: AnyClient | None = None,  # noqa: ARG002
-        model: str | None = None,  # noqa: ARG002
-        tool_defs: list[Tool] | None = None,  # noqa: ARG002
-        sampling_args: SamplingArgs | None = None,  # noqa: ARG002
-    ) -> Response:
-        """Returns the solver's answer."""
+    async def get_model_response(self, state: State, *_: Any, **__: Any) -> Response:  # the solver has its own prompt
         result = await self._solved(state)
         if result.error_kind in _COUNTS_AS_WRONG:
             details = {"error": result.error, "error_category": result.error_kind.value, **result.scoring_details}

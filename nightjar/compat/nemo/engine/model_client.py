@@ -54,8 +54,6 @@ class ToolCallInfo:
 
 @dataclass
 class ToolCallingResponse:
-    """A response that may contain tool calls."""
-
     content: str
     tool_calls: list[ToolCallInfo]
     finish_reason: str
@@ -109,14 +107,10 @@ class ModelClient:
 
     @property
     def sampling_args(self) -> SamplingArgs:
-        """The parameters that are sent with every request."""
         return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
 
     async def chat(
-        self,
-        prompt: str | None = None,
-        system: str | None = None,
-        messages: list[dict[str, Any]] | None = None,
+        self, prompt: str | None = None, system: str | None = None, messages: list[dict[str, Any]] | None = None
     ) -> ModelResponse:
         """Returns the response to a conversation or a prompt; raises ``ModelError`` without a usable response."""
         _, answer = await self._request(messages or _messages(prompt or "", system))
@@ -144,18 +138,15 @@ class ModelClient:
         return ToolCallingResponse(answer.content, calls, answer.finish_reason, answer, message.reasoning_content or "")
 
     async def embed(self, text: str) -> list[float]:
-        """Returns the embedding of a text."""
         return (await self.embed_batch([text]))[0]
 
     async def embed_batch(self, texts: list[str]) -> list[list[float]]:
-        """Returns the embeddings of texts in their order."""
         create = self._chat_client.client.embeddings.create
-        ask = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
-        found = await repeat(ask, self.retry.max_retries)
+        request = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
+        found = await repeat(request, self.retry.max_retries)
         return [each.embedding for each in sorted(found.data, key=lambda each: each.index)]
 
     async def close(self) -> None:
-        """Closes the connections; they are reopened on use."""
         await self._chat_client.close()
 
     async def _request(
@@ -164,17 +155,12 @@ class ModelClient:
         tools: list[Tool] | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[Response, ModelResponse]:
-        state, sampling = current_rollout.get(), {**self.sampling_args, **(overrides or {})}
-        if state is not None and isinstance(sampling.get("seed"), int):
-            sampling["seed"] += state["input"].get("rollout_index", 0)
         conversation: Messages = normalize_messages(list(messages))
-        start = time.monotonic()
-        response = await self.client.get_response(conversation, self.model, sampling, tools, state=state)
-        return response, answer_of(response, (time.monotonic() - start) * 1000)
+        return await ask(self.client, conversation, self.model, {**self.sampling_args, **(overrides or {})}, tools)
 
 
 class _ChatClient(OpenAIChatCompletionsClient):
-    """Keeps the endpoint's own response beside the parsed one."""
+    """Keeps the endpoint's own response with the parsed one."""
 
     async def from_native_response(self, response: Any) -> Response:
         answer = await super().from_native_response(response)
@@ -192,8 +178,19 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
     return client
 
 
-def answer_of(response: Response, latency_ms: float) -> ModelResponse:
-    """Returns a response in the form of solvers."""
+async def ask(
+    client: AnyClient, messages: Messages, model: str, sampling: SamplingArgs, tools: list[Tool] | None = None
+) -> tuple[Response, ModelResponse]:
+    """Returns a client's response, also in the form of solvers; each repeat in an evaluation has its own seed."""
+    state = current_rollout.get()
+    if state is not None and isinstance(sampling.get("seed"), int):
+        sampling = {**sampling, "seed": sampling["seed"] + state["input"].get("rollout_index", 0)}
+    start = time.monotonic()
+    response = await client.get_response(messages, model, sampling, tools, state=state)
+    return response, _answer(response, (time.monotonic() - start) * 1000)
+
+
+def _answer(response: Response, latency_ms: float) -> ModelResponse:
     usage, native = response.usage, getattr(response, "native", None)
     return ModelResponse(
         content=content_text(response.message.content),

@@ -26,7 +26,6 @@ _EXTRACTED = ("extracted_answer", "parsed_answer")
 def bundle_of_rows(
     rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any], config: Mapping[str, Any] | None = None
 ) -> Bundle:
-    """Returns the bundle of a run."""
     results = [result_of(row) for row in rows]
     model = {"benchmark": metadata["env_id"], "model": metadata["model"], "base_url": metadata["base_url"]}
     settings = {**model, **metadata["sampling_args"]} if config is None else dict(config)
@@ -66,7 +65,6 @@ def _response_of_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None) -> Result:
-    """Returns a row of a run as a line of NeMo Evaluator's ``results.jsonl``."""
     usage, error = row["token_usage"] or {}, row["error"]
     result = {
         "problem_idx": row["example_id"],
@@ -86,7 +84,6 @@ def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None
 
 
 def step_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> StepRecord:
-    """Returns a row of a run as a step."""
     error = row["error"]
     system, response = _last(row["prompt"], "system"), _response(row, result)
     return step_of_result(

@@ -74,7 +74,6 @@ class EvaluationPart:
 
 
 def part_of(found: FoundResults) -> EvaluationPart:
-    """Returns results as a part."""
     if found.kind == "nightjar":
         return _of_run_directory(found.path)
     folder = found.path.parent if found.path.is_file() else found.path
@@ -133,7 +132,6 @@ def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(line: Line) -> Result:
-    """Returns a row with all fields; a failed one has no reward, even if the other program gave it one."""
     row = _Row.model_validate(line.content).model_dump()
     if row["problem_idx"] is None:
         raise WarehouseError(f"{line.place} is not a row: problem_idx must be an integer")
@@ -240,7 +238,6 @@ def merged(parts: Sequence[EvaluationPart], n_repeats: int | None = None) -> Bun
 
 
 def differences(parts: Sequence[EvaluationPart]) -> dict[str, list[Any]]:
-    """Returns the settings that differ between parts, with their values."""
     settings = [{"benchmark": part.benchmark, "repeats": part.repeats, **part.compared} for part in parts]
     found = {}
     for name in dict.fromkeys(name for each in settings for name in each):

@@ -110,11 +110,9 @@ class ContainerEnvironment(EvalEnvironment):
         self._timeout = timeout
 
     async def dataset_size(self) -> int:
-        """Raises: only the image knows its problems."""
         raise self._is_whole()
 
     async def seed(self, idx: int) -> SeedResult:  # noqa: ARG002
-        """Raises, like ``dataset_size``."""
         raise self._is_whole()
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:  # noqa: ARG002
@@ -208,13 +206,10 @@ class ContainerEnvironment(EvalEnvironment):
 
 
 def container_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the evaluation of a ``container://`` URI; ``kwargs`` override the query."""
-    what, options = taken_apart(uri, _OF_URI, kwargs, _OF_ARGUMENTS)
+    what, options = taken_apart(uri, _OF_URI, kwargs, _OF_ARGUMENTS, {"timeout": number_of})
     image, _, task = what.partition("#")
     if not image or not task:
         raise ConfigError(f"{uri!r} names no task. Expected container://IMAGE#TASK")
-    if "timeout" in options:
-        options["timeout"] = number_of(options["timeout"], "timeout", uri)
     return ContainerEnvironment(image, task, **options)
 
 

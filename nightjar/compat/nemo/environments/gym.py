@@ -87,7 +87,7 @@ def _taken_apart(uri: str) -> tuple[str, dict[str, Any]]:
     return place, options
 
 
-class ManagedGymEnvironment(EvalEnvironment):
+class ManagedGymEnvironment(GymEnvironment):
     """Starts a server, uses it like ``GymEnvironment``, and stops it.
 
     The server and its process group end with this process, even if that is killed.
@@ -112,25 +112,19 @@ class ManagedGymEnvironment(EvalEnvironment):
         protocol: Protocol = "evaluator",
         dataset: GymDataset | None = None,
     ) -> None:
-        super().__init__()
         what = [text for text in (server_cmd, server_module, nel_benchmark) if text]
         if len(what) != 1:
             raise ConfigError("A Gym server needs exactly one of: server_cmd, server_module, nel_benchmark")
+        self._host, self._port = host, port or free_port(host)
+        super().__init__(f"http://{host}:{self._port}", protocol=protocol, dataset=dataset, timeout=request_timeout)
         kind = "cmd:" if server_cmd else "module:" if server_module else ""
         self._uri = f"gym://{kind}{what[0]}"
         self.name = f"gym@{dataset.name if dataset else what[0]}"
-        self._host, self._port = host, port or free_port(host)
         self._command = self._command_of(server_cmd, server_module, nel_benchmark)
         self._startup_timeout = startup_timeout
-        self._asked = GymEnvironment(self.endpoint, protocol=protocol, dataset=dataset, timeout=request_timeout)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-
-    @property
-    def endpoint(self) -> str:
-        """The server's URL."""
-        return f"http://{self._host}:{self._port}"
 
     def start(self) -> None:
         """Starts the server if it is not running, and waits until it responds."""
@@ -157,23 +151,16 @@ class ManagedGymEnvironment(EvalEnvironment):
             self._end()
 
     async def prepare(self) -> None:
-        """Starts the server."""
         await asyncio.to_thread(self.start)
 
     async def dataset_size(self) -> int:
-        """Returns the number of problems."""
         await self.prepare()
-        return await self._asked.dataset_size()
+        return await super().dataset_size()
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns a problem."""
         if self._process is None:
             await self.prepare()
-        return await self._asked.seed(idx)
-
-    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
-        """Has the server score an answer."""
-        return await self.verify_row(response, expected, metadata, sandbox)
+        return await super().seed(idx)
 
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
@@ -182,15 +169,14 @@ class ManagedGymEnvironment(EvalEnvironment):
         if self._process is None:
             await self.prepare()
         try:
-            return await self._asked.verify_row(response, expected, metadata, sandbox)
+            return await super().verify_row(response, expected, metadata, sandbox)
         except InfraError as error:
             if self._process is None or self._process.poll() is None:
                 raise
             raise InfraError(f"{error}. The server has ended: {self._said()}") from error
 
     async def close(self) -> None:
-        """Closes the connections and stops the server."""
-        await self._asked.close()
+        await super().close()
         process = self._let_go()
         for _ in range(round(_ENDING_SECONDS / _POLL_SECONDS)):
             if process is None or process.poll() is not None:

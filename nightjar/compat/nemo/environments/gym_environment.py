@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import aiohttp
 
@@ -16,11 +16,12 @@ from nightjar.compat.nemo.environments.gym_protocol import (
     wrap_text_as_gym_response,
     wrap_text_as_responses_create_params,
 )
+from nightjar.compat.nemo.environments.uris import RowBenchmark
 from nightjar.core.calling.limits import backoff_seconds
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.json_bytes import json_bytes
 from nightjar.environments.data import read_rows
-from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.environments.seeded.eval_environment import SeedResult, VerifyResult
 from nightjar.environments.seeded.lookup import PROBLEM
 from nightjar.errors import ConfigError, DatasetError, Error, InfraError
 
@@ -53,11 +54,10 @@ class GymDataset:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self._path.stem
 
 
-class GymEnvironment(EvalEnvironment):
+class GymEnvironment(RowBenchmark):
     """A benchmark on a server: ``nightjar serve``, ``nel serve``, or a resources server of NeMo Gym.
 
     Args:
@@ -90,7 +90,6 @@ class GymEnvironment(EvalEnvironment):
         self._asked: dict[int, dict[str, Any]] = {}
 
     async def dataset_size(self) -> int:
-        """Returns the number of problems."""
         if self._problems is not None:
             return len(self._problems)
         size = (await self._server.call("GET", "/dataset_size")).get("size")
@@ -99,7 +98,6 @@ class GymEnvironment(EvalEnvironment):
         return size
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns a problem from the dataset or the server."""
         if self._problems is not None:
             return _seed_of_row(self._problems[idx], idx)
         answer = await self._server.call("POST", "/seed_session", {"idx": idx})
@@ -121,10 +119,6 @@ class GymEnvironment(EvalEnvironment):
             seed.metadata[PROBLEM] = idx
         return seed
 
-    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
-        """Has the server score an answer."""
-        return await self.verify_row(response, expected, metadata, sandbox)
-
     async def verify_row(
         self,
         response: str,
@@ -132,7 +126,6 @@ class GymEnvironment(EvalEnvironment):
         metadata: Mapping[str, Any],
         sandbox: Any = None,  # noqa: ARG002 - the server has its own
     ) -> VerifyResult:
-        """Has the server score an answer."""
         session: Mapping[str, str] | None = None
         if self.protocol == "native":
             body = await self._native(response, expected, metadata)
@@ -144,7 +137,6 @@ class GymEnvironment(EvalEnvironment):
         return _result(await self._server.call("POST", "/verify", body, session), body)
 
     async def close(self) -> None:
-        """Closes the connections; they are reopened on use."""
         await self._server.close()
 
     def _urls(self, images: list[Any]) -> list[str]:
@@ -209,11 +201,6 @@ class _NoRouteError(Error):
     """The server does not have the route."""
 
 
-class _Answer(NamedTuple):
-    content: dict[str, Any]
-    cookies: Mapping[str, str]
-
-
 class GymEndpoint:
     """The HTTP client of a Gym server, given as a URL or ``host:port``."""
 
@@ -227,28 +214,19 @@ class GymEndpoint:
         self, method: str, path: str, body: Any = None, cookies: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Returns the JSON object of a response; ``cookies`` are those of a session."""
-        return (await self._called(method, path, body, cookies)).content
+        return (await self._called(method, path, body, cookies))[0]
 
     async def open_session(self, body: Any) -> Mapping[str, str]:
         """Starts a session with a problem, as NeMo Gym's agents do, and returns its cookies."""
         if not self._has_sessions:
             return {}
         try:
-            return (await self._called("POST", "/seed_session", body, None)).cookies
+            return (await self._called("POST", "/seed_session", body))[1]
         except _NoRouteError:
             self._has_sessions = False
             return {}
 
-    async def _called(self, method: str, path: str, body: Any, cookies: Mapping[str, str] | None) -> _Answer:
-        for tried in range(1, _TRIES):
-            try:
-                return await self._call_once(method, path, body, cookies)
-            except InfraError:
-                await asyncio.sleep(backoff_seconds(tried, _PAUSE_SECONDS, max_seconds=_LONGEST_PAUSE_SECONDS))
-        return await self._call_once(method, path, body, cookies)
-
     async def close(self) -> None:
-        """Closes the connections; they are reopened on use."""
         await self._sessions.close()
 
     def _session(self) -> aiohttp.ClientSession:
@@ -259,22 +237,42 @@ class GymEndpoint:
             cookie_jar=aiohttp.DummyCookieJar(),  # each rollout has its own session
         )
 
-    async def _call_once(self, method: str, path: str, body: Any, cookies: Mapping[str, str] | None) -> _Answer:
+    async def send(
+        self, method: str, path: str, body: Any = None, cookies: Mapping[str, str] | None = None
+    ) -> tuple[int, str, Mapping[str, str]]:
+        """Returns the status, text and cookies of a response; raises ``InfraError`` without one."""
         session, url = await self._sessions.get(), f"{self.url}{path}"
         data = None if body is None else json_bytes(body)
         try:
             async with session.request(method, url, data=data, headers=_HEADERS, cookies=cookies) as answer:
-                text, status = await answer.text(errors="replace"), answer.status
                 kept = {name: morsel.value for name, morsel in answer.cookies.items()}
+                return answer.status, await answer.text(errors="replace"), kept
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise InfraError(f"{url} does not respond: {error or type(error).__name__}") from error
+
+    async def _called(
+        self, method: str, path: str, body: Any, cookies: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Returns the JSON object of a response and its cookies; repeats the request if the server is not available."""
+        for tried in range(1, _TRIES):
+            try:
+                return await self._call_once(method, path, body, cookies)
+            except InfraError:
+                await asyncio.sleep(backoff_seconds(tried, _PAUSE_SECONDS, max_seconds=_LONGEST_PAUSE_SECONDS))
+        return await self._call_once(method, path, body, cookies)
+
+    async def _call_once(
+        self, method: str, path: str, body: Any, cookies: Mapping[str, str] | None
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        status, text, new_cookies = await self.send(method, path, body, cookies)
+        url, shown = f"{self.url}{path}", text[:_SHOWN_CHARACTERS]
         if status != 200:  # noqa: PLR2004 - OK
             kind = InfraError if status in _BUSY else _NoRouteError if status in _NO_ROUTE else Error
-            raise kind(f"{url} answered with status {status}: {text[:_SHOWN_CHARACTERS]}")
+            raise kind(f"{url} answered with status {status}: {shown}")
         try:
             found = json.loads(text)
         except ValueError as error:
             raise Error(f"{url} returned invalid JSON: {error}") from error
         if not isinstance(found, dict):
-            raise Error(f"{url} returned no JSON object: {text[:_SHOWN_CHARACTERS]}")
-        return _Answer(found, kept)
+            raise Error(f"{url} returned no JSON object: {shown}")
+        return found, new_cookies

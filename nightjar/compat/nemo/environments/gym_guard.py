@@ -1,7 +1,7 @@
 """Keeps a server running as long as its parent process lives: ``python -P gym_guard.py COMMAND…``.
 
 The command has its own process group. The group ends when standard input closes, so at the latest when the parent ends;
-on Linux it also ends with this process. This file runs alone, with the standard library.
+on Linux it also ends with this process. This file needs only the standard library.
 """
 
 from __future__ import annotations

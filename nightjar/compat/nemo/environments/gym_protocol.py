@@ -55,7 +55,6 @@ def wrap_text_as_gym_response(text: str) -> dict[str, Any]:
 
 
 def wrap_text_as_responses_create_params(prompt: str, model: str = _BY) -> dict[str, Any]:
-    """Returns a prompt as a request."""
     return {"input": [{"role": "user", "content": prompt}], "model": model}
 
 

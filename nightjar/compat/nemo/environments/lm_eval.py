@@ -27,7 +27,7 @@ from nightjar.compat.nemo.environments.lm_eval_task import (
     likelihood_of,
     sampling_args_of,
 )
-from nightjar.compat.nemo.environments.uris import count_of, number_of, taken_apart
+from nightjar.compat.nemo.environments.uris import RowBenchmark, count_of, number_of, taken_apart
 from nightjar.core.messages import Messages, Response, ResponseMessage, Tool, UserMessage
 from nightjar.core.rollout.state import SamplingArgs, State
 from nightjar.environments.rollouts import AnyClient
@@ -98,13 +98,12 @@ class LMEvalEnv(SeededEnv):
 
 
 def is_of_texts(client: AnyClient) -> bool:
-    """Returns whether an endpoint completes texts."""
     if client.config is None:
         return isinstance(client, OpenAICompletionsClient)
     return client.config.client_type == "openai_completions"
 
 
-class LMEvalEnvironment(EvalEnvironment):
+class LMEvalEnvironment(RowBenchmark):
     """A task of lm-eval as a benchmark, with lm-eval's prompts, examples, filters and metrics.
 
     Args:
@@ -142,10 +141,6 @@ class LMEvalEnvironment(EvalEnvironment):
         metadata = {**self.task.columns(idx), DOC: idx}
         return SeedResult(problem.text, self.task.target(idx), metadata, messages=[*problem.messages] or None)
 
-    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
-        """Scores an answer with lm-eval's filters and metrics."""
-        return await self.verify_row(response, expected, metadata, sandbox)
-
     async def verify_row(
         self,
         response: str,
@@ -153,7 +148,6 @@ class LMEvalEnvironment(EvalEnvironment):
         metadata: Mapping[str, Any],
         sandbox: Any = None,  # noqa: ARG002
     ) -> VerifyResult:
-        """Scores an answer with lm-eval's filters and metrics."""
         answers = [response] if self.task.kind == GENERATED else self._likelihoods(response)
         details, extracted = self.task.score(int(metadata[DOC]), answers)
         reward = float(details[self.task.metrics.reward])
@@ -177,9 +171,5 @@ class LMEvalEnvironment(EvalEnvironment):
 
 
 def lm_eval_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of an ``lm-eval://`` URI; ``kwargs`` override the query."""
-    task, options = taken_apart(uri, _OF_URI, kwargs)
-    options = count_of(options, "num_fewshot", uri)
-    if options.get("limit") is not None:
-        options["limit"] = number_of(options["limit"], "limit", uri)
+    task, options = taken_apart(uri, _OF_URI, kwargs, numbers={"num_fewshot": count_of, "limit": number_of})
     return LMEvalEnvironment(task, **options)

@@ -99,7 +99,6 @@ class LMEvalTask:
             return self._made[number]
 
     def target(self, number: int) -> str:
-        """Returns the reference answer of a document."""
         task, doc = self._task, self._docs[number]
         target = task.doc_to_target(doc)
         if isinstance(target, int) and task.config.doc_to_choice is not None:
@@ -107,7 +106,6 @@ class LMEvalTask:
         return str(target)
 
     def columns(self, number: int) -> dict[str, Any]:
-        """Returns the fields of a document that are strings, numbers or bools."""
         doc = self._docs[number]
         return {n: v for n, v in doc.items() if isinstance(v, str | int | float)} if isinstance(doc, Mapping) else {}
 
@@ -247,7 +245,6 @@ class TaskMetrics:
 
     @property
     def filter_of_reward(self) -> str:
-        """The filter of the reward."""
         return self.reward.partition(",")[2] or self.filters[0]
 
     def name(self, key: Key) -> str:
@@ -300,7 +297,6 @@ def _wanted(name: str, keys: Sequence[Key]) -> Key:
 
 
 def import_lm_eval(module: str) -> Any:
-    """Returns a module of lm-eval."""
     try:
         return import_extra(module, "lm-eval", "lm-eval://")
     except ImportError as error:
@@ -336,7 +332,6 @@ class LikelihoodRequest:
 
     @property
     def prompt(self) -> str:
-        """The whole text."""
         return self.context + self.continuation
 
 

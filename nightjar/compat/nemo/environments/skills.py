@@ -1,9 +1,15 @@
-r"""Benchmarks of NeMo Skills, and ``skills://``.
+r"""Benchmarks of NeMo Skills, and ``skills://``. None of their code runs.
 
 ::
 
     skills://gpqa                                   with NeMo Skills installed and its data prepared
     skills://gpqa?split=test&data_dir=FOLDER        FOLDER/gpqa/test.jsonl, without an installation
+
+    dataset/gpqa/__init__.py        METRICS_TYPE = "multichoice"
+                                    EVAL_SPLIT = "diamond"
+                                    GENERATION_ARGS = "++prompt_config=eval/mcq ++eval_type=multichoice"
+    dataset/gpqa/diamond.jsonl      {"problem": "...", "expected_answer": "B", ...}
+    prompt/config/eval/mcq.yaml     user: ...
 
 Answers are scored as mathematics or by the letter of an option. An answer is the content of ``\boxed{}`` or a match
 of ``extract_regex``; ``extract_from_boxed``, ``relaxed`` and ``regex_first``, in the settings of a benchmark or in a
@@ -12,19 +18,22 @@ row, choose between them.
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import logging
+import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from nightjar.compat.nemo.environments.skills_dataset import (
-    SkillsSettings,
-    dataset_folders,
-    read_prompt,
-    read_settings,
-    split_file,
-)
+import yaml
+
 from nightjar.compat.nemo.environments.uris import taken_apart
+from nightjar.core.config_files import read_yaml
+from nightjar.core.syntax import parse_python
 from nightjar.environments.data import read_rows
 from nightjar.environments.parsers import Parser, extract_boxed_answer
 from nightjar.environments.rubrics import MathRubric
@@ -49,6 +58,10 @@ _MODULO = "take_modulo"
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LAST_LETTER = re.compile(r"\b([A-Z])\b(?!.*\b[A-Z]\b)", re.DOTALL)
 _WITHOUT_EFFECT = frozenset({"timeout", "numeric_precision"})
+VARIABLE = "NEMO_SKILLS_DATA_DIR"
+_PACKAGE = "nemo_skills"
+_ARGUMENTS = ("GENERATION_ARGS", "EVAL_ARGS", "DEFAULT_EVAL_ARGS", "DEFAULT_GENERATION_ARGS")
+_OF_EVALUATION = "eval_config."
 
 
 class SkillsEnvironment(EvalEnvironment):
@@ -95,7 +108,6 @@ class SkillsEnvironment(EvalEnvironment):
             )
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns a problem."""
         row = self.dataset[idx]
         question = self._question(row, idx)
         fields = {"examples": "", **row, "problem": question, "question": row.get("question", question)}
@@ -115,13 +127,11 @@ class SkillsEnvironment(EvalEnvironment):
         )
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:  # noqa: ARG002
-        """Scores an answer."""
         found, is_right = await self._scorer.score(response, expected, metadata)
         details = {"method": f"skills_{self.eval_type}", "extracted": found, "match": is_right}
         return VerifyResult(float(is_right), found, details)
 
     async def close(self) -> None:
-        """Ends the processes of the math comparison."""
         await self._scorer.close()
 
     def _image(self, name: str, idx: int) -> str:
@@ -141,7 +151,6 @@ class SkillsEnvironment(EvalEnvironment):
 
 
 def skills_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a ``skills://`` URI; ``kwargs`` override the query."""
     benchmark, options = taken_apart(uri, _OF_URI, kwargs)
     return SkillsEnvironment(benchmark, **options)
 
@@ -188,7 +197,6 @@ class SkillsScorer:
         return found, found is not None and await self._is_equal(found, expected)
 
     async def close(self) -> None:
-        """Ends the processes of the math comparison."""
         await self._math.teardown()
 
     async def _is_equal(self, found: str, expected: str) -> bool:
@@ -225,3 +233,141 @@ def _letter(found: str | None) -> str | None:
 
 def _bare(text: str) -> str:
     return re.sub(r"\s+|\\?%$|[.\\]+$", "", text.strip())
+
+
+@dataclass(frozen=True)
+class SkillsSettings:
+    """The settings in a benchmark's ``__init__.py``.
+
+    Attributes:
+        eval_type: the scoring; usually the same as ``metrics_type``.
+        split: the file of problems, without ``.jsonl``.
+        prompt_config: the name of the prompt in the package; None for none.
+        examples_type: the few-shot examples, which are code of the package; None for none.
+        has_judge: whether a model also judges the answers.
+    """
+
+    metrics_type: str = "math"
+    eval_type: str = "math"
+    split: str = "test"
+    prompt_config: str | None = None
+    examples_type: str | None = None
+    eval_config: dict[str, Any] = field(default_factory=dict)
+    has_judge: bool = False
+
+
+def dataset_folders(data_dir: str | Path | None) -> list[Path]:
+    """Returns the folders of benchmarks in order of precedence; the installed package is the last."""
+    named = data_dir or os.environ.get(VARIABLE)
+    package = _package_folder()
+    folders = [*([Path(named).expanduser()] if named else []), *([package / "dataset"] if package else [])]
+    if not folders:
+        raise ConfigError(
+            "NeMo Skills is not installed. Install it: pip install git+https://github.com/NVIDIA-NeMo/Skills. Or name "
+            f"a folder of its datasets: skills://NAME?data_dir=FOLDER, or {VARIABLE}"
+        )
+    if named and not folders[0].is_dir():
+        raise ConfigError(f"The folder {str(named)!r} for data of NeMo Skills does not exist")
+    return folders
+
+
+def read_settings(benchmark: str, folders: Sequence[Path]) -> SkillsSettings:
+    """Returns the settings of a benchmark, with defaults if it has no ``__init__.py``."""
+    path = _first(folders, f"{_as_path(benchmark)}/__init__.py")
+    constants = {} if path is None else _assigned(path)
+    arguments: dict[str, str] = {}
+    for name in reversed(_ARGUMENTS):
+        arguments |= _hydra(str(constants.get(name, "")))
+    metrics = str(constants.get("METRICS_TYPE", "math"))
+    return SkillsSettings(
+        metrics_type=metrics,
+        eval_type=arguments.get("eval_type", metrics),
+        split=str(constants.get("EVAL_SPLIT", "test")),
+        prompt_config=arguments.get("prompt_config") or constants.get("PROMPT_CONFIG"),
+        examples_type=arguments.get("examples_type"),
+        eval_config={
+            name.removeprefix(_OF_EVALUATION): _value(text)
+            for name, text in arguments.items()
+            if name.startswith(_OF_EVALUATION)
+        },
+        has_judge=any(name.startswith("JUDGE") for name in constants),
+    )
+
+
+def split_file(benchmark: str, split: str, folders: Sequence[Path]) -> Path:
+    path = _first(folders, f"{_as_path(benchmark)}/{split}.jsonl")
+    if path is not None:
+        return path
+    places = ", ".join(str(folder) for folder in folders)
+    found = sorted({path.stem for folder in folders for path in (folder / _as_path(benchmark)).glob("*.jsonl")})
+    hint = f"It has: {', '.join(found)}" if found else f"NeMo Skills makes it: ns prepare_data {benchmark}"
+    raise DatasetError(f"Benchmark {benchmark!r} of NeMo Skills has no {split}.jsonl in {places}. {hint}")
+
+
+def read_prompt(settings: SkillsSettings, folders: Sequence[Path]) -> Mapping[str, Any] | None:
+    """Returns the prompt of a benchmark from ``prompt/config`` beside the datasets; None if it does not exist."""
+    if settings.prompt_config is None:
+        return None
+    name = settings.prompt_config.removesuffix(".yaml")
+    path = _first([folder.parent / "prompt/config" for folder in folders], f"{name}.yaml")
+    if path is None:
+        return None
+    prompt = read_yaml(path)
+    if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):
+        raise DatasetError(f"{path} is not a prompt of NeMo Skills: it has no 'user'")
+    return prompt
+
+
+def list_skills_benchmarks(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
+    """Returns ``benchmark``, ``splits`` and ``metrics_type`` of the benchmarks with prepared problems."""
+    folders = dataset_folders(data_dir)
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        for file in folder.glob("*/**/*.jsonl"):
+            found.setdefault(".".join(file.parent.relative_to(folder).parts), []).append(file.stem)
+    return [
+        {"benchmark": name, "splits": sorted({*splits}), "metrics_type": read_settings(name, folders).metrics_type}
+        for name, splits in sorted(found.items())
+    ]
+
+
+def _package_folder() -> Path | None:
+    found = importlib.util.find_spec(_PACKAGE)
+    places = list(found.submodule_search_locations or []) if found else []
+    return Path(places[0]) if places else None
+
+
+def _as_path(benchmark: str) -> str:
+    return benchmark.replace(".", "/")
+
+
+def _first(folders: Sequence[Path], name: str) -> Path | None:
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def _assigned(path: Path) -> dict[str, Any]:
+    try:
+        tree = parse_python(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue  # only the package's own programs use computed values
+    return found
+
+
+def _hydra(arguments: str) -> dict[str, str]:
+    """Returns ``++name=value`` arguments as a dict."""
+    pairs = (word.lstrip("+").partition("=") for word in shlex.split(arguments) if word.startswith("+"))
+    return {name: value for name, _, value in pairs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text.strip("'\"")

@@ -1,19 +1,33 @@
-"""The parts of benchmark URIs."""
+"""What benchmarks of other programs share: the parts of their URIs, and ``RowBenchmark``."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import Any
 from urllib.parse import parse_qsl
 
+from nightjar.environments.seeded.eval_environment import EvalEnvironment, VerifyResult
 from nightjar.errors import ConfigError
 
 
+class RowBenchmark(EvalEnvironment):
+    """A benchmark that defines ``verify_row``, because its metadata may have any names."""
+
+    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
+        return await self.verify_row(response, expected, metadata, sandbox)
+
+
 def taken_apart(
-    uri: str, options: Collection[str], given: Mapping[str, Any], others: Collection[str] = ()
+    uri: str,
+    options: Collection[str],
+    given: Mapping[str, Any],
+    others: Collection[str] = (),
+    numbers: Mapping[str, Callable[[Any, str, str], float]] | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Returns the part after ``scheme://`` and the options.
+
+    ``others`` are options that only ``given`` may have; ``numbers`` are options with their conversion.
 
     Example:
         >>> taken_apart("skills://gpqa?split=test", {"split", "data_dir"}, {"data_dir": "data"})
@@ -24,17 +38,19 @@ def taken_apart(
     if unknown := asked.keys() - {*options} | given.keys() - {*options, *others}:
         raise ConfigError(f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(options))}")
     if not what:
-        raise ConfigError(f"{uri!r} names nothing")
-    return what, {**asked, **given}
+        raise ConfigError(f"{uri!r} has no name after ://")
+    found: dict[str, Any] = {**asked, **given}
+    for name, convert in (numbers or {}).items():
+        if found.get(name) is not None:
+            found[name] = convert(found[name], name, uri)
+    return what, found
 
 
-def count_of(options: dict[str, Any], name: str, uri: str) -> dict[str, Any]:
-    """Returns the options; the named one, if present, becomes an integer from 0."""
-    if name not in options:
-        return options
-    if not str(options[name]).isdecimal():
-        raise ConfigError(f"{uri!r}: {name} must be a number (found {options[name]!r})")
-    return options | {name: int(options[name])}
+def count_of(value: Any, name: str, uri: str) -> int:
+    """Returns an option as an integer from 0."""
+    if not str(value).isdecimal():
+        raise ConfigError(f"{uri!r}: {name} must be a number (found {value!r})")
+    return int(value)
 
 
 def number_of(value: Any, name: str, uri: str) -> float:

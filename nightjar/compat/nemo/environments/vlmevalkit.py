@@ -97,7 +97,6 @@ class VLMEvalKitEnvironment(EvalEnvironment):
         )
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:  # noqa: ARG002
-        """Scores an answer."""
         answer = response.rpartition("</think>")[2].strip()
         if self.dataset_type == VQA:
             reward = MEASURES[self._metric](answer, listed(expected)) if answer else 0.0
@@ -139,9 +138,7 @@ class VLMEvalKitEnvironment(EvalEnvironment):
 
 
 def vlmevalkit_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the dataset of a ``vlmevalkit://`` URI; ``kwargs`` override the query."""
-    name, options = taken_apart(uri, _OF_URI, kwargs)
-    options = count_of(options, "limit", uri)
+    name, options = taken_apart(uri, _OF_URI, kwargs, numbers={"limit": count_of})
     return VLMEvalKitEnvironment(name, **{_OF_URI[option]: value for option, value in options.items()})
 
 
@@ -241,8 +238,6 @@ class TsvTable:
 
 
 class KitTable:
-    """A table of the installed package."""
-
     def __init__(self, name: str) -> None:
         kit = importlib.import_module("vlmeval.dataset")
         if name not in kit.SUPPORTED_DATASETS:
@@ -262,7 +257,6 @@ class KitTable:
 
 
 def choices_of(row: Row) -> dict[str, str]:
-    """Returns the options of a question by letter."""
     return {letter: str(row[letter]) for letter in string.ascii_uppercase if letter in row}
 
 

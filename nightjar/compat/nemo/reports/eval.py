@@ -19,12 +19,10 @@ _NO_SCORES = frozenset({"runtime", "errors", "coverage"})
 
 
 def discover_bundle_paths(paths: Iterable[str | Path]) -> list[Path]:
-    """Returns the bundles at some paths: files, or folders of any depth."""
     return list(dict.fromkeys(bundle for path in paths for bundle in bundle_paths(Path(path))))
 
 
 def load_bundles(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """Returns the contents of bundles at some paths."""
     return [read_object(path) for path in discover_bundle_paths(paths)]
 
 
@@ -38,13 +36,11 @@ def build_table(bundles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def render_markdown(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as markdown."""
     names, rows = _cells(table)
     return text_table(names, rows) + "\n"
 
 
 def render_latex(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as a LaTeX document."""
     names, rows = _cells(table)
     columns = "P{38mm}P{44mm}" + "r" * (len(names) - 2)
     return latex.document([latex.table(names, rows, columns)])
@@ -60,13 +56,11 @@ def render_csv(table: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_html(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as a self-contained page."""
     names, rows = _cells(table)
     return render("table.html", title="Evaluations", names=names, rows=rows)
 
 
 def render_json(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as JSON."""
     return as_json(table)
 
 

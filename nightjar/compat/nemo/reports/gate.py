@@ -18,7 +18,6 @@ _COLUMNS = {
 
 
 def render_text(report_dict: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as lines for a terminal."""
     lines = [f"{report_dict['verdict']}: {' '.join(report_dict['verdict_reasons'])}"]
     for one in report_dict["benchmarks"]:
         cells = _cells(one)
@@ -28,7 +27,6 @@ def render_text(report_dict: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_markdown(report_dict: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as markdown."""
     rows = [list(_cells(one).values()) for one in report_dict["benchmarks"]]
     reasons = [f"- {safe(one['benchmark'])}: {safe(reason)}" for one, reason in _reasons(report_dict)]
     parts = [
@@ -41,7 +39,6 @@ def render_markdown(report_dict: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_json(report_dict: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as JSON."""
     return as_json(report_dict)
 
 
@@ -49,7 +46,6 @@ RENDERERS: dict[str, Callable[..., str]] = {"text": render_text, "markdown": ren
 
 
 def write_gate_markdown(report_dict: Mapping[str, Any], output_path: str | Path) -> Path:
-    """Writes a report as markdown and returns its path."""
     return write_text(output_path, render_markdown(report_dict))
 
 

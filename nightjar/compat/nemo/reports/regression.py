@@ -16,7 +16,6 @@ _SIDE = ("benchmark", "run_id", "model", "mean", "examples", "scored", "failed",
 
 
 def render_text(report: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as lines for a terminal."""
     lines = [f"{report['verdict']}: {' '.join(report['verdict_reasons'])}"]
     lines += [f"{name:<10} {before} → {after}" for name, before, after in _sides(report)]
     lines += [f"{name:<10} {text}" for name, text in _findings(report).items()]
@@ -24,7 +23,6 @@ def render_text(report: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_markdown(report: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as markdown."""
     flips = report["flip_report"]
     parts = [f"## {report['verdict']}", *map(safe, report["verdict_reasons"])]
     parts += [
@@ -38,7 +36,6 @@ def render_markdown(report: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_json(report: Mapping[str, Any], **_: Any) -> str:
-    """Returns a report as JSON."""
     return as_json(report)
 
 

@@ -52,8 +52,6 @@ def _not_a_bool(value: Any) -> Any:
 
 
 class SeedSessionRequest(BaseModel):
-    """The number of a problem."""
-
     idx: Annotated[int, BeforeValidator(_not_a_bool)] = 0
 
 
@@ -187,7 +185,6 @@ async def read_body(request: Request) -> dict[str, Any]:
 
 
 def parsed(model: type[ModelT], values: dict[str, Any]) -> ModelT:
-    """Returns a body as a model."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class BenchmarkImage:
     Attributes:
         env_id: the benchmark, ``path.py`` or ``path.py:name``.
         files: the files it needs, by their names in the image.
-        requirements: requirements files to install, by their names beside the benchmark.
+        requirements: requirements files to install, by their paths relative to the benchmark.
         required: requirements that the benchmark declares.
     """
 
@@ -48,13 +48,42 @@ class BenchmarkImage:
 
     @property
     def default_tag(self) -> str:
-        """The tag if none is given."""
         name = self.env_id.rpartition(":")[2].removesuffix(".py")
         return f"nightjar-{_NO_TAG.sub('-', listed_name(name).lower()).strip('-')}:latest"
 
     def dockerfile(self, path: Path = Path("Dockerfile")) -> str:
         """Returns the Dockerfile for a path; a requirement that cannot be installed fails its build."""
-        return "\n".join([*self._head(path), *self._installed(), *self._copied(), *self._started(), ""])
+        file = self.env_id.rpartition(":")[0] or self.env_id
+        own = f"nightjar-evals=={nightjar.__version__}"
+        install = ["pip", "install", "--no-cache-dir"]
+        lines = [
+            f"# {self.env_id}, served over HTTP, or run. From the folder that {file} is in:",
+            "#",
+            f"#   docker build -f {shlex.quote(str(path))} -t {self.default_tag} .",
+            f"#   docker run -p {PORT}:{PORT} {self.default_tag}",
+            f"#   docker run {self.default_tag} eval run {self.env_id} -m MODEL -b URL",
+            "",
+            f"FROM {self.base_image}",
+            "USER root",
+            "WORKDIR /benchmark",
+            f"RUN python -c 'import nightjar' 2>/dev/null || pip install --no-cache-dir {own}",
+        ]
+        for name in self.requirements:
+            lines += [_line("COPY", [name, name]), _line("RUN", [*install, "--requirement", name])]
+        if self.required:
+            lines.append(_line("RUN", [*install, *self.required]))
+        lines += [
+            "RUN id nightjar >/dev/null 2>&1 || useradd --create-home --uid 1000 nightjar",
+            "RUN chown nightjar /benchmark",
+            *(_line("COPY", [name, name]) for name in self.files),
+            "USER nightjar",
+            "ENV PYTHONUNBUFFERED=1",
+            f"EXPOSE {PORT}",
+            _line("ENTRYPOINT", ["nightjar"]),
+            _line("CMD", ["serve", self.env_id, "--port", str(PORT)]),
+            "",
+        ]
+        return "\n".join(lines)
 
     def build(self, tag: str) -> None:
         """Builds the image; the engine's output goes to stderr."""
@@ -68,42 +97,7 @@ class BenchmarkImage:
             _run([engine, "build", "--tag", tag, "--file", str(context / "Dockerfile"), place], f"The image {tag!r}")
 
     def push(self, tag: str) -> None:
-        """Pushes the image to the registry in its tag."""
         _run([find_engine(), "push", tag], f"The push of {tag!r}")
-
-    def _head(self, path: Path) -> Iterator[str]:
-        file = self.env_id.rpartition(":")[0] or self.env_id
-        yield f"# {self.env_id}, served over HTTP, or run. From the folder that {file} is in:"
-        yield "#"
-        yield f"#   docker build -f {shlex.quote(str(path))} -t {self.default_tag} ."
-        yield f"#   docker run -p {PORT}:{PORT} {self.default_tag}"
-        yield f"#   docker run {self.default_tag} eval run {self.env_id} -m MODEL -b URL"
-        yield ""
-        yield f"FROM {self.base_image}"
-        yield "USER root"
-
-    def _installed(self) -> Iterator[str]:
-        own = f"nightjar-evals=={nightjar.__version__}"
-        yield "WORKDIR /benchmark"
-        yield f"RUN python -c 'import nightjar' 2>/dev/null || pip install --no-cache-dir {own}"
-        install = ["pip", "install", "--no-cache-dir"]
-        for name in self.requirements:
-            yield _line("COPY", [name, name])
-            yield _line("RUN", [*install, "--requirement", name])
-        if self.required:
-            yield _line("RUN", [*install, *self.required])
-
-    def _copied(self) -> Iterator[str]:
-        yield "RUN id nightjar >/dev/null 2>&1 || useradd --create-home --uid 1000 nightjar"
-        yield "RUN chown nightjar /benchmark"
-        yield from (_line("COPY", [name, name]) for name in self.files)
-
-    def _started(self) -> Iterator[str]:
-        yield "USER nightjar"
-        yield "ENV PYTHONUNBUFFERED=1"
-        yield f"EXPOSE {PORT}"
-        yield _line("ENTRYPOINT", ["nightjar"])
-        yield _line("CMD", ["serve", self.env_id, "--port", str(PORT)])
 
 
 def image_of(
@@ -111,7 +105,7 @@ def image_of(
 ) -> BenchmarkImage:
     """Returns the image of a benchmark in a file, without running its code.
 
-    It has the file, the modules beside it that it imports, and the files beside it that their strings name.
+    It contains the file, the modules in its folder that it imports, and the files there that their strings name.
     """
     found = in_file(text)
     if found is None:
