@@ -26,15 +26,12 @@ _MOST_REPEATED = 100_000
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file; its errors name the line."""
-
     path: Path
     text: str
     content: dict[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a file; raises ``ConfigError`` if it is missing or not valid TOML."""
         try:
             text = path.read_text("utf-8")
             return cls(path, text, tomllib.loads(text))
@@ -48,7 +45,6 @@ class TomlFile:
             raise ConfigError(f"{path} cannot be read: {error}") from None
 
     def tables(self, name: str) -> list[dict[str, Any]]:
-        """Returns the tables of an array ``[[name]]``; raises ``ConfigError`` if it is not an array of tables."""
         found = self.content.get(name, [])
         if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
             raise self.error(f"write {name!r} as tables: [[{name}]]", key=name)

@@ -46,7 +46,6 @@ class Part:
 
     @classmethod
     def all_of(cls, run_id: str, count: int) -> list[Self]:
-        """Returns all parts of a run."""
         return [cls(run_id, number, count) for number in range(1, count + 1)]
 
     def block(self, total: int) -> slice:

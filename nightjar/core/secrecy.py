@@ -55,22 +55,12 @@ def is_secret_name(name: object) -> bool:
 
 
 def holds_key(text: str) -> bool:
-    """Returns whether a text contains something that looks like a key.
-
-    Example:
-        >>> holds_key("key=sk-live-0123abcd"), holds_key("a task-specific prompt")
-        (True, False)
-    """
+    """Returns whether a text contains something that looks like a key."""
     return _FORMS.search(text) is not None
 
 
 def without_keys(text: str, shown: str) -> str:
-    """Replaces everything that looks like a key.
-
-    Example:
-        >>> without_keys("Incorrect API key: sk-live-0123abcd.", "[secret]")
-        'Incorrect API key: [secret].'
-    """
+    """Replaces everything that looks like a key."""
     return _FORMS.sub(shown, text)
 
 
@@ -105,13 +95,7 @@ def note_secrets(*values: str) -> None:
 
 
 def hide(text: str) -> str:
-    """Returns a text without the values of secrets.
-
-    Example:
-        >>> note_secrets("sk-example-0123456789")
-        >>> hide("Rejected: sk-example-0123456789")
-        'Rejected: [secret]'
-    """
+    """Returns a text without the values of secrets."""
     for value in _Known.texts:
         if value in text:
             text = text.replace(value, HIDDEN)
@@ -177,8 +161,6 @@ class _HidingStream:
 
 
 class _Hiding:
-    """The number of active ``hidden_in_prints`` blocks, and the original streams."""
-
     blocks: ClassVar[int] = 0
     streams: ClassVar[dict[str, tuple[TextIO, TextIO]]] = {}
 
@@ -219,12 +201,7 @@ def _show_again() -> None:
 
 
 def is_reference(value: object) -> bool:
-    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``.
-
-    Example:
-        >>> [is_reference(value) for value in ("$TOKEN", "Bearer ${TOKEN}", "s3cret")]
-        [True, True, False]
-    """
+    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 

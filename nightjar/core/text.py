@@ -21,22 +21,12 @@ def harmless(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Returns the first ``longest`` characters of a text, followed by ``…`` if there are more.
-
-    Example:
-        >>> shortened("What is 2 + 2?", 7), shortened("What?", 7)
-        ('What is…', 'What?')
-    """
+    """Returns the first ``longest`` characters of a text, followed by ``…`` if there are more."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def one_line(text: str, longest: int) -> str:
-    r"""Returns a text on one line, with single spaces, shortened.
-
-    Example:
-        >>> one_line("What\n is 2 + 2?", 6)
-        'What i…'
-    """
+    """Returns a text on one line, with single spaces, shortened."""
     return shortened(" ".join(text.split()), longest)
 
 

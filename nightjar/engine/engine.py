@@ -41,9 +41,7 @@ class Rollouts(Protocol):
     def input(self, example_id: int, rollout_index: int) -> RolloutInput:
         """Returns a fresh input, which shares nothing with other rollouts."""
 
-    async def new_state(self, rollout_input: RolloutInput) -> State:
-        """Returns a fresh state."""
-
+    async def new_state(self, rollout_input: RolloutInput) -> State: ...
     async def attempt(self, rollout_input: RolloutInput) -> State:
         """Makes one attempt. An exception becomes the rollout's error."""
 
@@ -54,16 +52,13 @@ class Rubric(Protocol):
     async def score_group(self, states: list[State]) -> None:
         """Sets the reward and metrics of each rollout, or its error."""
 
-    async def cleanup(self, state: State) -> None:
-        """Runs the rubric's handlers after a rollout is scored."""
+    async def cleanup(self, state: State) -> None: ...
 
 
 class Recorder(Protocol):
     """Stores finished attempts and results."""
 
-    def attempted(self, state: State) -> None:
-        """Stores a finished attempt; ``state["error"]`` is set if it failed."""
-
+    def attempted(self, state: State) -> None: ...
     def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]:
         """Stores the results of a group, and returns them as rows."""
 
@@ -358,7 +353,7 @@ class Engine:
 
 
 class _Handover:
-    """Passes the groups of one ``generate`` call to scoring; holds generation back when scoring is far behind."""
+    """Passes the groups of one ``generate`` call to scoring, and holds generation back when scoring is far behind."""
 
     def __init__(self, ready: GroupQueue, backlog: Places) -> None:
         self._ready = ready

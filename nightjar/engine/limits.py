@@ -19,14 +19,6 @@ class Budget:
     """A limit of tokens and cost, checked before each request. Requests in flight when it runs out are still paid.
 
     Prompts and responses count, judges' included. Models whose prices are unknown (None) cost nothing.
-
-    Example:
-        >>> budget = Budget(max_tokens=1000)
-        >>> budget.add(900, 150)
-        >>> budget.check()
-        Traceback (most recent call last):
-        ...
-        nightjar.errors.BudgetSpentError: The budget is spent: 1,050 of 1,000 tokens (max_total_tokens)
     """
 
     def __init__(
@@ -54,7 +46,6 @@ class Budget:
         return ", ".join(part for part in (tokens, cost) if part)
 
     def add(self, input_tokens: int, output_tokens: int, model: str = "") -> None:
-        """Adds the tokens of a response."""
         self.tokens += input_tokens + output_tokens
         if prices := self._prices_of(model):
             self.cost_usd += (input_tokens * prices[0] + output_tokens * prices[1]) / 1e6
@@ -92,10 +83,8 @@ class RetryPolicy:
     max_seconds: float = 60.0
 
     def wants_another(self, attempts: int, failure: Failure | None) -> bool:
-        """Returns whether to make another attempt after this many, the last with this failure."""
         return failure is not None and failure.is_retryable and attempts <= self.max_retries
 
     def wait_seconds(self, attempts: int, failure: Failure) -> float:
-        """Returns the wait after so many attempts: the server's ``Retry-After`` or the backoff, with jitter."""
         asked = failure.retry_after_seconds
         return backoff_seconds(attempts, self.initial_seconds, max_seconds=self.max_seconds, asked_seconds=asked)

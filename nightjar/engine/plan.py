@@ -30,7 +30,6 @@ class Group:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The indexes of all these rollouts."""
         return (*self.to_generate, *self.to_restore)
 
     def as_generated(self) -> Group:

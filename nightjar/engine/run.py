@@ -35,7 +35,6 @@ _open_runs: list[Run] = []
 
 
 def open_runs() -> Sequence[Run]:
-    """Returns the runs that are open in this process, the oldest first."""
     return tuple(_open_runs)
 
 
@@ -91,7 +90,6 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """Its id."""
         return self.metadata.run_id
 
     @property
@@ -102,7 +100,6 @@ class Run:
 
     @property
     def metadata(self) -> RunMetadata:
-        """Its current metadata."""
         return self.opened.metadata
 
     @property
@@ -112,7 +109,6 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """Its counters."""
         return self._engine.progress
 
     @property
@@ -127,7 +123,6 @@ class Run:
 
     @property
     def has_more_to_start(self) -> bool:
-        """Whether rollouts wait to be generated."""
         return self.generating.is_waited_for or not all(started.is_set() for started in self._started.values())
 
     @asynccontextmanager

@@ -74,7 +74,6 @@ class EndedEvaluation:
 
     @property
     def is_complete(self) -> bool:
-        """Returns whether the run is complete."""
         return self.outcome is not None and self.outcome.is_complete
 
 

@@ -36,7 +36,6 @@ class NightPlan:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags of the night's flow runs."""
         return f"suite:{self.suite}", night_tag(self.night)
 
     def title(self, evaluation: Evaluation | None = None) -> str:
@@ -49,7 +48,6 @@ class NightPlan:
         return f"nightjar/{self.suite}/{self.night}/{evaluation.label}"
 
     def remaining(self, warehouse: Warehouse) -> list[Evaluation]:
-        """Returns the evaluations that are not complete."""
         done = completed_evaluations(warehouse, self.suite, self.night)
         return [one for one in self.evaluations if one.label not in done]
 

@@ -45,7 +45,6 @@ class Outcome:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.metadata.run_id
 
     @property
@@ -55,7 +54,6 @@ class Outcome:
 
     @property
     def summary(self) -> Summary:
-        """Aggregates of the run."""
         assert self.metadata.summary is not None, "a run that has ended is aggregated"
         return self.metadata.summary
 

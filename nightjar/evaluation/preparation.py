@@ -50,7 +50,6 @@ class Prepared:
 
 
 def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
-    """Loads the environment and selects its examples."""
     folder = provide(config.env_id, config.env_source, config.environments_dir)
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)

@@ -44,12 +44,7 @@ def restored_config(saved: Mapping[str, Any]) -> RunConfig:
 
 
 def rescoring_command(saved: Mapping[str, Any]) -> list[str] | None:
-    """Returns the command that repeats a rescoring; None for a run that called the model itself.
-
-    Example:
-        >>> rescoring_command({"rescored_from": "0a1b", "rubric": "strict.py:exact", "env_args": {}})
-        ['nightjar', 'eval', 'rescore', '0a1b', '--rubric', 'strict.py:exact']
-    """
+    """Returns the command that repeats a rescoring; None for a run that called the model itself."""
     if not saved.get("rescored_from"):
         return None
     rubric = ["--rubric", saved["rubric"]] if saved.get("rubric") else []

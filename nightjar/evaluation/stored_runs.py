@@ -45,7 +45,6 @@ class StoredRun:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return str(self.metadata["run_id"])
 
     @property
@@ -144,12 +143,10 @@ class SampleGroup:
 
     @property
     def scored(self) -> list[float]:
-        """Rewards of the scored rollouts."""
         return [reward for reward in self.rewards.values() if reward is not None]
 
     @property
     def mean(self) -> float | None:
-        """Mean reward; None if nothing is scored."""
         return fmean(self.scored) if self.scored else None
 
     @property
@@ -159,7 +156,6 @@ class SampleGroup:
 
     @property
     def right(self) -> int:
-        """Number of rollouts that reach the threshold."""
         return sum(reward >= self.pass_threshold for reward in self.scored)
 
     @property

@@ -57,8 +57,7 @@ class OverdueError(TimeoutError):
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
     """Awaits a coroutine that has not started, for at most ``seconds`` (None for no limit).
 
-    Raises:
-        OverdueError: it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
+    Raises ``OverdueError`` if it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
     """
     # Run up to the first wait without a timer: most hooks never wait.
     if seconds is None:
@@ -80,7 +79,6 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
 
 @types.coroutine
 def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """Runs a coroutine from its first wait to its end."""
     try:
         while True:
             try:
@@ -107,7 +105,6 @@ class Places:
 
     @property
     def is_waited_for(self) -> bool:
-        """Returns whether a caller waits for a place."""
         return any(not place.done() for place in self._waiting)
 
     def set_ceiling(self, ceiling: float) -> None:
@@ -135,7 +132,6 @@ class Places:
         self.in_use += 1
 
     def release(self) -> None:
-        """Releases a place."""
         self.in_use -= 1
         self._wake()
 

@@ -173,7 +173,6 @@ def run_sync(awaitable: Coroutine[Any, Any, T]) -> T:
 
 
 def is_in_loop() -> bool:
-    """Returns whether an event loop runs here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -53,7 +53,6 @@ class RolloutOutput(dict[str, Any]):
 
 
 def key_of(state: State) -> Key:
-    """Returns the key of a state's rollout."""
     columns = state["input"]
     return Key(columns["example_id"], columns["rollout_index"])
 

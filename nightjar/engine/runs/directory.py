@@ -51,22 +51,12 @@ def check_format(content: object, path: Path) -> None:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of a JSON file with a digest of it.
-
-    Example:
-        >>> unsealed(sealed({"scored": 3}))
-        {'scored': 3}
-    """
+    """Returns the content of a JSON file with a digest of it."""
     return {**content, _DIGEST_FIELD: _digest(content)}
 
 
 def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted.
-
-    Example:
-        >>> unsealed({**sealed({"scored": 3}), "scored": 4}) is None
-        True
-    """
+    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted."""
     rest = {name: value for name, value in content.items() if name != _DIGEST_FIELD}
     return rest if content.get(_DIGEST_FIELD) in {None, _digest(rest)} else None
 
@@ -94,7 +84,6 @@ class Reserve:
         self._bytes = size
 
     def grow(self, at_least_bytes: int) -> None:
-        """Enlarges the reserve if the disk allows it."""
         if 0 < self._bytes < at_least_bytes:
             with suppress(RunDirectoryError):
                 self.take(at_least_bytes)
@@ -113,7 +102,6 @@ class Reserve:
             raise RunDirectoryError(f"Cannot write {str(self._path)!r}: {error.strerror}") from error
 
     def give_back(self) -> None:
-        """Frees the space."""
         self._bytes = 0
         with suppress(OSError):
             self._beside.unlink(missing_ok=True)
@@ -187,15 +175,12 @@ class RunDirectory:
         return self.path / "results.jsonl"
 
     def digests(self) -> dict[str, str]:
-        """Returns the digests of ledger and results by file name."""
         return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
 
     def exists(self) -> bool:
-        """Returns whether the folder holds a run."""
         return (self.path / "config.json").is_file()
 
     def has_metadata(self) -> bool:
-        """Returns whether the run has written metadata."""
         return (self.path / "metadata.json").is_file()
 
     def is_abandoned(self) -> bool:
@@ -219,18 +204,15 @@ class RunDirectory:
         return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the configuration that the run was started with."""
         return self._read("config.json", RecordedConfig)
 
     def read_metadata(self) -> dict[str, Any]:
-        """Returns the last written status and summary."""
         metadata = unsealed(self._read("metadata.json", RecordedMetadata))
         if metadata is None:
             raise RunDirectoryError(f"{self.path / 'metadata.json'} is damaged: it was changed after it was written")
         return metadata
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Replaces the configuration."""
         replace_file(self.path / "config.json", [_dumped(config)])
 
     def reserve_room(self) -> None:

@@ -79,12 +79,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def fingerprint(hashes: Iterable[str]) -> str:
-    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included.
-
-    Example:
-        >>> fingerprint(["a", "b"]) == fingerprint(["b", "a"])
-        False
-    """
+    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included."""
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
 
 
@@ -124,7 +119,6 @@ def give_new_id(directory: RunDirectory) -> str:
 
 
 def store_id(directory: RunDirectory, run_id: str) -> None:
-    """Writes an id into ``config.json``."""
     directory.write_config({**directory.read_config(), "run_id": run_id, "format": FORMAT})
 
 

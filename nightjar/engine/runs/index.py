@@ -26,7 +26,6 @@ class Places:
         self._offsets, self._lengths = array("Q"), array("Q")
 
     def append(self, place: Place) -> None:
-        """Adds a slot."""
         self._offsets.append(place.offset)
         self._lengths.append(place.length)
 
@@ -37,7 +36,6 @@ class Places:
         self._offsets[slot], self._lengths[slot] = place
 
     def has(self, slot: int) -> bool:
-        """Returns whether the slot has a line."""
         return self._lengths[slot] > 0
 
 
@@ -77,11 +75,9 @@ class RolloutIndex:
         self.advantages[slot] = nan if advantage is None else advantage
 
     def to_restore(self) -> set[int]:
-        """Returns the slots of rollouts that are generated and not scored."""
         return {slot for slot, scored in enumerate(self.is_scored) if self.generated.has(slot) and not scored}
 
     def all_rewards(self) -> Iterator[tuple[Key, float]]:
-        """Yields every reward with its rollout."""
         return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))
 
     def recorded_slots(self) -> list[int]:

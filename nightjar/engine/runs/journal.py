@@ -100,7 +100,6 @@ class Journal:
         self._syncing.start()
 
     def is_scored(self, key: Key) -> bool:
-        """Returns whether a rollout has a result without an error."""
         return bool(self._index.is_scored[self._index.slot(key)])
 
     def is_generated(self, key: Key) -> bool:
@@ -108,11 +107,9 @@ class Journal:
         return self._index.generated.has(self._index.slot(key))
 
     def rewards(self) -> Iterator[tuple[Key, float]]:
-        """Yields the reward of every scored rollout."""
         return self._index.all_rewards()
 
     def attempted(self, state: State) -> None:
-        """Appends a finished attempt to the ledger."""
         key = key_of(state)
         slot = self._index.slot(key)
         number = self._index.attempts[slot] + 1
@@ -123,7 +120,6 @@ class Journal:
             self._warn_of(unsaved)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
-        """Appends the results of a group, or a part of it, and returns them."""
         slots = [self._index.slot(key_of(state)) for state in states]
         rows = [
             result_row(
@@ -140,7 +136,6 @@ class Journal:
         return rows
 
     def restore(self, state: State) -> State:
-        """Fills a fresh state with the attempt in the ledger."""
         return restore_state(state, self._ledger.read_row(self._index.generated[self._index.slot(key_of(state))]))
 
     def finish(self) -> None:
@@ -245,7 +240,6 @@ class MemoryJournal:
         self._results: dict[Key, RolloutOutput] = {}
 
     def is_scored(self, key: Key) -> bool:
-        """Returns whether a rollout has a result without an error."""
         return key in self._results and self._results[key]["error"] is None
 
     def is_generated(self, key: Key) -> bool:  # noqa: ARG002 - as Journal's
@@ -253,16 +247,13 @@ class MemoryJournal:
         return False
 
     def rewards(self) -> list[tuple[Key, float]]:
-        """Returns the reward of every scored rollout."""
         return [(key, row["reward"]) for key, row in self._results.items() if row["reward"] is not None]
 
     def attempted(self, state: State) -> None:
-        """Counts a finished attempt."""
         key = key_of(state)
         self._attempts[key] = self._attempts.get(key, 0) + 1
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
-        """Keeps the results of a group, and returns them."""
         rows = []
         for state in states:
             key = key_of(state)
@@ -278,12 +269,10 @@ class MemoryJournal:
         return rows
 
     def restore(self, state: State) -> State:
-        """Returns the state: nothing was generated before."""
         return state
 
     def rows(self) -> list[RolloutOutput]:
-        """Returns the results, ordered by (example_id, rollout_index)."""
         return [self._results[key] for key in sorted(self._results)]
 
     def finish(self) -> None:
-        """Does nothing."""
+        """Does nothing: there is no file."""

@@ -66,17 +66,14 @@ class JsonLines:
         return places
 
     def read_line(self, place: Place) -> bytes:
-        """Returns the line at a place, with its newline."""
         return os.pread(self._file, place.length, place.offset)
 
     def read_row(self, place: Place) -> dict[str, Any]:
-        """Returns the content of the line at a place."""
         row: dict[str, Any] = orjson.loads(self.read_line(place))
         return row
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
         return self._size
 
     def sync(self) -> None:
@@ -90,7 +87,6 @@ class JsonLines:
             self._synced_size = size
 
     def close(self) -> None:
-        """Closes the file."""
         os.close(self._file)
 
     def _write(self, data: bytes) -> None:
@@ -172,7 +168,6 @@ def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
 
 
 def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    """Returns the content of a line."""
     try:
         row = orjson.loads(line.rstrip(b"\n"))
     except orjson.JSONDecodeError as error:

@@ -117,7 +117,6 @@ class RunMetadata:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of ``metadata.json``."""
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"original", "summary"}}
         started = self.started_at
         return {

@@ -69,11 +69,9 @@ class OpenRun:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the run was started before."""
         return bool(self.before)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the results so far."""
         return list(self.journal.rows())
 
     def finish(self, requests: Mapping[str, Any] | None = None) -> RunMetadata:

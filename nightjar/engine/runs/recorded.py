@@ -85,8 +85,6 @@ class RecordedResult(_Rollout):
 
 
 class RecordedConfig(_Recorded):
-    """The fields of ``config.json`` that Nightjar reads."""
-
     format: int = 1
     run_id: str | None = None
     selected_examples: int = Field(ge=0)
@@ -94,8 +92,6 @@ class RecordedConfig(_Recorded):
 
 
 class RecordedMetadata(_Recorded):
-    """The fields of ``metadata.json`` that Nightjar reads."""
-
     format: int = 1
     run_id: str | None = None
     status: str | None = None

@@ -59,7 +59,6 @@ class Summary:
         return self.failed / self.rollouts if self.rollouts else 0.0
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the aggregates as ``metadata.json`` has them."""
         return {
             "rollouts": self.rollouts,
             "scored": self.scored,

@@ -29,7 +29,6 @@ class Whereabouts:
 
     @classmethod
     def of(cls, run_dir: Path, warehouse: str | None) -> Self:
-        """Returns the whereabouts of a run of this process."""
         return cls(socket.gethostname(), Path.cwd(), str(run_dir), warehouse)
 
     @classmethod
@@ -41,7 +40,6 @@ class Whereabouts:
         return cls(host, Path(folder), str(labels[_RUN_DIR]), labels.get(_WAREHOUSE))
 
     def labels(self) -> dict[str, Any]:
-        """Returns the labels of a flow run."""
         where = {_FOLDER: f"{self.host}:{self.folder}", _RUN_DIR: self.run_dir}
         return where if self.warehouse is None else {**where, _WAREHOUSE: self.warehouse}
 

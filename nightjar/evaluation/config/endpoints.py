@@ -91,7 +91,6 @@ PROVIDERS: dict[str, Provider] = {
 
 
 def find_provider(name: str) -> Provider:
-    """Returns a provider; the error for an unknown name lists the choices."""
     if name not in PROVIDERS:
         raise ConfigError(f"Unknown provider {name!r}. Choose one of: {', '.join(sorted(PROVIDERS))}")
     return PROVIDERS[name]

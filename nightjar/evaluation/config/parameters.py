@@ -55,7 +55,6 @@ def plain_type(field: FieldInfo) -> Any:
 
 
 def groups(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields each field with its group."""
     group = ""
     for name in names:
         group = GROUPS.get(name, group)

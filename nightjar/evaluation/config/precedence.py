@@ -43,8 +43,6 @@ _OF_THE_PLACE = {"provider", "headers", "headers_from_state", "input_price", "ou
 
 @dataclass(frozen=True)
 class Layer:
-    """The values of one source."""
-
     source: str
     values: Mapping[str, Any]
 
@@ -58,7 +56,6 @@ class Evaluation:
 
     @property
     def label(self) -> str:
-        """Display name."""
         return self.config.name or self.config.env_id
 
     @property

@@ -92,12 +92,7 @@ def settings() -> dict[str, Any]:
 
 
 def field_of(key: str) -> tuple[FieldInfo, bool]:
-    """Returns the field of a key, and whether the key is inside of that field, which is a table.
-
-    Example:
-        >>> field_of("eval.sampling_args.top_p")[1]
-        True
-    """
+    """Returns the field of a key, and whether the key is inside of that field, which is a table."""
     known = known_settings()
     if key in known:
         return known[key], False
@@ -123,7 +118,6 @@ def below_of(key: str) -> list[str]:
 
 
 def read_checked() -> dict[str, Any]:
-    """Returns the validated content of the file."""
     content = read_config()
     try:
         checked(content)
