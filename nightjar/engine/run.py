@@ -10,8 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from types import TracebackType
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 from nightjar.clients.pace import Pace
@@ -72,7 +71,7 @@ class Run:
         self.unpushed: Exception | None = None
         self._home = HomeLoop(f"nightjar-run-{opened.metadata.run_id}")
         self._stages: asyncio.Task[Any] | None = None
-        self._has_timer = False
+        self._timer: asyncio.TimerHandle | None = None
         self._have_ended = False
         self._working: set[asyncio.Task[None]] = set()
         self._being_scored: set[int] = set()
@@ -132,9 +131,10 @@ class Run:
         Finished rollouts can be aggregated and published nevertheless.
         """
         self._home.settle()
-        self._stages, self._has_timer = asyncio.current_task(), True
+        self._stages = asyncio.current_task()
+        self._start_timer()
         try:
-            with self._time_limit(), rare_garbage_collection():
+            with rare_garbage_collection():
                 async with task_group() as stages:
                     yield stages
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
@@ -144,6 +144,8 @@ class Run:
                 self._stages.uncancel()
         finally:
             self._stages, self._have_ended = None, True
+            if self._timer is not None:
+                self._timer.cancel()
 
     def stop(self, error: BaseException) -> None:
         """Stops the stages; finished rollouts are kept, and the first ``error`` stands.
@@ -159,8 +161,8 @@ class Run:
             event.set()
         for work in self._working:
             work.cancel()
-        if self._stages is not None:
-            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._cancel, self._stages)
+        if (stages := self._stages) is not None:
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, lambda: self._stages is stages and stages.cancel())
 
     async def in_turn(self) -> AsyncIterator[Shard]:
         """Yields each shard when its first rollout may start, until the run is stopped."""
@@ -181,7 +183,7 @@ class Run:
         rollouts are not repeated, and rollouts that earlier shards lost in the outage are generated with it. Raises
         ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
         """
-        await self._at_home(self._generate(shard))
+        await self._home.call(self._timed(self._generate(shard)))
         return len(shard.remaining)
 
     async def _generate(self, shard: Shard) -> None:
@@ -212,7 +214,7 @@ class Run:
         May be called from any event loop, before, during or after generation. A further call scores the groups that
         ``check_scored`` reports, from the journal and without requests to the model. Raises the errors of ``generate``.
         """
-        await self._at_home(self._score(shard))
+        await self._home.call(self._timed(self._score(shard)))
         return len(shard.remaining)
 
     def check_scored(self, shard: Shard) -> None:
@@ -250,28 +252,22 @@ class Run:
         return self.opened.finish(self._requests()) if self.metadata.summary is None else self.metadata
 
     def _requests(self) -> dict[str, Any]:
-        made = self.progress
-        pace = [pace.changes for pace in self.paces() if pace.changes]
+        made, pace = self.progress, [pace.changes for pace in self.paces() if pace.changes]
         return {"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace}
 
-    async def _at_home(self, stage: Coroutine[Any, Any, None]) -> None:
-        if not self._has_timer:
-            self._has_timer = True
-            await self._home.call(self._start_timer())
-        await self._home.call(stage)
+    async def _timed(self, stage: Coroutine[Any, Any, None]) -> None:
+        self._start_timer()
+        await stage
 
-    async def _start_timer(self) -> None:
-        if self._time_limit_seconds is not None:
-            asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
-
-    def _overtime(self) -> RunTimedOutError:
-        assert self._time_limit_seconds is not None, "there is a limit"
-        return RunTimedOutError(f"Stopped after {self._time_limit_seconds / 60:g} minutes (timeout_minutes)")
+    def _start_timer(self) -> None:
+        if (seconds := self._time_limit_seconds) is not None and self._timer is None:
+            overtime = RunTimedOutError(f"Stopped after {seconds / 60:g} minutes (timeout_minutes)")
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.stop, overtime)
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         if self.error is not None:
             work.close()
-            raise self._stopped()
+            raise RunCancelledError(f"The run was stopped: {self.error}")
         task = asyncio.ensure_future(work)
         self._working.add(task)
         try:
@@ -280,27 +276,9 @@ class Run:
             outer = asyncio.current_task()
             if self.error is None or (outer is not None and outer.cancelling()):
                 raise
-            raise self._stopped() from None
+            raise RunCancelledError(f"The run was stopped: {self.error}") from None
         finally:
             self._working.discard(task)
-
-    def _stopped(self) -> RunCancelledError:
-        return RunCancelledError(f"The run was stopped: {self.error}")
-
-    @contextmanager
-    def _time_limit(self) -> Iterator[None]:
-        if self._time_limit_seconds is None:
-            yield
-            return
-        timer = asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _cancel(self, stages: asyncio.Task[Any]) -> None:
-        if self._stages is stages:
-            stages.cancel()
 
     def _remaining(self, shard: Shard) -> Iterator[Group]:
         """Yields the remaining groups of a shard; after the last group it is the next shard's turn."""
@@ -325,18 +303,14 @@ class Run:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._home.call(self._close())
         self._home.stop()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._home.run(self._close())
         self._home.stop()
 

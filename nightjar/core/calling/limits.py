@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, TypeVar
 
 _MAX_DOUBLINGS = 30
@@ -138,9 +137,7 @@ class Places:
     async def __aenter__(self) -> None:
         await self.acquire()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.release()
 
     @asynccontextmanager

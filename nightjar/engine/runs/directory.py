@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -75,34 +74,26 @@ class Reserve:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._beside = path.with_name(f".{path.name}.reserve")
-        self._bytes = 0
 
-    def take(self, at_least_bytes: int = _SMALLEST_RESERVE_BYTES) -> None:
-        """Reserves the space, at least 16 KiB."""
-        size = max(at_least_bytes, _SMALLEST_RESERVE_BYTES)
-        replace_file(self._beside, [bytes(size)])
-        self._bytes = size
+    def take(self, size_bytes: int = _SMALLEST_RESERVE_BYTES) -> None:
+        replace_file(self._beside, [bytes(size_bytes)])
 
     def grow(self, at_least_bytes: int) -> None:
-        if 0 < self._bytes < at_least_bytes:
-            with suppress(RunDirectoryError):
+        """Enlarges a reserve that was taken, if the disk allows it."""
+        with suppress(OSError, RunDirectoryError):
+            if self._beside.stat().st_size < at_least_bytes:
                 self.take(at_least_bytes)
 
     def spend(self, content: bytes) -> None:
         """Replaces the file atomically, using the reserve."""
-        try:
-            with self._beside.open("r+b") as file:
-                file.write(content)
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-            self._beside.replace(self._path)
-            self._bytes = 0
-        except OSError as error:
-            raise RunDirectoryError(f"Cannot write {str(self._path)!r}: {error.strerror}") from error
+        with self._beside.open("r+b") as file:
+            file.write(content)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        self._beside.replace(self._path)
 
     def give_back(self) -> None:
-        self._bytes = 0
         with suppress(OSError):
             self._beside.unlink(missing_ok=True)
 
@@ -227,7 +218,7 @@ class RunDirectory:
         except RunDirectoryError as full:
             try:
                 self._reserve.spend(content)
-            except RunDirectoryError:
+            except OSError:
                 raise full from full.__cause__
         else:
             self._reserve.grow(_RESERVED_TIMES * len(content))
@@ -247,12 +238,7 @@ class RunDirectory:
             raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reserve.give_back()
         self._lock.release()
 
