@@ -225,10 +225,9 @@ class Engine:
                 rollout.close()
                 self.generating.release()
                 raise
-            task.add_done_callback(self._leave)  # also of a task that is cancelled before it began
-
-    def _leave(self, _task: asyncio.Task[None]) -> None:
-        self.generating.release()
+            task.add_done_callback(
+                lambda _: self.generating.release()
+            )  # also of a task that is cancelled before it began
 
     async def _generate(self, group: Group, rollout_index: int, handover: _Handover) -> None:
         watch.set(self._asking)

@@ -16,7 +16,6 @@ from nightjar.core.text import shortened
 from nightjar.errors import ConfigError
 
 _NOTHING = type(None)
-_MESSAGES: tuple[type[Any], ...] = (list, str, Sequence)
 _MAPPING: tuple[type[Any], ...] = (dict, Mapping)
 _PARTS: dict[str, tuple[type[Any], ...]] = {
     "input": (dict,),
@@ -38,12 +37,10 @@ def check_intact(state: State, key: Key) -> None:
 
     The cause of the error is the state's own error.
     """
-    damage = _damage(state, key)
-    if damage is not None:
+    if (damage := _damage(state, key)) is not None:
         error = state.get("error")
-        raise ConfigError(f"The code has ruined the state: {damage}") from (
-            error if isinstance(error, BaseException) else None
-        )
+        cause = error if isinstance(error, BaseException) else None
+        raise ConfigError(f"The code has ruined the state: {damage}") from cause
 
 
 def check_scored(state: State, key: Key) -> None:

@@ -97,7 +97,13 @@ def settle_id(directory: RunDirectory, given: str) -> str:
     if not directory.exists():
         settled = directory.stored_id() or given
     elif _needs_id(directory):
-        settled = _draw(directory)
+        settled = new_run_id()
+        if directory.has_metadata():
+            directory.write_metadata({**directory.read_metadata(), "run_id": settled})
+        logger.info(
+            "The run in %s was known only by its folder's name (%r): its id is %s now",
+            directory.path, directory.run_id, settled,
+        )  # fmt: skip
     else:
         settled = directory.run_id
     directory.run_id = settled
@@ -129,19 +135,5 @@ def _is_given_by_nightjar(run_id: str) -> bool:
 def _needs_id(directory: RunDirectory) -> bool:
     if format_of(directory.read_config()) >= FORMAT or _is_given_by_nightjar(directory.run_id):
         return False
-    return not _is_known_elsewhere(directory.read_metadata() if directory.has_metadata() else {})
-
-
-def _is_known_elsewhere(metadata: dict[str, Any]) -> bool:
-    return bool(metadata.get("published_at") or metadata.get("original"))
-
-
-def _draw(directory: RunDirectory) -> str:
-    drawn = new_run_id()
-    if directory.has_metadata():
-        directory.write_metadata({**directory.read_metadata(), "run_id": drawn})
-    logger.info(
-        "The run in %s was known only by its folder's name (%r): its id is %s now",
-        directory.path, directory.run_id, drawn,
-    )  # fmt: skip
-    return drawn
+    metadata = directory.read_metadata() if directory.has_metadata() else {}
+    return not (metadata.get("published_at") or metadata.get("original"))

@@ -116,8 +116,9 @@ class Journal:
         row, unsaved = attempt_row(state, number, self._hash_of(key.example_id))
         [place] = self._ledger.append([row])
         self._note_attempt(slot, place, row["error"])
-        if unsaved and row["error"] is None:
-            self._warn_of(unsaved)
+        for name in () if row["error"] else set(unsaved) - self._unsaved_keys:
+            self._unsaved_keys.add(name)
+            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
         slots = [self._index.slot(key_of(state)) for state in states]
@@ -169,7 +170,8 @@ class Journal:
         for line in scan_lines(directory.attempts_path):
             key = checked(line, directory.attempts_path, RecordedAttempt)
             self._note_attempt(self._index.slot(key), line.place, line.row["error"])
-            self._note_usage(line.row)
+            given, written = usage_counts(line.row["token_usage"])
+            self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
         for line in scan_lines(directory.results_path):
             key = checked(line, directory.results_path, RecordedResult)
             self._note_result(self._index.slot(key), line.place, line.row)
@@ -185,18 +187,9 @@ class Journal:
             self._index.generated[slot] = place
             self.has_generated = True
 
-    def _note_usage(self, row: Mapping[str, Any]) -> None:
-        given, written = usage_counts(row["token_usage"])
-        self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
-
     def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
         scores = None if row["error"] is not None else (row["reward"], row["advantage"])
         self._index.set_result(slot, place, scores)
-
-    def _warn_of(self, unsaved: Sequence[str]) -> None:
-        for name in set(unsaved) - self._unsaved_keys:
-            self._unsaved_keys.add(name)
-            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
 
     def _sync_repeatedly(self) -> None:
         while not self._is_closing.wait(_SYNC_SECONDS):

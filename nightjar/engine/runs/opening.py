@@ -15,7 +15,7 @@ import orjson
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs.directory import FORMAT, RunDirectory
 from nightjar.engine.runs.identity import check_same, settle_id
-from nightjar.engine.runs.journal import Journal, MemoryJournal, StateColumns
+from nightjar.engine.runs.journal import Journal, MemoryJournal
 from nightjar.engine.runs.metadata import RunMetadata
 from nightjar.engine.runs.repair import is_of_other_code
 from nightjar.engine.runs.summary import Summary, summarize_rows
@@ -53,7 +53,7 @@ class OpenRun:
         self.outdated: frozenset[Key] = frozenset()
         self.error: BaseException | None = None
         self._config = config
-        self._identity = _as_written(identity)
+        self._identity = orjson.loads(orjson.dumps(identity, default=str, option=orjson.OPT_NON_STR_KEYS))  # as written
         self._hashes = hashes
         self._tolerated_failures = tolerated_failures
         self._opened_at = time.monotonic()
@@ -93,11 +93,15 @@ class OpenRun:
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
         digests = self.directory.digests() if self.directory else None
         ended = self.metadata.ended(summary, error, self._tolerated_failures, ran_ms, digests, requests)
-        is_untouched = digests is not None and self.before.get("digests") == digests
-        ended = ended.unchanged(self.before) if is_untouched else ended
+        if digests is not None and self.before.get("digests") == digests:
+            ended = ended.unchanged(self.before)
         self._write_metadata(ended)  # where this fails, it can be called again
         self.metadata, self.error = ended, error
-        _warn_of_unknown(self.journal.columns)
+        if unknown := self.journal.columns.unknown:
+            logger.warning(
+                "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
+                ", ".join(map(repr, unknown)), ", ".join(self.journal.columns.choices),
+            )  # fmt: skip
         logger.info(
             "Run %s is %s: %d of %d rollouts scored, %d failed, average reward %s",
             self.metadata.run_id, self.metadata.status, summary.scored, summary.rollouts, summary.failed,
@@ -114,8 +118,11 @@ class OpenRun:
         directory.reserve_room()
         if directory.exists():
             check_same(directory, self._identity, list(self._hashes.values()), self.metadata.env_version)
-            self.before = directory.read_metadata() if directory.has_metadata() else {}
-            self.metadata = self._continued(directory) if self.before else self.metadata
+            if directory.has_metadata():
+                self.before = directory.read_metadata()
+                began, ended = directory.last_session()
+                was_killed = self.before.get("status") == "running"
+                self.metadata = self.metadata.continued(self.before, round(1000 * (ended - began)) * was_killed)
         self.metadata = replace(self.metadata, run_id=settle_id(directory, self.metadata.run_id))
         is_outdated = is_of_other_code(self.before.get("version_info") or {}, self.metadata.version_info)
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns, is_outdated=is_outdated)
@@ -140,19 +147,9 @@ class OpenRun:
         )
         return journal
 
-    def _continued(self, directory: RunDirectory) -> RunMetadata:
-        began, ended = directory.last_session()
-        was_killed = self.before.get("status") == "running"
-        return self.metadata.continued(self.before, round(1000 * (ended - began)) if was_killed else 0)
-
     def _write_metadata(self, metadata: RunMetadata) -> None:
         if self.directory is not None:
             self.directory.write_metadata({"format": FORMAT, **metadata.to_json()})
-
-
-def _as_written(values: Mapping[str, Any]) -> dict[str, Any]:
-    read: dict[str, Any] = orjson.loads(orjson.dumps(values, default=str, option=orjson.OPT_NON_STR_KEYS))
-    return read
 
 
 def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> None:
@@ -160,15 +157,6 @@ def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> 
         if before["digests"].get(name) != digest:
             path = directory.path / name
             logger.warning("%s was changed after the run had ended: its present content is summarized", path)
-
-
-def _warn_of_unknown(columns: StateColumns) -> None:
-    if columns.unknown:
-        logger.warning(
-            "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
-            ", ".join(map(repr, columns.unknown)),
-            ", ".join(columns.choices),
-        )
 
 
 def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
@@ -200,6 +188,6 @@ def end_crashed(directory: RunDirectory) -> None:
     }
     directory.write_metadata(metadata | session | {"digests": directory.digests()} | summary.metadata())
     logger.warning(
-        "The process of run %s died: %d of %d rollouts are scored, its status is %s",
-        directory.run_id, summary.scored, summary.rollouts, "crashed",
+        "The process of run %s died: %d of %d rollouts are scored, its status is crashed",
+        directory.run_id, summary.scored, summary.rollouts,
     )  # fmt: skip

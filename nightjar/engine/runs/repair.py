@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +47,20 @@ def _metadata_aside(directory: RunDirectory, config: Mapping[str, Any]) -> list[
 
 
 def _id_in(path: Path) -> str | None:
-    try:
+    with suppress(OSError, ValueError):
         content = orjson.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return str(content["run_id"]) if isinstance(content, dict) and content.get("run_id") else None
+        return str(content["run_id"]) if isinstance(content, dict) and content.get("run_id") else None
+    return None
 
 
 def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
     faults = dict(_faults(path, check))
     if faults:
-        _append(path.with_suffix(".damaged"), (line for number, _, line in whole_lines(path) if number in faults))
+        try:
+            with path.with_suffix(".damaged").open("ab") as file:
+                file.writelines(line for number, _, line in whole_lines(path) if number in faults)
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {error.filename!r}: {error.strerror}") from error
         replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
     return list(faults.values())
 
@@ -73,14 +77,6 @@ def _check_attempt(line: Line, path: Path) -> None:
     checked(line, path, RecordedAttempt)
     if line.row["error"] is None:
         check_restorable(line, path)
-
-
-def _append(path: Path, lines: Iterator[bytes]) -> None:
-    try:
-        with path.open("ab") as file:
-            file.writelines(lines)
-    except OSError as error:
-        raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

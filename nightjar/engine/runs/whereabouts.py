@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -50,19 +51,15 @@ class Whereabouts:
 
     def is_unfinished_here(self) -> bool:
         """Returns whether the run is of this folder, and is not completed or not published."""
-        if not self.is_here or self.folder != Path.cwd():
-            return False
-        try:
-            metadata = RunDirectory(Path(self.run_dir)).read_metadata()
-        except RunDirectoryError:
-            return False
-        return metadata.get("status") != "completed" or not metadata.get("published_at")
+        metadata = self._metadata() if self.folder == Path.cwd() else None
+        return metadata is not None and not (metadata.get("status") == "completed" and metadata.get("published_at"))
 
     def is_unpublished(self) -> bool:
         """Returns whether this machine has results that are in no warehouse yet."""
-        if not self.is_here:
-            return False
-        try:
-            return not RunDirectory(self.folder / self.run_dir).read_metadata().get("published_at")
-        except RunDirectoryError:
-            return False
+        metadata = self._metadata()
+        return metadata is not None and not metadata.get("published_at")
+
+    def _metadata(self) -> dict[str, Any] | None:
+        with suppress(RunDirectoryError):
+            return RunDirectory(self.folder / self.run_dir).read_metadata() if self.is_here else None
+        return None
