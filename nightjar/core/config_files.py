@@ -55,12 +55,9 @@ class TomlFile:
         return ConfigError(f"{self.path}, line {self.line(table, number, key)}: {message}")
 
     def line(self, table: str = "", number: int = 0, key: str = "") -> int:
-        """Returns the line of a key, or of its table if the key is not in the text.
+        """Returns the line of a key (perhaps ``table.key``), or of its table if the key is not in the text.
 
-        Args:
-            table: the name of an array of tables; empty for keys before any table.
-            number: the position in the array, from 0.
-            key: a key in the table or in a table below it (``env_args.level``); empty for the table itself.
+        ``table`` and ``number`` (from 0) are the array of tables; ``""`` for keys before any table.
         """
         here, seen, beginning = "", -1, 1
         wanted = _dotted(table, key)

@@ -45,12 +45,7 @@ _FORMATTER = logging.Formatter()
 
 
 def is_secret_name(name: object) -> bool:
-    """Returns whether a name is that of a key, token or password; not of a variable that holds one.
-
-    Example:
-        >>> [is_secret_name(name) for name in ("X-Api-Key", "judge_api_key_var", "HF_TOKEN", "max_tokens")]
-        [True, False, True, False]
-    """
+    """Returns whether a name is a secret's (``X-Api-Key``), not a variable's that holds one (``api_key_var``)."""
     return _NAMES.search(_SEPARATORS.sub("", str(name).lower())) is not None
 
 
@@ -65,10 +60,7 @@ def without_keys(text: str, shown: str) -> str:
 
 
 class _Known:
-    """Known values, as texts and as in JSON; the longest first, because one may contain another.
-
-    Each tuple is replaced as a whole, so that reading threads need no lock.
-    """
+    """Known values, the longest first; each tuple is replaced as a whole, so that reading threads need no lock."""
 
     texts: ClassVar[tuple[str, ...]] = ()
     encoded: ClassVar[tuple[bytes, ...]] = ()

@@ -70,11 +70,8 @@ class Recorder(Protocol):
 class EngineOptions:
     """Limits of an engine; 0 or less means no limit.
 
-    Attributes:
-        max_scoring: most concurrent calls of reward functions.
-        is_interleaved: scoring runs beside generation, and may slow it down.
-        score_rollouts: False records rollouts without a reward.
-        has_succeeded: a rollout succeeded in an earlier session of the run.
+    With ``is_interleaved``, scoring runs beside generation and may slow it down. ``has_succeeded``: a rollout succeeded
+    in an earlier session of the run.
     """
 
     max_generating: int = 32
@@ -90,8 +87,7 @@ class EngineOptions:
 class Engine:
     """Generates and scores groups.
 
-    ``spent`` is set if the budget ran out with rollouts remaining. ``scoring_failure`` is the message of the last
-    temporary failure of scoring.
+    ``spent`` is set if the budget ran out with rollouts remaining; ``scoring_failure`` is the last temporary failure.
     """
 
     def __init__(

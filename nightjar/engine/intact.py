@@ -33,10 +33,7 @@ _LONGEST = 100
 
 
 def check_intact(state: State, key: Key) -> None:
-    """Raises ``ConfigError`` if a state is not its rollout's any more or lacks parts that are scored and recorded.
-
-    The cause of the error is the state's own error.
-    """
+    """Raises ``ConfigError``, caused by the state's own error, if it is not its rollout's or lacks recorded parts."""
     if (damage := _damage(state, key)) is not None:
         error = state.get("error")
         cause = error if isinstance(error, BaseException) else None
@@ -44,10 +41,7 @@ def check_intact(state: State, key: Key) -> None:
 
 
 def check_scored(state: State, key: Key) -> None:
-    """Checks that a state is intact, and converts its scores to plain floats.
-
-    A score that is not a finite number raises ``TypeError`` or ``ValueError``.
-    """
+    """Checks that a state is intact, and converts its scores to plain finite floats (``TypeError``, ``ValueError``)."""
     check_intact(state, key)
     for name in ("reward", "advantage"):
         if state[name] is not None:

@@ -56,12 +56,7 @@ shared_budget: ContextVar[Budget | None] = ContextVar("shared_budget", default=N
 
 
 def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
-    """Divides a limit evenly among runs, which get at most as much as they want; the first runs share the remainder.
-
-    Example:
-        >>> fair_shares(8, [8, 2, 8]), fair_shares(2, [4, 4, 4])
-        ([3, 2, 3], [1, 1, 0])
-    """
+    """Divides a limit evenly among runs, which get at most as much as they want; the first runs share the remainder."""
     shares, left = [0] * len(wanted), limit
     modest_first = sorted(range(len(wanted)), key=lambda run: (wanted[run], -run))
     for runs_left, run in zip(range(len(wanted), 0, -1), modest_first, strict=True):
@@ -72,9 +67,8 @@ def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retries of failed rollouts: bounded, exponential, with jitter. The client retries single requests itself.
+    """Retries of failed rollouts: exponential, with jitter. The client retries single requests itself.
 
-    ``max_retries`` are further attempts after the first. ``initial_seconds`` doubles for each further retry.
     ``max_seconds`` also bounds a longer ``Retry-After``.
     """
 

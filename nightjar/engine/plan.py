@@ -74,12 +74,8 @@ class Shard:
 class Plan:
     """How the rollouts of a run form groups.
 
-    Attributes:
-        is_independent: each rollout is scored by itself.
-        scores_whole_groups: a reward function needs all rollouts of an example at once.
-        rollouts: example_id to number of rollouts, if it is not ``rollouts_per_example``.
-        asks_model: False leaves out rollouts that are not generated.
-        chosen: rollouts that may be repeated; None for all.
+    ``rollouts`` maps example_id to a number other than ``rollouts_per_example``. ``asks_model`` False leaves out
+    rollouts that are not generated. ``chosen`` rollouts may be repeated; None for all.
     """
 
     rollouts_per_example: int

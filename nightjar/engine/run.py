@@ -126,10 +126,7 @@ class Run:
 
     @asynccontextmanager
     async def stages(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error.
-
-        Finished rollouts can be aggregated and published nevertheless.
-        """
+        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error."""
         self._home.settle()
         self._stages = asyncio.current_task()
         self._start_timer()
@@ -218,10 +215,7 @@ class Run:
         return len(shard.remaining)
 
     def check_scored(self, shard: Shard) -> None:
-        """Raises ``UnscoredError`` if scoring failed temporarily.
-
-        The rollouts are recorded as failed; ``score`` tries again.
-        """
+        """Raises ``UnscoredError`` if scoring failed temporarily; ``score`` tries again."""
         if count := len(self._unscored[shard.number]):
             reason = self._engine.scoring_failure
             raise UnscoredError(

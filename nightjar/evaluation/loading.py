@@ -47,13 +47,10 @@ def load_env(
     """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
     Args:
-        config: what to run.
         output_dir: None for ``./outputs``, or the environment's own folder if it has one.
         resume: run directory to resume, or ``"latest"``; None for a new run.
-        where: when resuming, retry only the failed rollouts that match, see ``failed_where``; empty for everything
-            that is missing.
+        where: when resuming, retry only the failed rollouts that match (``failed_where``); empty for all missing ones.
         run_id: id of the run, unless it is a part; a run that already has this id is resumed.
-        flow_run_id: Prefect's flow run, for the record.
     """
     if (config.hf_hub_dataset_name or "").startswith(BLOCK):
         raise ConfigError(

@@ -34,10 +34,7 @@ from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
 class Prepared:
     """A configuration with its environment and examples.
 
-    Attributes:
-        plan: how rollouts form groups.
-        rubric: place of the rubric that replaces the environment's, as ``FILE:NAME``.
-        whole: for a part, the examples of the whole run.
+    ``rubric`` (``FILE:NAME``) replaces the environment's; ``whole`` are, for a part, the examples of the whole run.
     """
 
     config: RunConfig
@@ -126,15 +123,7 @@ _NOT_OFFERED = {"kwargs", "env_id", "env_args", "own_sampling_args"}
 
 
 def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
-    """Changes settings of an environment, through its method ``set_<name>`` or an attribute.
-
-    Example:
-        >>> from nightjar.environments import SingleTurnEnv
-        >>> env = SingleTurnEnv(dataset=[{"question": "2+2?"}])
-        >>> apply_settings(env, {"system_prompt": "Be brief.", "pass_threshold": 0.9})
-        >>> env.get_dataset()[0]["prompt"][0]["content"], env.pass_threshold
-        ('Be brief.', 0.9)
-    """
+    """Changes settings of an environment, through its method ``set_<name>`` or an attribute."""
     known = _settings_of(env)
     for name, value in settings.items():
         if name not in known:
@@ -215,10 +204,7 @@ _LONGEST_ANSWER = 4_000
 
 
 def keep_parsed_answers(env: Environment) -> list[str]:
-    """Makes each scored rollout keep its parsed answer; returns the added state columns.
-
-    There is none if the parsers only pass their text on.
-    """
+    """Makes rollouts keep their parsed answer; returns the added state columns, none if parsers change nothing."""
     parts = env.rubric.rubrics if isinstance(env.rubric, RubricGroup) else []
     parsers = [env.rubric.parser, *(part.parser for part in parts), env.parser]
     parser = next((one for one in parsers if isinstance(one, Parser) and not one.takes_all), None)

@@ -40,15 +40,9 @@ def load_rescored(
 ) -> Run:
     """Opens a new run that scores everything that was generated in ``source``, which is not changed.
 
-    Rollouts that failed or are missing in the source have also failed or are missing in the new run.
-
-    Args:
-        source: the run directory.
-        rubric: ``path/to/file.py:NAME``, see ``load_rubric``; None for the environment's.
-        env_args: environment arguments that replace those of the source.
-        max_concurrent_scoring: groups scored at once; None for the number of the source.
-        output_dir: None for the folder of the source.
-        part: scores only the examples of this part of the new run.
+    Rollouts that failed or are missing in the source have also failed or are missing in the new run. ``rubric`` is
+    ``path/to/file.py:NAME``; ``env_args`` replace those of the source; ``output_dir`` None is the folder of the source;
+    ``part`` scores only the examples of this part of the new run.
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)

@@ -134,10 +134,8 @@ WHERE error IS NOT NULL AND run_id = ?
 def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
     """Returns the failed rollouts of a run that match a condition; the run need not be published.
 
-    Args:
-        directory: the run directory.
-        condition: SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
-            ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
+    The condition is SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
+    ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
     """
     if not directory.has_metadata():
         raise ConfigError(f"The condition {condition!r} needs a run to resume, and there is none")

@@ -30,12 +30,9 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run and its place.
+    """A run with its run directory (None if it is not on this machine) or the warehouse that holds it.
 
-    Attributes:
-        path: run directory; None if it is not on this machine.
-        warehouse: holds the run otherwise.
-        cost: of the recorded rollouts; None if the run is not published, or no price is known.
+    ``cost`` is that of the recorded rollouts; None if the run is not published, or no price is known.
     """
 
     metadata: dict[str, Any]
@@ -129,13 +126,7 @@ def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
 
 @dataclass
 class SampleGroup:
-    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right.
-
-    Example:
-        >>> group = SampleGroup(12, 0.5, {0: 1.0, 1: 0.0, 2: None})
-        >>> group.mean, round(group.spread, 3), group.right, group.is_flipped
-        (0.5, 0.707, 1, True)
-    """
+    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right."""
 
     example_id: int
     pass_threshold: float

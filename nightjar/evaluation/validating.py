@@ -27,12 +27,9 @@ _NEEDS_MORE = "a reference reply is worth less than 1 (-v shows which; what the 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one example.
+    """The result of one example: the last message of its prompt, its answer, and the parsed answer of the reply.
 
-    Attributes:
-        asked: last message of the prompt.
-        expected, found: ``answer`` of the example, and parsed answer of the reply.
-        reward, blank: of the reply, and of an empty reply; None without a reply, or if it could not be scored.
+    ``reward`` is that of the reply and ``blank`` that of an empty reply; None if it could not be scored.
     """
 
     number: int

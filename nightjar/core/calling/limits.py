@@ -27,14 +27,8 @@ def backoff_seconds(
 ) -> float:
     """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
 
-    Args:
-        attempts: attempts so far, at least one.
-        asked_seconds: the wait that the server asks for, in place of the exponential wait.
-        jitter_seconds: the largest random addition; None for ``initial_seconds``.
-
-    Example:
-        >>> [backoff_seconds(attempts, 0.5, max_seconds=30.0, jitter_seconds=0) for attempts in (1, 2, 3, 9)]
-        [0.5, 1.0, 2.0, 30.0]
+    ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait;
+    ``jitter_seconds`` is the largest random addition, None for ``initial_seconds``.
     """
     backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds

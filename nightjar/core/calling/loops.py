@@ -30,14 +30,6 @@ class HomeLoop:
 
     It is the loop in which ``settle`` was called; otherwise a loop in its own thread, which starts on first use, also
     after ``stop``. Then callers may block their threads, and their loops may end.
-
-    Example:
-        >>> home = HomeLoop("example")
-        >>> async def thread():
-        ...     return threading.current_thread().name
-        >>> asyncio.run(home.call(thread())), home.run(thread())
-        ('example', 'example')
-        >>> home.stop()
     """
 
     def __init__(self, name: str) -> None:
@@ -109,20 +101,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class OwnThread:
-    """Calls functions one after another in one daemon thread, for objects that must not move between threads.
-
-    Example:
-        >>> import sqlite3
-        >>> async def query():
-        ...     thread = OwnThread()
-        ...     database = await thread.call(sqlite3.connect, ":memory:")
-        ...     rows = await thread.call(lambda: database.execute("SELECT 6 * 7").fetchall())
-        ...     await thread.call(database.close)
-        ...     thread.end()
-        ...     return rows
-        >>> asyncio.run(query())
-        [(42,)]
-    """
+    """Calls functions one after another in one daemon thread, for objects that must not move between threads."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()

@@ -145,10 +145,7 @@ class RunDirectory:
         return self.stored_id() or self.path.name
 
     def stored_id(self) -> str | None:
-        """Returns the id stored in the folder; None if no readable file has one.
-
-        ``config.json`` holds it too, for a run killed before its first metadata.
-        """
+        """Returns the id in the metadata, or in ``config.json`` for a run killed before; None if there is none."""
         for read in (self.read_metadata, self.read_config):
             with suppress(RunDirectoryError):
                 if found := read().get("run_id"):

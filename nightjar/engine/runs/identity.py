@@ -33,12 +33,9 @@ _DRAWN = re.compile(r"[0-9a-f]{12}")
 def check_same(
     directory: RunDirectory, asked: Mapping[str, Any], hashes: Sequence[str], env_version: str | None
 ) -> None:
-    """Raises ``ResumeMismatchError`` if a run on disk differs from the requested run in something that changes results.
+    """Raises ``ResumeMismatchError`` if a run on disk differs from the requested one in something that changes results.
 
-    Args:
-        asked: the fields of the requested configuration that affect results.
-        hashes: content hashes of the examples in order; there may be more than the run has.
-        env_version: of the environment's package; None if it is not a package.
+    ``asked`` are the fields that affect results; ``hashes`` may be of more examples than the run has.
     """
     saved = directory.read_config()
     found = differences(saved, asked)

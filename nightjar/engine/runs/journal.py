@@ -60,13 +60,8 @@ class StateColumns:
 class Journal:
     """The ledger and results of a locked run directory, held open. Memory holds places in files, not rollouts.
 
-    ``has_generated`` says whether the ledger holds an attempt that did not fail; ``tokens_before`` are the input and
-    output tokens of its attempts on opening.
-
-    Args:
-        hash_of: returns an example's content hash by example_id.
-        state_columns: extra keys of the state that results keep.
-        is_outdated: older code wrote the scores; they are removed (see ``outdated``), or ``RunError`` is raised.
+    ``tokens_before`` are the input and output tokens of the attempts on opening. If older code wrote the scores
+    (``is_outdated``), they are removed (see ``outdated``), or ``RunError`` is raised.
     """
 
     def __init__(

@@ -27,15 +27,9 @@ logger = logging.getLogger(__name__)
 class OpenRun:
     """A run that is open in this process: its directory is locked and compared, its journal is open.
 
-    ``before`` is the metadata on opening; ``outdated`` are the rollouts to score again because other code had scored
-    them. Raises ``ResumeMismatchError`` if the directory holds another run, and ``RunLockedError`` if another process
-    writes it.
-
-    Args:
-        directory: an existing run in it is resumed. None keeps the run in memory.
-        identity: the fields of the configuration that affect results; they must equal those of a run on disk.
-        hashes: example_id to content hash, in the order of the examples.
-        tolerated_failures: share of the rollouts that may be missing in a completed run.
+    ``directory`` None keeps the run in memory. ``identity`` holds the fields that must equal those of a run on disk,
+    ``hashes`` the content hashes of the examples in order. ``before`` is the metadata on opening, ``outdated`` are the
+    rollouts to score again because other code had scored them. Raises ``ResumeMismatchError`` and ``RunLockedError``.
     """
 
     def __init__(

@@ -22,13 +22,10 @@ class Summary:
     """Aggregates of a run. Averages are over scored rollouts, and None without any.
 
     Attributes:
-        scored: with a result without an error.
         stderr: of the mean reward, clustered by example; None with fewer than two examples.
-        avg_metrics: mean of each metric over the rollouts that have it.
         pass_at_k, pass_all_k: by k, over examples with all rollouts scored; empty with one rollout per example.
         usage: tokens of all recorded rollouts, cached tokens apart; None if the endpoint reported none.
         errors, error_examples: chain of error classes to number of rollouts, and to the first message.
-        truncated: scored rollouts that were cut short.
         models: names in the endpoint's responses.
     """
 

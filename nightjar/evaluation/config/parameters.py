@@ -35,13 +35,7 @@ class After(NamedTuple):
 
 
 def parameters(kind: type[RunConfig] = RunConfig) -> dict[str, FieldInfo]:
-    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty.
-
-    Example:
-        >>> field = parameters()["num_examples"]
-        >>> field.default, field.description
-        (None, "How many examples; -1 for all (default: what the environment's pyproject.toml says, else 5).")
-    """
+    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty."""
     known = kind.model_fields
     return {
         name: _left_empty(field, LEFT_EMPTY[name]) if name in LEFT_EMPTY else field for name, field in known.items()

@@ -207,13 +207,7 @@ class RunConfig(BaseModel):
 
 
 def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfig) -> RunConfig:
-    """Validates a configuration, and adds the defaults of its environment and provider; errors name the field.
-
-    Example:
-        >>> config = parse_run_config({"env_id": "arithmetic", "num_examples": None})
-        >>> config.num_examples, config.rollouts_per_example
-        (5, 3)
-    """
+    """Validates a configuration, and adds the defaults of its environment and provider; errors name the field."""
     values = located(values)
     given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
     try:
