@@ -168,28 +168,20 @@ def hidden_in_prints() -> Iterator[None]:
         _Hiding.blocks += 1
         if _Hiding.blocks == 1:
             for name in ("stdout", "stderr"):
-                _hide_in(name)
+                if (stream := getattr(sys, name)) is not None:
+                    hiding = cast("TextIO", _HidingStream(stream))
+                    _Hiding.streams[name] = (stream, hiding)
+                    setattr(sys, name, hiding)
     try:
         yield
     finally:
         with _lock:
             _Hiding.blocks -= 1
             if not _Hiding.blocks:
-                _show_again()
-
-
-def _hide_in(name: str) -> None:
-    if (stream := getattr(sys, name)) is not None:
-        hiding = cast("TextIO", _HidingStream(stream))
-        _Hiding.streams[name] = (stream, hiding)
-        setattr(sys, name, hiding)
-
-
-def _show_again() -> None:
-    for name, (stream, hiding) in _Hiding.streams.items():
-        if getattr(sys, name) is hiding:  # other code may have redirected it in the meantime
-            setattr(sys, name, stream)
-    _Hiding.streams.clear()
+                for name, (stream, hiding) in _Hiding.streams.items():
+                    if getattr(sys, name) is hiding:  # other code may have redirected it in the meantime
+                        setattr(sys, name, stream)
+                _Hiding.streams.clear()
 
 
 def is_reference(value: object) -> bool:

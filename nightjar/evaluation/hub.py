@@ -41,7 +41,7 @@ def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> s
 def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = False) -> str:
     """Uploads a run directory as a dataset and returns its URL; pushing again replaces it.
 
-    ``name`` is ``owner/name``, or a name in the user's own account; None derives it. ``is_public`` is for a new dataset.
+    ``name`` is ``owner/name``, or a name in the user's own account; None derives it. ``is_public`` is for new datasets.
     """
     import huggingface_hub
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.core.failures import FailureClass, class_called, failure_class
+from nightjar.core.failures import class_called, failure_class
 from nightjar.core.files import scratch_folder
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs import RunDirectory, runs_folder, runs_folders
@@ -99,14 +99,9 @@ def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfi
     return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
 
 
-def _newest_first(folders: Iterable[Path]) -> Iterable[RunDirectory]:
-    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_run(path)]
-    found.sort(key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)
-    return [RunDirectory(path) for path in found]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "config.json").is_file()
+def _newest_first(folders: Iterable[Path]) -> list[RunDirectory]:
+    configs = [path for folder in folders for path in folder.glob("*/config.json")]
+    return [RunDirectory(path.parent) for path in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
 # The condition is evaluated with "error" set to each class of the chain, and to the empty text. If it holds for the
@@ -156,9 +151,8 @@ def check_where(run: StoredRun, condition: str) -> None:
 def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]:
     try:
         kind = class_called(condition)
-        found = (
-            _of_class(warehouse, run_id, kind) if kind else warehouse.query(_FAILED.format(condition), [run_id]).rows
-        )
+        rows = warehouse.query(_CLASSED if kind else _FAILED.format(condition), [run_id]).rows
+        found = [row[:2] for row in rows if not kind or failure_class(row[2]) is kind]
         chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
     except (WarehouseError, TypeError, ValueError) as error:
         raise ConfigError(f"The condition {condition!r} is wrong: {error}") from error
@@ -167,8 +161,3 @@ def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]
             f"No failed rollout of run {run_id!r} matches {condition!r}. Show its failures: nightjar eval get {run_id}"
         )
     return chosen
-
-
-def _of_class(warehouse: Warehouse, run_id: str, kind: FailureClass) -> list[tuple[int, int]]:
-    rows = warehouse.query(_CLASSED, [run_id]).rows
-    return [(example_id, index) for example_id, index, error in rows if failure_class(error) is kind]

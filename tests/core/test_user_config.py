@@ -7,8 +7,7 @@ import pytest
 from nightjar.core.home import config_path
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.precedence import FLAG, SUITE, Layer, resolve_evaluation
-from nightjar.evaluation.config.user_config import known_settings, settings
-from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
+from nightjar.evaluation.config.user_config import known_settings, set_setting, settings, unset_setting
 from nightjar.warehouse import resolve_warehouse
 
 REGISTRY = """\

@@ -39,9 +39,7 @@ class Replica(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base_url: BaseUrl
-    """Base URL of requests."""
     api_key_var: VariableName
-    """The environment variable with the key."""
     headers: NamedHeaders = Field(default_factory=dict)
     """HTTP headers of every request to it, with variables that hold their values."""
 

@@ -60,9 +60,7 @@ class Prices(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: float = Field(ge=0)
-    """Of input tokens."""
     output: float = Field(ge=0)
-    """Of output tokens."""
 
 
 class EndpointRow(BaseModel):
@@ -71,19 +69,12 @@ class EndpointRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     endpoint_id: str = Field(min_length=1)
-    """Name for runs."""
     model: str = Field(min_length=1)
-    """Name of the model at the endpoint."""
     base_url: BaseUrl
-    """Base URL of requests."""
     api_key_var: VariableName
-    """The environment variable with the key."""
     api_client_type: ClientType = "openai_chat_completions"
-    """The protocol."""
     headers: NamedHeaders = Field(default_factory=dict)
-    """HTTP headers of every request, with variables that hold their values."""
     prices: Prices | None = None
-    """Prices of tokens; None if unknown."""
     max_concurrent: int | None = Field(None, ge=1)
     """Maximum number of concurrent requests; None for the limit of the run."""
     middleware: Middleware = Field(default_factory=list)
