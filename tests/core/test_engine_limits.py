@@ -105,12 +105,16 @@ async def test_a_task_group_raises_the_plain_error_with_its_cause_and_cancels_th
     async def fail():
         raise KeyError("k") from ValueError("v")
 
-    with pytest.raises(KeyError, match="k") as caught:
+    async def both():
         async with task_group() as tasks:
-            other = tasks.create_task(asyncio.sleep(10))
+            others.append(tasks.create_task(asyncio.sleep(10)))
             await asyncio.sleep(0)
             tasks.create_task(fail())
-    assert other.cancelled()
+
+    others = []
+    with pytest.raises(KeyError, match="k") as caught:
+        await both()
+    assert others[0].cancelled()
     assert isinstance(caught.value.__cause__, ValueError)
 
 
