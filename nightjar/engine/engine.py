@@ -36,34 +36,29 @@ _BACKLOG_PER_PLACE = 4
 
 
 class Rollouts(Protocol):
-    """Makes attempts at rollouts."""
+    """Makes attempts at rollouts. Inputs and states are fresh; an exception of an attempt is the rollout's error."""
 
-    def input(self, example_id: int, rollout_index: int) -> RolloutInput:
-        """Returns a fresh input, which shares nothing with other rollouts."""
-
+    def input(self, example_id: int, rollout_index: int) -> RolloutInput: ...
     async def new_state(self, rollout_input: RolloutInput) -> State: ...
-    async def attempt(self, rollout_input: RolloutInput) -> State:
-        """Makes one attempt. An exception becomes the rollout's error."""
+    async def attempt(self, rollout_input: RolloutInput) -> State: ...
 
 
 class Rubric(Protocol):
-    """Scores the rollouts of a group."""
+    """Sets the reward and metrics of a group's rollouts, or their errors, and cleans up after each."""
 
-    async def score_group(self, states: list[State]) -> None:
-        """Sets the reward and metrics of each rollout, or its error."""
-
+    async def score_group(self, states: list[State]) -> None: ...
     async def cleanup(self, state: State) -> None: ...
 
 
 class Recorder(Protocol):
-    """Stores finished attempts and results."""
+    """Stores finished attempts and results.
+
+    ``scored`` returns the results of a group as rows; ``restore`` fills a fresh state with an earlier attempt.
+    """
 
     def attempted(self, state: State) -> None: ...
-    def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]:
-        """Stores the results of a group, and returns them as rows."""
-
-    def restore(self, state: State) -> State:
-        """Fills a fresh state with a rollout that was generated before, and returns it."""
+    def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]: ...
+    def restore(self, state: State) -> State: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +135,8 @@ class Engine:
                     if self.spent is not None:
                         break
                     await self._start(group, handover, tasks)
-        except BaseException:
+        finally:
             handover.give_up()
-            raise
-        handover.give_up()
         ready.put_nowait(None)
 
     async def score(self, ready: GroupQueue, unscored: UnscoredGroups | None = None) -> None:

@@ -243,11 +243,10 @@ class Run:
     def aggregate(self) -> RunMetadata:
         """Sorts and summarizes the results, and replaces ``metadata.json``; a second call does nothing."""
         self.opened.error = self.error or self._engine.spent
-        return self.opened.finish(self._requests()) if self.metadata.summary is None else self.metadata
-
-    def _requests(self) -> dict[str, Any]:
+        if self.metadata.summary is not None:
+            return self.metadata
         made, pace = self.progress, [pace.changes for pace in self.paces() if pace.changes]
-        return {"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace}
+        return self.opened.finish({"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace})
 
     async def _timed(self, stage: Coroutine[Any, Any, None]) -> None:
         self._start_timer()

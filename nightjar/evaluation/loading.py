@@ -84,12 +84,15 @@ def open_run(
     """Opens a run directory and finds the remaining rollouts."""
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
+    whole: dict[str, Any] = {}
+    if (all_parts := prepared.whole) is not None:  # so that joining the parts needs no environment
+        whole = {"whole": {"num_examples": len(all_parts.hashes), "dataset_fingerprint": all_parts.fingerprint()}}
     state_columns = dict.fromkeys([*env.state_columns, *config.state_columns, *keep_parsed_answers(env)])
     metadata = _metadata(prepared, directory.run_id, state_columns, flow_run_id, rescored_from)
     opened = OpenRun(
         directory,
         metadata,
-        config=config.model_dump(mode="json") | scoring | _of_the_whole(prepared),
+        config=config.model_dump(mode="json") | scoring | whole,
         identity=config.identity() | scoring,
         hashes=selection.hashes,
         tolerated_failures=config.tolerated_failures,
@@ -169,13 +172,6 @@ def _metadata(
         flow_run_id=flow_run_id,
         rescored_from=rescored_from,
     )
-
-
-def _of_the_whole(prepared: Prepared) -> dict[str, Any]:
-    """Returns what a part records about its run, so that joining the parts needs no environment."""
-    if (whole := prepared.whole) is None:
-        return {}
-    return {"whole": {"num_examples": len(whole.hashes), "dataset_fingerprint": whole.fingerprint()}}
 
 
 def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOptions:

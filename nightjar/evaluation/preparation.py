@@ -119,6 +119,7 @@ def _place(error: Exception) -> str:
     return f" ({Path(called.filename).name}, line {called.lineno})"
 
 
+_PLAIN = (bool, int, float, str, list, tuple, dict, type(None))
 _NOT_OFFERED = {"kwargs", "env_id", "env_args", "own_sampling_args"}
 
 
@@ -137,15 +138,11 @@ def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
 def _settings_of(env: Environment) -> set[str]:
     """Returns the names of settings: those with a method ``set_<name>``, and attributes with a JSON value."""
     known = {name.removeprefix("set_") for name in dir(env) if name.startswith("set_")}
-    known |= {name for name, value in vars(env).items() if _is_plain(value) and not name.startswith("_")}
+    known |= {name for name, value in vars(env).items() if isinstance(value, _PLAIN) and not name.startswith("_")}
     if isinstance(env, SingleTurnEnv):
         known.discard("max_turns")
     children = env.envs if isinstance(env, EnvGroup) else []
     return known.union(*map(_settings_of, children)) - _NOT_OFFERED
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
 
 
 def _check_kind(env: Environment, name: str, value: Any) -> None:

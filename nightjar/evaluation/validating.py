@@ -97,8 +97,10 @@ async def _try(env: Environment, number: int, client: AnyClient | None, model: s
     if worth is not None and worth > 0:
         problems.add(f"an empty reply is worth {worth:g}")
     _note(found, problems)
-    taken = None if state is None else _found(env, state)
-    found.tried.append(Tried(number, _asked(example), example.get("answer"), taken, reward, worth))
+    taken = state and (state.get("extracted_answer") or env.rubric.parser.parse_answer(state["completion"]))
+    asked = " ".join(content_text(example["prompt"][-1]["content"]).split())
+    shown = None if taken is None else str(taken)
+    found.tried.append(Tried(number, asked, example.get("answer"), shown, reward, worth))
 
 
 def _note(found: Validation, problems: set[str]) -> None:
@@ -136,15 +138,6 @@ class _Scripted(UnaskedClient):
         said = self._replies[turn] if turn < len(self._replies) else AssistantMessage(content="")
         message = ResponseMessage(**said.model_dump(), finish_reason="stop", is_truncated=False)
         return Response(id="", created=0, model="", message=message)
-
-
-def _found(env: Environment, state: State) -> str | None:
-    found = state.get("extracted_answer") or env.rubric.parser.parse_answer(state["completion"])
-    return None if found is None else str(found)
-
-
-def _asked(example: RolloutInput) -> str:
-    return " ".join(content_text(example["prompt"][-1]["content"]).split())
 
 
 def _text(error: BaseException) -> str:

@@ -241,7 +241,7 @@ def _dereference(reference: Any, conversation: Messages) -> Messages:
 
 def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> RolloutOutput:
     """Returns the result row of a rollout; a state column that JSON cannot hold is written as its ``repr``."""
-    timing, trajectory = state["timing"], state["trajectory"]
+    timing, trajectory, usage = state["timing"], state["trajectory"], tracker_of(state).record()
     row: dict[str, Any] = {
         "example_id": state["example_id"],
         "rollout_index": state["input"]["rollout_index"],
@@ -257,7 +257,7 @@ def result_row(state: State, *, attempts: int, example_hash: str, state_columns:
         "is_completed": state["is_completed"],
         "is_truncated": state["is_truncated"],
         "stop_condition": state.get("stop_condition"),
-        "token_usage": _token_usage(state),
+        "token_usage": usage and {**usage, **context_usage(trajectory)},
         "attempts": attempts,
         "model": getattr(trajectory[-1].get("response"), "model", None) if trajectory else None,
     }
@@ -285,8 +285,3 @@ def _dumped(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return dump_message(value)
     raise TypeError
-
-
-def _token_usage(state: State) -> dict[str, Any] | None:
-    usage = tracker_of(state).record()
-    return None if usage is None else {**usage, **context_usage(state["trajectory"])}

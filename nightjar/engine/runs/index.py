@@ -78,7 +78,9 @@ class RolloutIndex:
         return {slot for slot, scored in enumerate(self.is_scored) if self.generated.has(slot) and not scored}
 
     def all_rewards(self) -> Iterator[tuple[Key, float]]:
-        return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))
+        for name, slot in self._slots.items():
+            if not isnan(self.rewards[slot]):
+                yield Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX), self.rewards[slot]
 
     def recorded_slots(self) -> list[int]:
         """Returns the slots of rollouts with a result, ordered by example and rollout."""
@@ -98,7 +100,3 @@ class RolloutIndex:
 
     def _recorded_names(self) -> list[int]:
         return sorted(name for name, slot in self._slots.items() if self.recorded.has(slot))
-
-
-def _key(name: int) -> Key:
-    return Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,12 @@ def _id_in(path: Path) -> str | None:
 
 
 def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
-    faults = dict(_faults(path, check))
+    faults = {}
+    for number, place, line in whole_lines(path):
+        try:
+            check(Line(number, place, parse_line(line, path, number)), path)
+        except RunDirectoryError as damage:
+            faults[number] = str(damage)
     if faults:
         try:
             with path.with_suffix(".damaged").open("ab") as file:
@@ -63,14 +68,6 @@ def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
             raise RunDirectoryError(f"Cannot write {error.filename!r}: {error.strerror}") from error
         replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
     return list(faults.values())
-
-
-def _faults(path: Path, check: Callable[[Line, Path], object]) -> Iterator[tuple[int, str]]:
-    for number, place, line in whole_lines(path):
-        try:
-            check(Line(number, place, parse_line(line, path, number)), path)
-        except RunDirectoryError as damage:
-            yield number, str(damage)
 
 
 def _check_attempt(line: Line, path: Path) -> None:

@@ -129,14 +129,10 @@ def _placed(flat: dict[str, inspect.Parameter], others: list[inspect.Parameter])
 
 def _in_groups(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """Puts the group before the title of each parameter outside the first group: a form has no headings."""
-    group_by_name = dict(groups(parameter.name for parameter in parameters))
     first, *_ = GROUPS.values()
-    return [
-        parameter if group_by_name[parameter.name] == first else _titled(parameter, group_by_name[parameter.name])
-        for parameter in parameters
-    ]
-
-
-def _titled(parameter: inspect.Parameter, group: str) -> inspect.Parameter:
-    title = Field(json_schema_extra={"title": f"{group}: {parameter.name}"})
-    return parameter.replace(annotation=Annotated[parameter.annotation, title])
+    titled = []
+    for parameter, (name, group) in zip(parameters, groups(each.name for each in parameters), strict=True):
+        title = Field(json_schema_extra={"title": f"{group}: {name}"})
+        annotation = parameter.annotation if group == first else Annotated[parameter.annotation, title]
+        titled.append(parameter.replace(annotation=annotation))
+    return titled
