@@ -47,7 +47,6 @@ class TomlFile:
 
     @property
     def top(self) -> TomlTable:
-        """The keys before any table."""
         return TomlTable(self, "", 0, self.content)
 
     def tables(self, name: str) -> list[TomlTable]:

@@ -57,7 +57,6 @@ class EnvironmentId:
 
     @property
     def listed(self) -> str:
-        """The name in lists, with dashes."""
         return listed_name(self.name)
 
     @property

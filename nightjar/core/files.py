@@ -87,7 +87,6 @@ def scratch_folder() -> Iterator[Path]:
 
 @cache
 def _remove_left_over() -> None:
-    """Removes folders of dead processes, whose locks are free; once per process."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _SETTLED_SECONDS:

@@ -100,7 +100,6 @@ def hide_keys(text: str) -> str:
 
 
 def hide_bytes(content: bytes) -> bytes:
-    """Returns JSON or other UTF-8 text without the values of secrets."""
     for value in _Known.encoded:
         if value in content:
             content = content.replace(value, HIDDEN.encode())

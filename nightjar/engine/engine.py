@@ -234,7 +234,6 @@ class Engine:
             self._guard.failed(failure, group.example_id)
 
     async def _generated(self, example_id: int, rollout_index: int) -> State:
-        """Returns the first attempt that succeeds or fails permanently, or the last attempt."""
         retry = self._options.retry
         for attempts in itertools.count(1):
             state = await self._attempt(example_id, rollout_index)
@@ -282,7 +281,6 @@ class Engine:
             del unscored[id(group)]
 
     def _is_worth_another(self, states: Sequence[State], generated: Group) -> bool:
-        """Returns whether scoring failed because a service that responded before was away."""
         errors = [state["error"] for state in states if key_of(state).rollout_index not in generated.states]
         away = [error for error in errors if error is not None and _is_away(error)]
         if away:
@@ -375,7 +373,6 @@ def _failure_of(state: Any) -> Failure | None:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Returns whether a judge's endpoint did not respond, or a sandbox or another service broke."""
     return classify(error).is_connection or any(isinstance(cause, InfraError) for cause in error_chain(error))
 
 

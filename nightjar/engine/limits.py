@@ -34,7 +34,6 @@ class Budget:
         self.cost_usd = 0.0
 
     def check(self) -> None:
-        """Raises ``BudgetSpentError`` when nothing is left."""
         if self._max_tokens is not None and self.tokens >= self._max_tokens:
             raise BudgetSpentError(f"The budget is spent: {self} (max_total_tokens)")
         if self._max_cost_usd is not None and self.cost_usd >= self._max_cost_usd:

@@ -112,12 +112,10 @@ class Run:
 
     @property
     def budget(self) -> Budget | None:
-        """Its budget, perhaps shared with other runs; None for no limit."""
         return self._engine.budget
 
     @property
     def generating(self) -> Places:
-        """Limits the rollouts generated at once."""
         return self._engine.generating
 
     @property
@@ -274,7 +272,6 @@ class Run:
             self._working.discard(task)
 
     def _remaining(self, shard: Shard) -> Iterator[Group]:
-        """Yields the remaining groups of a shard; after the last group it is the next shard's turn."""
         for example_id in (*self._lost_before(shard), *shard.remaining):
             yield from self._plan.remaining_groups(self.opened.journal, example_id)
         self._started[shard.number].set()

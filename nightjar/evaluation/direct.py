@@ -39,7 +39,6 @@ async def evaluate(
 
 
 async def run_stages(opened: Run, warehouse: Warehouse) -> Outcome:
-    """Runs the stages of an opened run, closes it and publishes it."""
     async with opened as run:
         async with run.stages() as stages:
             async for shard in run.in_turn():

@@ -81,7 +81,6 @@ def open_run(
     flow_run_id: str | None = None,
     rescored_from: str | None = None,
 ) -> Run:
-    """Opens a run directory and finds the remaining rollouts."""
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
     whole: dict[str, Any] = {}

@@ -39,7 +39,6 @@ class NightPlan:
         return f"suite:{self.suite}", night_tag(self.night)
 
     def title(self, evaluation: Evaluation | None = None) -> str:
-        """Returns the display name of the night, or of one of its evaluations."""
         own = f"{self.suite} {self.night}"
         return own if evaluation is None else f"{own} · {evaluation.label} · {evaluation.config.model}"
 
@@ -63,7 +62,6 @@ class NightPlan:
 
 
 def plan_night(suite: str, night: str) -> NightPlan:
-    """Reads a suite and returns what it runs on a date."""
     path, date = Path(suite), checked_night(night)
     if not suite:
         raise ConfigError("suite: name the file of a suite, such as configs/eval/benchmark.toml")
@@ -143,7 +141,6 @@ def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Ni
 
 
 def note_on_night(warehouse: Warehouse, suite: str, night: str, text: str) -> None:
-    """Sets the line of a night in progress."""
     known = find_night(warehouse.nights(), suite, night)
     if known is not None and known.verdict == "running":
         warehouse.write_night(replace(known, line=f"{suite} {night} is running: {text}"))

@@ -110,7 +110,6 @@ def merge_parts(part: Part, folder: Path, warehouse: Warehouse) -> RunDirectory 
 
 
 def forget_parts(part: Part, warehouse: Warehouse) -> None:
-    """Removes the parts of a run that is complete."""
     archives = Archives(warehouse.store())
     for each in Part.all_of(part.run_id, part.count):
         archives.remove(str(each))

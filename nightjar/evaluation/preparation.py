@@ -109,7 +109,6 @@ def _count(examples: Examples, env_id: str) -> int:
 
 
 def _place(error: Exception) -> str:
-    """Returns the line of the user's code in which an error occurred."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE not in Path(frame.filename).parents
     ]
@@ -188,7 +187,6 @@ def _files(rubric: Rubric) -> Iterator[Path]:
 
 
 def _file_of(scoring: Any) -> str | None:
-    """Returns the source file of a class, a function or a partial; None for built-ins."""
     bare = scoring.func if isinstance(scoring, functools.partial) else scoring
     known = bare if inspect.isclass(bare) or inspect.isroutine(bare) else type(bare)
     try:

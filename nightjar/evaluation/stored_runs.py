@@ -46,7 +46,6 @@ class StoredRun:
 
     @property
     def directory(self) -> RunDirectory:
-        """Run directory; raises ``RunDirectoryError`` if it is not on this machine."""
         if self.path is None:
             raise RunDirectoryError(
                 f"Run {self.run_id!r} is in {self.warehouse.location}, but its directory is not here"
@@ -142,7 +141,6 @@ class SampleGroup:
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the rewards; None for fewer than two."""
         return stdev(self.scored) if len(self.scored) > 1 else None
 
     @property
@@ -151,7 +149,6 @@ class SampleGroup:
 
     @property
     def is_flipped(self) -> bool:
-        """Returns whether some rollouts are right and others wrong."""
         return 0 < self.right < len(self.scored)
 
 

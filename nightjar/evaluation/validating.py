@@ -70,7 +70,6 @@ async def validate(env: Environment, samples: int, client: AnyClient | None = No
 
 
 def _with_texts(env: Environment) -> Environment:
-    """Returns a variant of the environment that asks for messages: some benchmarks ask a model for something else."""
     if not isinstance(env, SeededEnv) or env.benchmark.environment_class is None:
         return env
     return SeededEnv(env.benchmark, env_id=env.env_id, env_args=env.env_args)
@@ -127,8 +126,6 @@ async def _rollout(
 
 
 class _Scripted(UnaskedClient):
-    """Gives the replies one after another, and empty ones after that."""
-
     def __init__(self, replies: Sequence[AssistantMessage]) -> None:
         super().__init__()
         self._replies = replies

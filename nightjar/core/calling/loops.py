@@ -40,7 +40,6 @@ class HomeLoop:
 
     @property
     def is_running(self) -> bool:
-        """Whether the object's own thread has been started and not stopped."""
         return self._thread is not None
 
     def settle(self) -> None:
@@ -153,7 +152,6 @@ class PerLoop(Generic[T]):
         self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
 
     async def get(self) -> T:
-        """Returns the value of the running loop; makes it if there is none."""
         loop = asyncio.get_running_loop()
         if loop in self._made:
             return self._made[loop][0]

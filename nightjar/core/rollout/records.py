@@ -82,7 +82,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the row of an attempt, which suffices to score it later, and the state keys that JSON cannot hold."""
+    """Returns the row of an attempt, which suffices to score it later, and the keys that JSON cannot hold."""
     failed = state["error"] is not None
     extras, unsaved = _extras(state)
     own = {"extras": extras} | ({"unsaved": unsaved} if unsaved else {})
@@ -101,7 +101,6 @@ def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str
 
 
 def _extras(state: State) -> tuple[dict[str, Any], list[str]]:
-    """Returns the environment's own keys as encoded JSON, and the names of keys that JSON cannot hold."""
     extras: dict[str, Any] = {}
     unsaved = []
     for name, value in state.items():

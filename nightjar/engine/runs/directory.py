@@ -44,7 +44,6 @@ def format_of(content: Mapping[str, Any]) -> int:
 
 
 def check_format(content: object, path: Path) -> None:
-    """Raises ``NewerRunDirectoryError`` if a newer Nightjar wrote a file of a run directory."""
     if isinstance(content, dict) and (found := format_of(content)) > FORMAT:
         raise NewerRunDirectoryError(str(path.parent), found, FORMAT)
 
@@ -67,8 +66,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 class Reserve:
     """Disk space for the last replacement of a file, in case the disk is full: a file of zeros beside it.
 
-    It is overwritten in place and renamed, which needs no space on most file systems; copy-on-write file systems
-    (btrfs, ZFS) may refuse it.
+    It is overwritten in place and renamed, which copy-on-write file systems (btrfs, ZFS) may refuse.
     """
 
     def __init__(self, path: Path) -> None:

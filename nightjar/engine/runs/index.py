@@ -20,7 +20,7 @@ _NOWHERE = Place(0, 0)
 
 
 class Places:
-    """Positions of lines in a file, by slot; an empty place for no line."""
+    """Positions of lines in a file, by slot; empty for no line."""
 
     def __init__(self) -> None:
         self._offsets, self._lengths = array("Q"), array("Q")
@@ -54,7 +54,6 @@ class RolloutIndex:
         self.rewards, self.advantages = array("d"), array("d")
 
     def slot(self, key: Key) -> int:
-        """Returns a rollout's slot; adds it if it is new."""
         known = self._slots
         slot = known.setdefault(key.example_id << _INDEX_BITS | key.rollout_index, len(known))
         if slot == len(self.attempts):

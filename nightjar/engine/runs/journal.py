@@ -41,7 +41,6 @@ class StateColumns:
         self._found: set[str] = set()
 
     def look_at(self, state: State, row: Mapping[str, Any]) -> None:
-        """Records which keys a state has, unless it failed."""
         if self._missing and state["error"] is None:
             self._found.update(state)
             self._missing = {name for name in self._missing if name not in state and row[name] is None}
@@ -195,7 +194,6 @@ class Journal:
                 logger.warning("Cannot sync the run directory to disk: %s", error)
 
     def _order_results(self) -> None:
-        """Rewrites the results sorted and without replaced lines, unless they already are."""
         slots, places = self._index.recorded_slots(), self._index.recorded
         moved = self._index.moved_advantages()
         is_packed = sum(places[slot].length for slot in slots) == self._results.size

@@ -32,8 +32,6 @@ class Place(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line read from a file: number from 1 on, place and content."""
-
     number: int
     place: Place
     row: dict[str, Any]
@@ -116,7 +114,7 @@ class JsonLines:
 
 
 def encoded(content: Any, option: int = 0) -> bytes:
-    """Returns a value as one line of JSON without secrets; ``option`` is orjson's."""
+    """Returns a value as one line of JSON without secrets."""
     option |= orjson.OPT_APPEND_NEWLINE
     try:
         text = orjson.dumps(content, default=str, option=option)

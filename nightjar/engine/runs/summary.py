@@ -14,6 +14,10 @@ from typing import Any
 from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.statistics import clustered_mean, pass_curves
 
+_RECORDED = (
+    "rollouts", "scored", "failed", "coverage", "avg_reward", "stderr", "avg_metrics", "avg_error",
+    "complete_examples", "usage", "errors", "error_examples", "stop_conditions", "truncated",
+)  # fmt: skip
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_output_tokens")
 
 
@@ -57,22 +61,9 @@ class Summary:
 
     def metadata(self) -> dict[str, Any]:
         return {
-            "rollouts": self.rollouts,
-            "scored": self.scored,
-            "failed": self.failed,
-            "coverage": self.coverage,
-            "avg_reward": self.avg_reward,
-            "stderr": self.stderr,
-            "avg_metrics": self.avg_metrics,
-            "avg_error": self.avg_error,
+            **{name: getattr(self, name) for name in _RECORDED},
             "pass_at_k": {str(k): value for k, value in self.pass_at_k.items()},
             "pass_all_k": {str(k): value for k, value in self.pass_all_k.items()},
-            "complete_examples": self.complete_examples,
-            "usage": self.usage,
-            "errors": self.errors,
-            "error_examples": self.error_examples,
-            "stop_conditions": self.stop_conditions,
-            "truncated": self.truncated,
             "served_models": self.models,
         }
 

@@ -46,7 +46,6 @@ class Whereabouts:
 
     @property
     def is_here(self) -> bool:
-        """Whether the results are on this machine."""
         return self.host == socket.gethostname()
 
     def is_unfinished_here(self) -> bool:

@@ -60,7 +60,6 @@ class Evaluation:
 
     @property
     def has_named_key(self) -> bool:
-        """Returns whether the user named the key's variable for this run."""
         return self.sources["api_key_var"] in {FLAG, EVAL, SUITE}
 
 

@@ -64,8 +64,6 @@ class Prices(BaseModel):
 
 
 class EndpointRow(BaseModel):
-    """One table of a registry: an endpoint, or one of its replicas."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     endpoint_id: str = Field(min_length=1)
@@ -83,8 +81,6 @@ class EndpointRow(BaseModel):
 
 @dataclass(frozen=True)
 class Registry:
-    """The endpoints of a file, each with its replicas."""
-
     path: Path
     rows: Mapping[str, Sequence[EndpointRow]]
 

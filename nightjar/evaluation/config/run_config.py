@@ -157,7 +157,6 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Adds the values of a named provider, and values that follow from other fields."""
         provider = PROVIDERS.get(str(given.get("provider")))
         plain = {name: given[name] for name in PLAIN_SAMPLING if given.get(name) is not None}
         others = given.get("sampling_args", {})

@@ -137,7 +137,6 @@ def _axes(table: TomlTable, fixed: Mapping[str, Any]) -> Iterator[tuple[tuple[st
 
 
 def _names(parts: list[_Part], whole: Mapping[str, Any]) -> list[str | None]:
-    """Returns the name of each evaluation; None for the first one that has the name of its environment."""
     names: list[str | None] = []
     taken: Counter[str] = Counter()
     for part in parts:

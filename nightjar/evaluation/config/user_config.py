@@ -75,7 +75,6 @@ def user_config() -> type[BaseModel]:
 
 @cache
 def known_settings() -> Mapping[str, FieldInfo]:
-    """Returns all keys with their fields."""
     found: dict[str, FieldInfo] = {}
     for name, field in user_config().model_fields.items():
         kind: Any = field.annotation
@@ -90,7 +89,6 @@ def user_defaults() -> dict[str, Any]:
 
 
 def settings() -> dict[str, Any]:
-    """Returns all settings by dotted key."""
     return dict(_flat(read_checked()))
 
 
@@ -116,7 +114,7 @@ def field_of(key: str) -> tuple[FieldInfo, bool]:
 
 
 def below_of(key: str) -> list[str]:
-    """Returns the keys in a section; an empty list for another key."""
+    """Returns the keys in a section; none for another key."""
     return [name for name in known_settings() if name.startswith(f"{key}.")]
 
 
