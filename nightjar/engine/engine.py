@@ -92,17 +92,15 @@ class Engine:
         rubric: Rubric,
         recorder: Recorder,
         options: EngineOptions,
-        progress: Progress | None = None,
     ) -> None:
         self._rollouts = rollouts
         self._rubric = rubric
         self._recorder = recorder
         self._options = options
-        self.progress = progress or Progress()
+        self.progress = Progress()
         self.generating = Places(options.max_generating)
         self._scoring = Places(options.max_scoring)
-        backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
-        self._backlog = Places(backlog)
+        self._backlog = Places(_BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0)
         self._backlog_ceiling = self._backlog.ceiling
         self._scorers = 0
         self._backlog.set_ceiling(math.inf)

@@ -87,12 +87,12 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
     return sorted(found.values(), key=lambda run: run.metadata.get("started_at") or "", reverse=True)
 
 
-def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str | None = None) -> StoredRun:
+def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
     """Returns the run with a run directory, a run id or the beginning of an id; searches like ``stored_runs``."""
     if (Path(asked) / "metadata.json").is_file():
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
-    found = [run for run in stored_runs(output_dir, warehouse) if run.run_id.startswith(asked)]
+    found = [run for run in stored_runs(warehouse=warehouse) if run.run_id.startswith(asked)]
     match [run for run in found if run.run_id == asked] or found:
         case [run]:
             return run

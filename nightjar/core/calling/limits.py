@@ -17,23 +17,15 @@ T = TypeVar("T")
 
 
 def backoff_seconds(
-    attempts: int,
-    initial_seconds: float,
-    *,
-    max_seconds: float,
-    asked_seconds: float | None = None,
-    jitter_seconds: float | None = None,
-    factor: float = 2.0,
+    attempts: int, initial_seconds: float, *, max_seconds: float, asked_seconds: float | None = None
 ) -> float:
     """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
 
-    ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait;
-    ``jitter_seconds`` is the largest random addition, None for ``initial_seconds``.
+    ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait.
     """
-    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
+    backoff = initial_seconds * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
-    jitter = initial_seconds if jitter_seconds is None else jitter_seconds
-    return min(wanted + random.uniform(0.0, jitter), max_seconds)  # noqa: S311 - it spreads retries
+    return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 
 
 class OverdueError(TimeoutError):
