@@ -76,10 +76,7 @@ def file_lock(
 def scratch_folder() -> Iterator[Path]:
     """Yields a temporary folder that is removed after the block."""
     _remove_left_over()
-    with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX) as outer,
-        file_lock(Path(outer, _LOCK), 0),
-    ):
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as outer, file_lock(Path(outer, _LOCK), 0):
         folder = Path(outer, "work")
         folder.mkdir()
         yield folder

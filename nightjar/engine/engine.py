@@ -85,14 +85,7 @@ class Engine:
     ``spent`` is set if the budget ran out with rollouts remaining; ``scoring_failure`` is the last temporary failure.
     """
 
-    def __init__(
-        self,
-        *,
-        rollouts: Rollouts,
-        rubric: Rubric,
-        recorder: Recorder,
-        options: EngineOptions,
-    ) -> None:
+    def __init__(self, *, rollouts: Rollouts, rubric: Rubric, recorder: Recorder, options: EngineOptions) -> None:
         self._rollouts = rollouts
         self._rubric = rubric
         self._recorder = recorder

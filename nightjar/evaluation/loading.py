@@ -141,11 +141,7 @@ def _directory(
 
 
 def _metadata(
-    prepared: Prepared,
-    run_id: str,
-    state_columns: Iterable[str],
-    flow_run_id: str | None,
-    rescored_from: str | None,
+    prepared: Prepared, run_id: str, state_columns: Iterable[str], flow_run_id: str | None, rescored_from: str | None
 ) -> RunMetadata:
     config, selection = prepared.config, prepared.selection
     return RunMetadata(

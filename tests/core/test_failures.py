@@ -6,13 +6,7 @@ import httpx2
 import openai
 import pytest
 
-from nightjar.core.failures import (
-    FailureClass,
-    advice_line,
-    class_in,
-    failure_class,
-    recorded_failures,
-)
+from nightjar.core.failures import FailureClass, advice_line, class_in, failure_class, recorded_failures
 from nightjar.core.rollout.records import error_row
 from nightjar.environments import load_environment
 from nightjar.errors import (
@@ -138,10 +132,7 @@ RECORDED = {
         (RECORDED, ["permission", "rate limit"]),
         ({**RECORDED, "error": STOPPED}, ["permission", "rate limit"]),
         ({"error": STOPPED}, ["model API"]),
-        (
-            {**RECORDED, "error": "RunTimedOutError: Stopped after 1 minutes"},
-            ["timeout", "permission", "rate limit"],
-        ),
+        ({**RECORDED, "error": "RunTimedOutError: Stopped after 1 minutes"}, ["timeout", "permission", "rate limit"]),
         ({"error": "RunCancelledError: Cancelled by SIGINT"}, []),
         ({}, []),
     ],

@@ -26,10 +26,7 @@ with RunDirectory(Path(sys.argv[1])):
 class TestFolder:
     @pytest.mark.parametrize(
         ("env_id", "model", "folder"),
-        [
-            ("gsm8k", "openai/gpt-4.1-mini", "gsm8k--openai--gpt-4.1-mini"),
-            ("prime/gsm8k", "m", "gsm8k--m"),
-        ],
+        [("gsm8k", "openai/gpt-4.1-mini", "gsm8k--openai--gpt-4.1-mini"), ("prime/gsm8k", "m", "gsm8k--m")],
     )
     def test_it_has_the_names_of_the_environment_and_the_model(self, tmp_path, env_id, model, folder):
         assert runs_folder(env_id, model, tmp_path) == tmp_path / "evals" / folder

@@ -112,10 +112,7 @@ class TestResuming:
                 {"api_client_type": ("openai_chat_completions", "anthropic_messages")},
             ),
             ({"env_version": "1.1"}, {"env_version": ("1.0", "1.1")}),
-            (
-                {"model": "other", "rollouts_per_example": 3},
-                {"model": ("m", "other"), "rollouts_per_example": (2, 3)},
-            ),
+            ({"model": "other", "rollouts_per_example": 3}, {"model": ("m", "other"), "rollouts_per_example": (2, 3)}),
         ],
         ids=str,
     )
@@ -162,9 +159,7 @@ class TestFinding:
         assert self.found(tmp_path, num_examples=count) == "r1"
 
     @pytest.mark.parametrize(
-        ("field", "value"),
-        [("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})],
-        ids=str,
+        ("field", "value"), [("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
     )
     def test_an_unfinished_run_of_other_settings_is_an_error(self, tmp_path, saved, field, value):
         saved()

@@ -102,10 +102,7 @@ def new_run_id(source: uuid.UUID | None = None) -> str:
 
 
 def runs_folder(
-    env_id: str,
-    model: str,
-    output_dir: Path | None = None,
-    environments_dir: Path = ENVIRONMENTS_DIR,
+    env_id: str, model: str, output_dir: Path | None = None, environments_dir: Path = ENVIRONMENTS_DIR
 ) -> Path:
     """Returns the folder of all runs of an environment with a model.
 

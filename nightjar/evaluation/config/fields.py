@@ -66,9 +66,7 @@ def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
     for name, value in headers.items():
         if not is_reference(value):
             raise PydanticCustomError(
-                NOT_TO_BE_SHOWN,
-                "the value of header {header} {rule}",
-                {"header": repr(name), "rule": _HEADER_RULE},
+                NOT_TO_BE_SHOWN, "the value of header {header} {rule}", {"header": repr(name), "rule": _HEADER_RULE}
             )
     return headers
 
