@@ -158,7 +158,7 @@ class Engine:
         unscored.clear()
 
     def discard(self, ready: GroupQueue) -> None:
-        """Empties a queue that nobody scores; the journal holds its rollouts."""
+        """Empties a queue that is not being scored; the journal holds its rollouts."""
         while not ready.empty():
             if ready.get_nowait() is not None:
                 self._backlog.release()

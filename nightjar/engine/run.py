@@ -132,7 +132,7 @@ class Run:
             with rare_garbage_collection():
                 async with task_group() as stages:
                     yield stages
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - it becomes the error of the run
             if self.error is None:
                 self.opened.error = error
             elif isinstance(error, asyncio.CancelledError) and self._stages is not None:
@@ -312,7 +312,7 @@ class Run:
                 closing.push_async_callback(close)
 
     async def _settle(self, shard: Shard) -> None:
-        """Waits until the groups of an earlier try are scored, or discards them if nobody scores."""
+        """Waits until the groups of an earlier try are scored, or discards them if they are not being scored."""
         if shard.number in self._being_scored:
             for each in self.shards[: shard.number + 1]:
                 if each.remaining and each.number in self._being_scored:
@@ -325,11 +325,11 @@ class Run:
 
     def _count_what_is_done(self) -> None:
         journal, progress = self.opened.journal, self.progress
-        owed, again = 0, set[Key]()
+        remaining, again = 0, set[Key]()
         for shard in self.shards:
             for example_id in shard.remaining:
                 members = self._plan.members(journal, example_id)
-                owed += len(members)
+                remaining += len(members)
                 again.update(key for key in members if journal.is_scored(key))
             if not shard.remaining:
                 self._started[shard.number].set()
@@ -337,5 +337,5 @@ class Run:
                 self._queues[shard.number].put_nowait(None)
         rewards = [reward for key, reward in journal.rewards() if key not in again]
         progress.total = self.metadata.rollouts
-        progress.already_done = self.metadata.rollouts - owed
+        progress.already_done = self.metadata.rollouts - remaining
         progress.reward_sum, progress.reward_count = sum(rewards), len(rewards)

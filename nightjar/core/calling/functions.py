@@ -96,7 +96,7 @@ def user_error(raised: BaseException) -> Exception:
 
 
 def run_file(path: Path) -> ModuleType:
-    """Imports a file of the user's; it can import modules beside it, which do not hide installed ones."""
+    """Imports a file of the user's; it can import modules of its folder, which do not hide installed ones."""
     if (folder := str(path.parent.resolve())) not in sys.path:
         sys.path.append(folder)
     spec: Any = importlib.util.spec_from_file_location(f"{path.stem} of {folder}", path.resolve())

@@ -139,7 +139,7 @@ def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
         failure = RuntimeError(f"the function raised {type(error).__name__}")
         failure.__cause__ = error
         future.set_exception(failure)
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         future.set_exception(error)
 
 

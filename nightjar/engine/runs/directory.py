@@ -64,7 +64,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 class Reserve:
-    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros beside it.
+    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros in the same folder.
 
     It is overwritten in place and renamed, which copy-on-write file systems (btrfs, ZFS) may refuse.
     """
