@@ -103,7 +103,7 @@ class Plan:
         size = max(1, -(-len(example_ids) // max_shards))
         blocks = [(start, example_ids[start : start + size]) for start in range(0, len(example_ids), size)]
         return [
-            Shard(number, start, start + len(block) - 1, [each for each in block if self.members(finished, each)])
+            Shard(number, start, start + len(block) - 1, tuple(each for each in block if self.members(finished, each)))
             for number, (start, block) in enumerate(blocks)
         ]
 

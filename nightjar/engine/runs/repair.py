@@ -61,11 +61,12 @@ def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
         except RunDirectoryError as damage:
             faults[number] = str(damage)
     if faults:
+        damaged = path.with_suffix(".damaged")
         try:
-            with path.with_suffix(".damaged").open("ab") as file:
+            with damaged.open("ab") as file:
                 file.writelines(line for number, _, line in whole_lines(path) if number in faults)
         except OSError as error:
-            raise RunDirectoryError(f"Cannot write {error.filename!r}: {error.strerror}") from error
+            raise RunDirectoryError(f"Cannot write {str(damaged)!r}: {error.strerror}") from error
         replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
     return list(faults.values())
 
