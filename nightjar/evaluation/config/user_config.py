@@ -22,6 +22,7 @@ from copy import copy
 from functools import cache
 from typing import Any, get_args, get_origin
 
+import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
@@ -186,8 +187,6 @@ def _parsed(key: str, text: str) -> Any:
 @contextmanager
 def _document() -> Iterator[Any]:
     """Yields the file for changes, under a lock, and writes it at the end; the rest of it keeps its format."""
-    import tomlkit
-
     home()
     path = config_path()
     with file_lock(path.with_suffix(".lock")):
