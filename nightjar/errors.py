@@ -133,8 +133,6 @@ class ConfigError(NightjarError):
 
 
 class EnvironmentNotFoundError(ConfigError, ValueError):
-    """Environment ``env_id`` is not installed; ``available`` lists the installed ones."""
-
     def __init__(self, env_id: str, available: Sequence[str]) -> None:
         super().__init__(env_id, available)
         self.env_id, self.available = env_id, list(available)
@@ -145,8 +143,6 @@ class EnvironmentNotFoundError(ConfigError, ValueError):
 
 
 class MissingEnvironmentsError(ConfigError, ValueError):
-    """Environments ``env_ids`` are not installed; ``available`` lists the installed ones."""
-
     def __init__(self, env_ids: Sequence[str], available: Sequence[str]) -> None:
         super().__init__(env_ids, available)
         self.env_ids, self.available = list(env_ids), list(available)
@@ -160,8 +156,6 @@ class MissingEnvironmentsError(ConfigError, ValueError):
 
 
 class EnvironmentVersionError(ConfigError, ValueError):
-    """Another version than ``env_id`` asks for is installed; ``found`` describes it."""
-
     def __init__(self, env_id: str, found: str) -> None:
         super().__init__(env_id, found)
         self.env_id, self.found = env_id, found
@@ -223,10 +217,7 @@ class RunError(NightjarError):
 
 
 class RunAbortedError(RunError):
-    """Every request fails with the same permanent error.
-
-    If ``is_outage``, the endpoint responded before and may recover.
-    """
+    """Every request fails with the same permanent error; if ``is_outage``, the endpoint responded before."""
 
     def __init__(self, message: str, is_outage: bool = False) -> None:
         super().__init__(message, is_outage)
@@ -261,8 +252,6 @@ class RunDirectoryError(RunError):
 
 
 class NewerRunDirectoryError(RunDirectoryError):
-    """The run directory at ``path`` has format version ``found``; this Nightjar supports ``known``."""
-
     def __init__(self, path: str, found: int, known: int) -> None:
         super().__init__(path, found, known)
         self.path, self.found, self.known = path, found, known
@@ -314,10 +303,7 @@ class MissingWarehouseError(WarehouseError):
 class RunConflictError(WarehouseError):
     """A warehouse or a folder contains another run with this id; nothing was published.
 
-    Attributes:
-        place: the warehouse or folder, as the first words of the message.
-        differences: field to (existing value, new value).
-        remedy: what to do, as a sentence without its period; may be empty.
+    ``differences`` maps a field to (existing value, new value).
     """
 
     def __init__(self, run_id: str, place: str, differences: Mapping[str, tuple[Any, Any]], remedy: str = "") -> None:

@@ -11,8 +11,7 @@ from nightjar.cli.terminal import echo
 from nightjar.core.home import config_path
 from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
-from nightjar.evaluation.config.user_config import field_of, settings
-from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
+from nightjar.evaluation.config.user_config import field_of, set_setting, settings, unset_setting
 from nightjar.warehouse.location import refuse_secret
 
 _KeyArgument = Annotated[str, argument("Such as eval.model or eval.sampling_args.top_p.", metavar="KEY")]

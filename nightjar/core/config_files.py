@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import yaml
 from yaml.constructor import ConstructorError
 
+from nightjar.core.text import nearest
 from nightjar.errors import ConfigError
 
 _TABLE = re.compile(r"\s*\[\[?\s*([\w.\-\"' ]+?)\s*\]\]?\s*(#.*)?")
@@ -26,15 +27,12 @@ _MOST_REPEATED = 100_000
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file; its errors name the line."""
-
     path: Path
     text: str
     content: dict[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a file; raises ``ConfigError`` if it is missing or not valid TOML."""
         try:
             text = path.read_text("utf-8")
             return cls(path, text, tomllib.loads(text))
@@ -47,24 +45,21 @@ class TomlFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
 
-    def tables(self, name: str) -> list[dict[str, Any]]:
-        """Returns the tables of an array ``[[name]]``; raises ``ConfigError`` if it is not an array of tables."""
+    @property
+    def top(self) -> TomlTable:
+        return TomlTable(self, "", 0, self.content)
+
+    def tables(self, name: str) -> list[TomlTable]:
+        """Returns the tables of an array ``[[name]]``."""
         found = self.content.get(name, [])
         if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
-            raise self.error(f"write {name!r} as tables: [[{name}]]", key=name)
-        return found
-
-    def error(self, message: str, table: str = "", number: int = 0, key: str = "") -> ConfigError:
-        """Returns an error that names the line of a key; the arguments are those of ``line``."""
-        return ConfigError(f"{self.path}, line {self.line(table, number, key)}: {message}")
+            raise self.top.error(f"write {name!r} as tables: [[{name}]]", name)
+        return [TomlTable(self, name, number, table) for number, table in enumerate(found)]
 
     def line(self, table: str = "", number: int = 0, key: str = "") -> int:
-        """Returns the line of a key, or of its table if the key is not in the text.
+        """Returns the line of a key (perhaps ``table.key``), or of its table if the key is not in the text.
 
-        Args:
-            table: the name of an array of tables; empty for keys before any table.
-            number: the position in the array, from 0.
-            key: a key in the table or in a table below it (``env_args.level``); empty for the table itself.
+        ``table`` and ``number`` (from 0) are the array of tables; ``""`` for keys before any table.
         """
         here, seen, beginning = "", -1, 1
         wanted = _dotted(table, key)
@@ -79,6 +74,35 @@ class TomlFile:
             if name == wanted and (not table or seen == number):
                 return line_number
         return beginning
+
+
+class TomlTable(NamedTuple):
+    """A table of an array, whose errors name the line; ``array`` is empty for the keys before any table."""
+
+    file: TomlFile
+    array: str
+    number: int
+    content: dict[str, Any]
+
+    def error(self, message: str, key: str = "") -> ConfigError:
+        """Returns an error that names the line of a key in the table or below it (``env_args.level``)."""
+        return ConfigError(f"{self.file.path}, line {self.file.line(self.array, self.number, key)}: {message}")
+
+    def fields(
+        self, known: Collection[str], spellings: Mapping[str, str], below: str = "", ignored: Collection[str] = ()
+    ) -> Iterator[tuple[str, str]]:
+        """Yields the keys of the table, or of the one ``below`` it, each with the name of its field."""
+        seen: set[str] = set()
+        for key in self.content[below] if below else self.content:
+            field, place = spellings.get(key, key), _dotted(below, key)
+            if field in ignored:
+                continue
+            if field not in known:
+                raise self.error(f"Unknown field {key!r}. {nearest(key, {*known, *spellings})}", place)
+            if field in seen:
+                raise self.error(f"{key!r} repeats the field {field}", place)
+            seen.add(field)
+            yield key, field
 
 
 def _dotted(*names: str) -> str:

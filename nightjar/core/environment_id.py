@@ -53,12 +53,10 @@ class EnvironmentId:
 
     @property
     def module(self) -> str:
-        """The module with its ``load_environment``."""
         return module_of(self.name)
 
     @property
     def listed(self) -> str:
-        """The name in lists, with dashes."""
         return listed_name(self.name)
 
     @property
@@ -70,22 +68,15 @@ class EnvironmentId:
 
 
 def is_uri(text: str) -> bool:
-    """Returns whether a name is a URI, such as ``gym://localhost:9090``.
-
-    Example:
-        >>> is_uri("gym://localhost:9090"), is_uri("owner/my-env")
-        (True, False)
-    """
+    """Returns whether a name is a URI, such as ``gym://localhost:9090``."""
     return "://" in text
 
 
 def module_of(name: str) -> str:
-    """Returns the module name of an environment or distribution."""
     return name.replace("-", "_")
 
 
 def listed_name(module: str) -> str:
-    """Returns the name of a module's environment in lists."""
     return module.replace("_", "-")
 
 

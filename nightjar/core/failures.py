@@ -34,7 +34,6 @@ class FailureClass(StrEnum):
 
     @property
     def advice(self) -> str:
-        """What to do about the failure."""
         return _ADVICE[self]
 
 
@@ -108,14 +107,7 @@ _ABORTED, _CANCELLED = "RunAbortedError", ("RunCancelledError", "CancelledError"
 
 
 def failure_class(error: str | BaseException) -> FailureClass:
-    """Returns the class of an error or of its recorded chain of names; unknown errors belong to the environment's code.
-
-    Example:
-        >>> failure_class("ModelError -> RateLimitError").value
-        'rate limit'
-        >>> failure_class("ScoringError -> ZeroDivisionError").value
-        'environment code'
-    """
+    """Returns the class of an error or of its recorded chain of names; by default, that of the environment's code."""
     if isinstance(error, BaseException):
         chain = list(error_chain(error))
         names = {kind.__name__ for cause in chain for kind in type(cause).__mro__}
@@ -128,12 +120,7 @@ def failure_class(error: str | BaseException) -> FailureClass:
 
 
 def class_called(name: str) -> FailureClass | None:
-    """Returns the class of a name in any spelling; None if there is no such class.
-
-    Example:
-        >>> class_called("rate-limit").value, class_called("Model API").value, class_called("weather")
-        ('rate limit', 'model API', None)
-    """
+    """Returns the class of a name in any spelling; None if there is no such class."""
     plain = name.replace("-", " ").replace("_", " ").casefold()
     return next((kind for kind in FailureClass if kind.casefold() == plain), None)
 
@@ -160,12 +147,7 @@ def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
 
 
 def advice_line(kind: FailureClass) -> str:
-    """Returns the line of a message that names the class of a failure and the remedy; ``class_in`` reads it.
-
-    Example:
-        >>> advice_line(FailureClass.SETTINGS)
-        'What to do (settings): Change the settings as the message says, and run it again'
-    """
+    """Returns the line of a message that names the class of a failure and the remedy; ``class_in`` reads it."""
     return f"{_LINE} ({kind}): {kind.advice}"
 
 
@@ -220,12 +202,7 @@ CATEGORY_CHAINS = {
 
 
 def category_of_error(error: Mapping[str, Any]) -> str:
-    """Returns NeMo Evaluator's category of a recorded error.
-
-    Example:
-        >>> category_of_error({"error_chain_repr": "ModelError -> RateLimitError"})
-        'rate_limit'
-    """
+    """Returns NeMo Evaluator's category of a recorded error."""
     chain = set(error["error_chain_repr"].split(" -> "))
     return next((category for name, category in ERROR_CATEGORIES.items() if name in chain), "system")
 

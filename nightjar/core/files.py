@@ -76,10 +76,7 @@ def file_lock(
 def scratch_folder() -> Iterator[Path]:
     """Yields a temporary folder that is removed after the block."""
     _remove_left_over()
-    with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX) as outer,
-        file_lock(Path(outer, _LOCK), 0),
-    ):
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as outer, file_lock(Path(outer, _LOCK), 0):
         folder = Path(outer, "work")
         folder.mkdir()
         yield folder
@@ -87,7 +84,6 @@ def scratch_folder() -> Iterator[Path]:
 
 @cache
 def _remove_left_over() -> None:
-    """Removes folders of dead processes, whose locks are free; once per process."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _SETTLED_SECONDS:

@@ -24,7 +24,6 @@ def home() -> Path:
 
 
 def config_path() -> Path:
-    """Returns the path of the user's defaults, which may not exist yet."""
     return _folder() / "config.toml"
 
 

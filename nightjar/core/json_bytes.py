@@ -14,11 +14,6 @@ def json_bytes(value: Any, option: int = 0) -> bytes:
     Integers of more than 64 bits and lone surrogates need Python's slower encoder, which supports only the option
     ``OPT_SORT_KEYS``. Raises ``TypeError`` for a key that JSON cannot represent, ``ValueError`` for a value that
     contains itself, and ``RecursionError`` for too deep nesting.
-
-    Example:
-        >>> from pathlib import Path
-        >>> json_bytes({1: 2, "path": Path("a")})
-        b'{"1":2,"path":"a"}'
     """
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS | option)

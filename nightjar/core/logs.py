@@ -103,10 +103,7 @@ def _log_json(root: logging.Logger, threshold: int) -> None:
     for handler in list(root.handlers):
         if isinstance(handler.formatter, JsonFormatter):
             root.removeHandler(handler)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(hidden_in_log)
-    handler.setFormatter(JsonFormatter())
-    root.addHandler(handler)
+    root.addHandler(_stderr_handler(JsonFormatter()))
     root.setLevel(threshold)
 
 
@@ -124,19 +121,20 @@ def log_to_stderr(verbose: bool = False) -> None:
 
     Other handlers, such as a flow run's, also get Nightjar's messages below a warning.
     """
-    handler = _handler_for_eyes(logging.DEBUG if verbose else logging.WARNING, "%(levelname)s %(message)s")
-    logging.lastResort = _handler_for_eyes(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
+    level = logging.DEBUG if verbose else logging.WARNING
+    handler = _stderr_handler(_ForEyes("%(levelname)s %(message)s"), level)
+    logging.lastResort = _stderr_handler(_ForEyes("%(levelname)s %(name)s: %(message)s"), logging.WARNING)
     logger = logging.getLogger("nightjar")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.propagate = False
 
 
-def _handler_for_eyes(level: int, form: str) -> logging.Handler:
+def _stderr_handler(formatter: logging.Formatter, level: int = logging.NOTSET) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)
     handler.addFilter(hidden_in_log)
-    handler.setFormatter(_ForEyes(form))
+    handler.setFormatter(formatter)
     return handler
 
 

@@ -274,10 +274,7 @@ def _flat_tool_call(call: Any) -> Any:
 
 
 def normalize_messages(value: Any, *, field_name: str = "messages") -> Messages:
-    """Converts a text, dicts or messages to a list of messages, without copying messages.
-
-    ``ConfigError`` names ``field_name`` if ``value`` is neither a text nor a list of messages.
-    """
+    """Converts a text, dicts or messages to messages, which are not copied; errors name ``field_name``."""
     if isinstance(value, str):
         return [TextMessage(content=value)]
     if not isinstance(value, _LIST_TYPES):
@@ -296,12 +293,7 @@ def concat_messages(parts: Iterable[str | Sequence[Any]]) -> Messages:
 
 
 def content_text(content: Any) -> str:
-    """Returns the text of a message's content; several parts are joined by a space.
-
-    Example:
-        >>> content_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])
-        'a b'
-    """
+    """Returns the text of a message's content; several parts are joined by a space."""
     if content is None:
         return ""
     if isinstance(content, str):

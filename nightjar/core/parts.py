@@ -33,12 +33,7 @@ class Part:
 
     @classmethod
     def of(cls, run_id: str) -> Self | None:
-        """Returns the part with this run id; None for the id of a whole run.
-
-        Example:
-            >>> Part.of("0a1b.part-2-of-4"), Part.of("0a1b")
-            (Part(run_id='0a1b', number=2, count=4), None)
-        """
+        """Returns the part with this run id; None for the id of a whole run."""
         match = _NAME.fullmatch(run_id)
         if match is None or int(match[2]) > int(match[3]):
             return None
@@ -46,14 +41,8 @@ class Part:
 
     @classmethod
     def all_of(cls, run_id: str, count: int) -> list[Self]:
-        """Returns all parts of a run."""
         return [cls(run_id, number, count) for number in range(1, count + 1)]
 
     def block(self, total: int) -> slice:
-        """Returns the part's slice of ``total`` examples; the parts differ in length by at most one.
-
-        Example:
-            >>> [part.block(10) for part in Part.all_of("0a1b", 3)]
-            [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
-        """
+        """Returns the part's slice of ``total`` examples; the parts differ in length by at most one."""
         return slice((self.number - 1) * total // self.count, self.number * total // self.count)

@@ -45,40 +45,22 @@ _FORMATTER = logging.Formatter()
 
 
 def is_secret_name(name: object) -> bool:
-    """Returns whether a name is that of a key, token or password; not of a variable that holds one.
-
-    Example:
-        >>> [is_secret_name(name) for name in ("X-Api-Key", "judge_api_key_var", "HF_TOKEN", "max_tokens")]
-        [True, False, True, False]
-    """
+    """Returns whether a name is a secret's (``X-Api-Key``), not a variable's that holds one (``api_key_var``)."""
     return _NAMES.search(_SEPARATORS.sub("", str(name).lower())) is not None
 
 
 def holds_key(text: str) -> bool:
-    """Returns whether a text contains something that looks like a key.
-
-    Example:
-        >>> holds_key("key=sk-live-0123abcd"), holds_key("a task-specific prompt")
-        (True, False)
-    """
+    """Returns whether a text contains something that looks like a key."""
     return _FORMS.search(text) is not None
 
 
 def without_keys(text: str, shown: str) -> str:
-    """Replaces everything that looks like a key.
-
-    Example:
-        >>> without_keys("Incorrect API key: sk-live-0123abcd.", "[secret]")
-        'Incorrect API key: [secret].'
-    """
+    """Replaces everything that looks like a key."""
     return _FORMS.sub(shown, text)
 
 
 class _Known:
-    """Known values, as texts and as in JSON; the longest first, because one may contain another.
-
-    Each tuple is replaced as a whole, so that reading threads need no lock.
-    """
+    """Known values, the longest first; each tuple is replaced as a whole, so that reading threads need no lock."""
 
     texts: ClassVar[tuple[str, ...]] = ()
     encoded: ClassVar[tuple[bytes, ...]] = ()
@@ -105,13 +87,7 @@ def note_secrets(*values: str) -> None:
 
 
 def hide(text: str) -> str:
-    """Returns a text without the values of secrets.
-
-    Example:
-        >>> note_secrets("sk-example-0123456789")
-        >>> hide("Rejected: sk-example-0123456789")
-        'Rejected: [secret]'
-    """
+    """Returns a text without the values of secrets."""
     for value in _Known.texts:
         if value in text:
             text = text.replace(value, HIDDEN)
@@ -124,7 +100,6 @@ def hide_keys(text: str) -> str:
 
 
 def hide_bytes(content: bytes) -> bytes:
-    """Returns JSON or other UTF-8 text without the values of secrets."""
     for value in _Known.encoded:
         if value in content:
             content = content.replace(value, HIDDEN.encode())
@@ -177,8 +152,6 @@ class _HidingStream:
 
 
 class _Hiding:
-    """The number of active ``hidden_in_prints`` blocks, and the original streams."""
-
     blocks: ClassVar[int] = 0
     streams: ClassVar[dict[str, tuple[TextIO, TextIO]]] = {}
 
@@ -194,37 +167,24 @@ def hidden_in_prints() -> Iterator[None]:
         _Hiding.blocks += 1
         if _Hiding.blocks == 1:
             for name in ("stdout", "stderr"):
-                _hide_in(name)
+                if (stream := getattr(sys, name)) is not None:
+                    hiding = cast("TextIO", _HidingStream(stream))
+                    _Hiding.streams[name] = (stream, hiding)
+                    setattr(sys, name, hiding)
     try:
         yield
     finally:
         with _lock:
             _Hiding.blocks -= 1
             if not _Hiding.blocks:
-                _show_again()
-
-
-def _hide_in(name: str) -> None:
-    if (stream := getattr(sys, name)) is not None:
-        hiding = cast("TextIO", _HidingStream(stream))
-        _Hiding.streams[name] = (stream, hiding)
-        setattr(sys, name, hiding)
-
-
-def _show_again() -> None:
-    for name, (stream, hiding) in _Hiding.streams.items():
-        if getattr(sys, name) is hiding:  # other code may have redirected it in the meantime
-            setattr(sys, name, stream)
-    _Hiding.streams.clear()
+                for name, (stream, hiding) in _Hiding.streams.items():
+                    if getattr(sys, name) is hiding:  # other code may have redirected it in the meantime
+                        setattr(sys, name, stream)
+                _Hiding.streams.clear()
 
 
 def is_reference(value: object) -> bool:
-    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``.
-
-    Example:
-        >>> [is_reference(value) for value in ("$TOKEN", "Bearer ${TOKEN}", "s3cret")]
-        [True, True, False]
-    """
+    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 

@@ -23,16 +23,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def read_literal(text: str) -> Any:
-    """Reads a literal like ``ast.literal_eval``; raises ``SyntaxError``, or ``ValueError`` for other expressions.
-
-    Example:
-        >>> read_literal("{'topic': 'Science', 'urls': ['a', 'b']}")["urls"]
-        ['a', 'b']
-
-    Raises:
-        SyntaxError: it is not Python.
-        ValueError: it is not a literal.
-    """
+    """Reads a literal like ``ast.literal_eval``; raises ``SyntaxError``, or ``ValueError`` for other expressions."""
     return ast.literal_eval(parse_expression(text))
 
 

@@ -11,42 +11,22 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def harmless(text: str) -> str:
-    r"""Replaces each character that controls a terminal by ``?``; line feeds and tabs stay.
-
-    Example:
-        >>> harmless("a\x1b[31mb")
-        'a?[31mb'
-    """
+    """Replaces each character that controls a terminal by ``?``; line feeds and tabs stay."""
     return _CONTROL.sub("?", text)
 
 
 def shortened(text: str, longest: int) -> str:
-    """Returns the first ``longest`` characters of a text, followed by ``…`` if there are more.
-
-    Example:
-        >>> shortened("What is 2 + 2?", 7), shortened("What?", 7)
-        ('What is…', 'What?')
-    """
+    """Returns the first ``longest`` characters of a text, followed by ``…`` if there are more."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def one_line(text: str, longest: int) -> str:
-    r"""Returns a text on one line, with single spaces, shortened.
-
-    Example:
-        >>> one_line("What\n is 2 + 2?", 6)
-        'What i…'
-    """
+    """Returns a text on one line, with single spaces, shortened."""
     return shortened(" ".join(text.split()), longest)
 
 
 def nearest(name: str, choices: Iterable[str], listed: Iterable[str] = ()) -> str:
-    """Returns a hint for an unknown name: the most similar choice, or all choices (``listed``, if it is given).
-
-    Example:
-        >>> nearest("temprature", ["model", "temperature"]), nearest("x", ["model", "temperature"])
-        ("Did you mean 'temperature'?", 'Choose one of: model, temperature')
-    """
+    """Returns a hint for an unknown name: the most similar choice, or all choices (``listed``, if it is given)."""
     known = sorted(choices)
     near = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Choose one of: {', '.join(listed or known) or 'none'}"

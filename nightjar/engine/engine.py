@@ -36,50 +36,37 @@ _BACKLOG_PER_PLACE = 4
 
 
 class Rollouts(Protocol):
-    """Makes attempts at rollouts."""
+    """Makes attempts at rollouts. Inputs and states are fresh; an exception of an attempt is the rollout's error."""
 
-    def input(self, example_id: int, rollout_index: int) -> RolloutInput:
-        """Returns a fresh input, which shares nothing with other rollouts."""
-
-    async def new_state(self, rollout_input: RolloutInput) -> State:
-        """Returns a fresh state."""
-
-    async def attempt(self, rollout_input: RolloutInput) -> State:
-        """Makes one attempt. An exception becomes the rollout's error."""
+    def input(self, example_id: int, rollout_index: int) -> RolloutInput: ...
+    async def new_state(self, rollout_input: RolloutInput) -> State: ...
+    async def attempt(self, rollout_input: RolloutInput) -> State: ...
 
 
 class Rubric(Protocol):
-    """Scores the rollouts of a group."""
+    """Sets the reward and metrics of a group's rollouts, or their errors, and cleans up after each."""
 
-    async def score_group(self, states: list[State]) -> None:
-        """Sets the reward and metrics of each rollout, or its error."""
-
-    async def cleanup(self, state: State) -> None:
-        """Runs the rubric's handlers after a rollout is scored."""
+    async def score_group(self, states: list[State]) -> None: ...
+    async def cleanup(self, state: State) -> None: ...
 
 
 class Recorder(Protocol):
-    """Stores finished attempts and results."""
+    """Stores finished attempts and results.
 
-    def attempted(self, state: State) -> None:
-        """Stores a finished attempt; ``state["error"]`` is set if it failed."""
+    ``scored`` returns the results of a group as rows; ``restore`` fills a fresh state with an earlier attempt.
+    """
 
-    def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]:
-        """Stores the results of a group, and returns them as rows."""
-
-    def restore(self, state: State) -> State:
-        """Fills a fresh state with a rollout that was generated before, and returns it."""
+    def attempted(self, state: State) -> None: ...
+    def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]: ...
+    def restore(self, state: State) -> State: ...
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Limits of an engine; 0 or less means no limit.
 
-    Attributes:
-        max_scoring: most concurrent calls of reward functions.
-        is_interleaved: scoring runs beside generation, and may slow it down.
-        score_rollouts: False records rollouts without a reward.
-        has_succeeded: a rollout succeeded in an earlier session of the run.
+    With ``is_interleaved``, scoring runs beside generation and may slow it down. ``has_succeeded``: a rollout succeeded
+    in an earlier session of the run.
     """
 
     max_generating: int = 32
@@ -95,28 +82,18 @@ class EngineOptions:
 class Engine:
     """Generates and scores groups.
 
-    ``spent`` is set if the budget ran out with rollouts remaining. ``scoring_failure`` is the message of the last
-    temporary failure of scoring.
+    ``spent`` is set if the budget ran out with rollouts remaining; ``scoring_failure`` is the last temporary failure.
     """
 
-    def __init__(
-        self,
-        *,
-        rollouts: Rollouts,
-        rubric: Rubric,
-        recorder: Recorder,
-        options: EngineOptions,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, *, rollouts: Rollouts, rubric: Rubric, recorder: Recorder, options: EngineOptions) -> None:
         self._rollouts = rollouts
         self._rubric = rubric
         self._recorder = recorder
         self._options = options
-        self.progress = progress or Progress()
+        self.progress = Progress()
         self.generating = Places(options.max_generating)
         self._scoring = Places(options.max_scoring)
-        backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
-        self._backlog = Places(backlog)
+        self._backlog = Places(_BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0)
         self._backlog_ceiling = self._backlog.ceiling
         self._scorers = 0
         self._backlog.set_ceiling(math.inf)
@@ -149,10 +126,8 @@ class Engine:
                     if self.spent is not None:
                         break
                     await self._start(group, handover, tasks)
-        except BaseException:
+        finally:
             handover.give_up()
-            raise
-        handover.give_up()
         ready.put_nowait(None)
 
     async def score(self, ready: GroupQueue, unscored: UnscoredGroups | None = None) -> None:
@@ -183,7 +158,7 @@ class Engine:
         unscored.clear()
 
     def discard(self, ready: GroupQueue) -> None:
-        """Empties a queue that nobody scores; the journal holds its rollouts."""
+        """Empties a queue that is not being scored; the journal holds its rollouts."""
         while not ready.empty():
             if ready.get_nowait() is not None:
                 self._backlog.release()
@@ -230,10 +205,9 @@ class Engine:
                 rollout.close()
                 self.generating.release()
                 raise
-            task.add_done_callback(self._leave)  # also of a task that is cancelled before it began
-
-    def _leave(self, _task: asyncio.Task[None]) -> None:
-        self.generating.release()
+            task.add_done_callback(
+                lambda _: self.generating.release()
+            )  # also of a task that is cancelled before it began
 
     async def _generate(self, group: Group, rollout_index: int, handover: _Handover) -> None:
         watch.set(self._asking)
@@ -251,7 +225,6 @@ class Engine:
             self._guard.failed(failure, group.example_id)
 
     async def _generated(self, example_id: int, rollout_index: int) -> State:
-        """Returns the first attempt that succeeds or fails permanently, or the last attempt."""
         retry = self._options.retry
         for attempts in itertools.count(1):
             state = await self._attempt(example_id, rollout_index)
@@ -299,7 +272,6 @@ class Engine:
             del unscored[id(group)]
 
     def _is_worth_another(self, states: Sequence[State], generated: Group) -> bool:
-        """Returns whether scoring failed because a service that responded before was away."""
         errors = [state["error"] for state in states if key_of(state).rollout_index not in generated.states]
         away = [error for error in errors if error is not None and _is_away(error)]
         if away:
@@ -358,7 +330,7 @@ class Engine:
 
 
 class _Handover:
-    """Passes the groups of one ``generate`` call to scoring; holds generation back when scoring is far behind."""
+    """Passes the groups of one ``generate`` call to scoring, and holds generation back when scoring is far behind."""
 
     def __init__(self, ready: GroupQueue, backlog: Places) -> None:
         self._ready = ready
@@ -392,7 +364,6 @@ def _failure_of(state: Any) -> Failure | None:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Returns whether a judge's endpoint did not respond, or a sandbox or another service broke."""
     return classify(error).is_connection or any(isinstance(cause, InfraError) for cause in error_chain(error))
 
 

@@ -16,7 +16,6 @@ from nightjar.core.text import shortened
 from nightjar.errors import ConfigError
 
 _NOTHING = type(None)
-_MESSAGES: tuple[type[Any], ...] = (list, str, Sequence)
 _MAPPING: tuple[type[Any], ...] = (dict, Mapping)
 _PARTS: dict[str, tuple[type[Any], ...]] = {
     "input": (dict,),
@@ -34,23 +33,15 @@ _LONGEST = 100
 
 
 def check_intact(state: State, key: Key) -> None:
-    """Raises ``ConfigError`` if a state is not its rollout's any more or lacks parts that are scored and recorded.
-
-    The cause of the error is the state's own error.
-    """
-    damage = _damage(state, key)
-    if damage is not None:
+    """Raises ``ConfigError``, caused by the state's own error, if it is not its rollout's or lacks recorded parts."""
+    if (damage := _damage(state, key)) is not None:
         error = state.get("error")
-        raise ConfigError(f"The code has ruined the state: {damage}") from (
-            error if isinstance(error, BaseException) else None
-        )
+        cause = error if isinstance(error, BaseException) else None
+        raise ConfigError(f"The code has ruined the state: {damage}") from cause
 
 
 def check_scored(state: State, key: Key) -> None:
-    """Checks that a state is intact, and converts its scores to plain floats.
-
-    A score that is not a finite number raises ``TypeError`` or ``ValueError``.
-    """
+    """Checks that a state is intact, and converts its scores to plain finite floats (``TypeError``, ``ValueError``)."""
     check_intact(state, key)
     for name in ("reward", "advantage"):
         if state[name] is not None:

@@ -19,14 +19,6 @@ class Budget:
     """A limit of tokens and cost, checked before each request. Requests in flight when it runs out are still paid.
 
     Prompts and responses count, judges' included. Models whose prices are unknown (None) cost nothing.
-
-    Example:
-        >>> budget = Budget(max_tokens=1000)
-        >>> budget.add(900, 150)
-        >>> budget.check()
-        Traceback (most recent call last):
-        ...
-        nightjar.errors.BudgetSpentError: The budget is spent: 1,050 of 1,000 tokens (max_total_tokens)
     """
 
     def __init__(
@@ -42,7 +34,6 @@ class Budget:
         self.cost_usd = 0.0
 
     def check(self) -> None:
-        """Raises ``BudgetSpentError`` when nothing is left."""
         if self._max_tokens is not None and self.tokens >= self._max_tokens:
             raise BudgetSpentError(f"The budget is spent: {self} (max_total_tokens)")
         if self._max_cost_usd is not None and self.cost_usd >= self._max_cost_usd:
@@ -54,7 +45,6 @@ class Budget:
         return ", ".join(part for part in (tokens, cost) if part)
 
     def add(self, input_tokens: int, output_tokens: int, model: str = "") -> None:
-        """Adds the tokens of a response."""
         self.tokens += input_tokens + output_tokens
         if prices := self._prices_of(model):
             self.cost_usd += (input_tokens * prices[0] + output_tokens * prices[1]) / 1e6
@@ -65,12 +55,7 @@ shared_budget: ContextVar[Budget | None] = ContextVar("shared_budget", default=N
 
 
 def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
-    """Divides a limit evenly among runs, which get at most as much as they want; the first runs share the remainder.
-
-    Example:
-        >>> fair_shares(8, [8, 2, 8]), fair_shares(2, [4, 4, 4])
-        ([3, 2, 3], [1, 1, 0])
-    """
+    """Divides a limit evenly among runs, which get at most as much as they want; the first runs share the remainder."""
     shares, left = [0] * len(wanted), limit
     modest_first = sorted(range(len(wanted)), key=lambda run: (wanted[run], -run))
     for runs_left, run in zip(range(len(wanted), 0, -1), modest_first, strict=True):
@@ -81,9 +66,8 @@ def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retries of failed rollouts: bounded, exponential, with jitter. The client retries single requests itself.
+    """Retries of failed rollouts: exponential, with jitter. The client retries single requests itself.
 
-    ``max_retries`` are further attempts after the first. ``initial_seconds`` doubles for each further retry.
     ``max_seconds`` also bounds a longer ``Retry-After``.
     """
 
@@ -92,10 +76,8 @@ class RetryPolicy:
     max_seconds: float = 60.0
 
     def wants_another(self, attempts: int, failure: Failure | None) -> bool:
-        """Returns whether to make another attempt after this many, the last with this failure."""
         return failure is not None and failure.is_retryable and attempts <= self.max_retries
 
     def wait_seconds(self, attempts: int, failure: Failure) -> float:
-        """Returns the wait after so many attempts: the server's ``Retry-After`` or the backoff, with jitter."""
         asked = failure.retry_after_seconds
         return backoff_seconds(attempts, self.initial_seconds, max_seconds=self.max_seconds, asked_seconds=asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -30,7 +30,6 @@ class Group:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The indexes of all these rollouts."""
         return (*self.to_generate, *self.to_restore)
 
     def as_generated(self) -> Group:
@@ -41,13 +40,10 @@ class Group:
 
 
 class Finished(Protocol):
-    """Knows which rollouts of a run are finished."""
+    """Knows the rollouts that are scored without an error, and those that are generated and can be scored."""
 
-    def is_scored(self, key: Key) -> bool:
-        """Returns whether a rollout has a result without an error."""
-
-    def is_generated(self, key: Key) -> bool:
-        """Returns whether a rollout is generated, so that it can be scored without a request to the model."""
+    def is_scored(self, key: Key) -> bool: ...
+    def is_generated(self, key: Key) -> bool: ...
 
 
 class Shard:
@@ -75,12 +71,8 @@ class Shard:
 class Plan:
     """How the rollouts of a run form groups.
 
-    Attributes:
-        is_independent: each rollout is scored by itself.
-        scores_whole_groups: a reward function needs all rollouts of an example at once.
-        rollouts: example_id to number of rollouts, if it is not ``rollouts_per_example``.
-        asks_model: False leaves out rollouts that are not generated.
-        chosen: rollouts that may be repeated; None for all.
+    ``rollouts`` maps example_id to a number other than ``rollouts_per_example``. ``asks_model`` False leaves out
+    rollouts that are not generated. ``chosen`` rollouts may be repeated; None for all.
     """
 
     rollouts_per_example: int
@@ -98,36 +90,25 @@ class Plan:
 
     def members(self, finished: Finished, example_id: int) -> list[Key]:
         """Returns the rollouts of an example to score, some perhaps again."""
-        keys = [key for key in self._keys(example_id) if self.asks_model or finished.is_generated(key)]
+        count = self.rollouts.get(example_id, self.rollouts_per_example)
+        keys = [Key(example_id, index) for index in range(count)]
+        keys = [key for key in keys if self.asks_model or finished.is_generated(key)]
         left = {key for key in keys if not finished.is_scored(key)}
         missing = left if self.chosen is None else left & self.chosen
         again = bool(missing) and self.scores_whole_groups
         return [key for key in keys if key in missing or (again and key not in left)]
 
-    def _keys(self, example_id: int) -> list[Key]:
-        count = self.rollouts.get(example_id, self.rollouts_per_example)
-        return [Key(example_id, index) for index in range(count)]
-
     def shards(self, finished: Finished, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
         """Cuts a run's examples into at most ``max_shards`` blocks of equal size, finished blocks included."""
         size = max(1, -(-len(example_ids) // max_shards))
-        blocks = (
-            (number, start, example_ids[start : start + size])
-            for number, start in enumerate(range(0, len(example_ids), size))
-        )
+        blocks = [(start, example_ids[start : start + size]) for start in range(0, len(example_ids), size)]
         return [
-            Shard(number, start, start + len(block) - 1, self._unfinished(finished, block))
-            for number, start, block in blocks
+            Shard(number, start, start + len(block) - 1, tuple(each for each in block if self.members(finished, each)))
+            for number, (start, block) in enumerate(blocks)
         ]
-
-    def _unfinished(self, finished: Finished, block: Iterable[int]) -> tuple[int, ...]:
-        return tuple(example_id for example_id in block if self.members(finished, example_id))
 
 
 def _group(keys: Sequence[Key], finished: Finished) -> Group:
-    generated = [key.rollout_index for key in keys if finished.is_generated(key)]
-    return Group(
-        example_id=keys[0].example_id,
-        to_generate=tuple(k.rollout_index for k in keys if not finished.is_generated(k)),
-        to_restore=tuple(generated),
-    )
+    generated = tuple(key.rollout_index for key in keys if finished.is_generated(key))
+    missing = tuple(key.rollout_index for key in keys if not finished.is_generated(key))
+    return Group(keys[0].example_id, to_generate=missing, to_restore=generated)

@@ -38,7 +38,6 @@ class Progress:
     started_at: float = field(default_factory=time.time)
 
     def note_error(self, error: BaseException) -> None:
-        """Counts the error of a rollout."""
         kind = type(error.__cause__ or error).__name__
         self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, error_text(error)
 
@@ -54,12 +53,10 @@ class Progress:
 
     @property
     def avg_reward(self) -> float | None:
-        """The mean reward so far; None before the first."""
         return self.reward_sum / self.reward_count if self.reward_count else None
 
     @property
     def elapsed_seconds(self) -> float:
-        """Duration of this session."""
         return max(1e-9, time.time() - self.started_at)
 
     @property
@@ -69,5 +66,4 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated remaining time at this rate; None before the first result."""
         return (self.total - self.done) / self.rate if self.scored + self.failed else None

@@ -41,17 +41,14 @@ class FailureGuard:
         self._abort: RunAbortedError | None = None
 
     def check(self) -> None:
-        """Raises the error that stopped the run, if there is one."""
         if self._abort is not None:
             raise self._abort
 
     def succeeded(self) -> None:
-        """Records a successful rollout."""
         self.has_succeeded = True
         self._alike.clear()
 
     def answered(self) -> None:
-        """Records a response."""
         self._has_answered = True
 
     def request_failed(self, failure: Failure) -> None:
@@ -68,7 +65,6 @@ class FailureGuard:
         self.check()
 
     def forget(self) -> None:
-        """Resets the counts."""
         self._abort = None
         self._tries = 0
         self._alike.clear()
@@ -122,7 +118,6 @@ class RequestWatch:
             self._budget.check()
 
     def answered(self, answer: Any) -> None:
-        """Records a successful response and its tokens."""
         self._answered_at = time.monotonic()
         self._progress.requests += 1
         self._guard.answered()
@@ -148,7 +143,6 @@ class RequestWatch:
         return self._answered_at < started_at < self._answered_at + _OUTAGE_SECONDS
 
     async def wait(self, seconds: float) -> None:
-        """Waits before a retry of a request or an attempt."""
         self._progress.retries += 1
         if self._places is None or self._waiting >= _WAITING_PER_PLACE * self._places.ceiling:
             await asyncio.sleep(seconds)

@@ -10,8 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from types import TracebackType
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 from nightjar.clients.pace import Pace
@@ -35,7 +34,6 @@ _open_runs: list[Run] = []
 
 
 def open_runs() -> Sequence[Run]:
-    """Returns the runs that are open in this process, the oldest first."""
     return tuple(_open_runs)
 
 
@@ -73,7 +71,7 @@ class Run:
         self.unpushed: Exception | None = None
         self._home = HomeLoop(f"nightjar-run-{opened.metadata.run_id}")
         self._stages: asyncio.Task[Any] | None = None
-        self._has_timer = False
+        self._timer: asyncio.TimerHandle | None = None
         self._have_ended = False
         self._working: set[asyncio.Task[None]] = set()
         self._being_scored: set[int] = set()
@@ -91,7 +89,6 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """Its id."""
         return self.metadata.run_id
 
     @property
@@ -102,7 +99,6 @@ class Run:
 
     @property
     def metadata(self) -> RunMetadata:
-        """Its current metadata."""
         return self.opened.metadata
 
     @property
@@ -112,43 +108,39 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """Its counters."""
         return self._engine.progress
 
     @property
     def budget(self) -> Budget | None:
-        """Its budget, perhaps shared with other runs; None for no limit."""
         return self._engine.budget
 
     @property
     def generating(self) -> Places:
-        """Limits the rollouts generated at once."""
         return self._engine.generating
 
     @property
     def has_more_to_start(self) -> bool:
-        """Whether rollouts wait to be generated."""
         return self.generating.is_waited_for or not all(started.is_set() for started in self._started.values())
 
     @asynccontextmanager
     async def stages(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error.
-
-        Finished rollouts can be aggregated and published nevertheless.
-        """
+        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error."""
         self._home.settle()
-        self._stages, self._has_timer = asyncio.current_task(), True
+        self._stages = asyncio.current_task()
+        self._start_timer()
         try:
-            with self._time_limit(), rare_garbage_collection():
+            with rare_garbage_collection():
                 async with task_group() as stages:
                     yield stages
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - it becomes the error of the run
             if self.error is None:
                 self.opened.error = error
             elif isinstance(error, asyncio.CancelledError) and self._stages is not None:
                 self._stages.uncancel()
         finally:
             self._stages, self._have_ended = None, True
+            if self._timer is not None:
+                self._timer.cancel()
 
     def stop(self, error: BaseException) -> None:
         """Stops the stages; finished rollouts are kept, and the first ``error`` stands.
@@ -164,8 +156,8 @@ class Run:
             event.set()
         for work in self._working:
             work.cancel()
-        if self._stages is not None:
-            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._cancel, self._stages)
+        if (stages := self._stages) is not None:
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, lambda: self._stages is stages and stages.cancel())
 
     async def in_turn(self) -> AsyncIterator[Shard]:
         """Yields each shard when its first rollout may start, until the run is stopped."""
@@ -186,7 +178,7 @@ class Run:
         rollouts are not repeated, and rollouts that earlier shards lost in the outage are generated with it. Raises
         ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
         """
-        await self._at_home(self._generate(shard))
+        await self._home.call(self._timed(self._generate(shard)))
         return len(shard.remaining)
 
     async def _generate(self, shard: Shard) -> None:
@@ -217,14 +209,11 @@ class Run:
         May be called from any event loop, before, during or after generation. A further call scores the groups that
         ``check_scored`` reports, from the journal and without requests to the model. Raises the errors of ``generate``.
         """
-        await self._at_home(self._score(shard))
+        await self._home.call(self._timed(self._score(shard)))
         return len(shard.remaining)
 
     def check_scored(self, shard: Shard) -> None:
-        """Raises ``UnscoredError`` if scoring failed temporarily.
-
-        The rollouts are recorded as failed; ``score`` tries again.
-        """
+        """Raises ``UnscoredError`` if scoring failed temporarily; ``score`` tries again."""
         if count := len(self._unscored[shard.number]):
             reason = self._engine.scoring_failure
             raise UnscoredError(
@@ -252,31 +241,24 @@ class Run:
     def aggregate(self) -> RunMetadata:
         """Sorts and summarizes the results, and replaces ``metadata.json``; a second call does nothing."""
         self.opened.error = self.error or self._engine.spent
-        return self.opened.finish(self._requests()) if self.metadata.summary is None else self.metadata
+        if self.metadata.summary is not None:
+            return self.metadata
+        made, pace = self.progress, [pace.changes for pace in self.paces() if pace.changes]
+        return self.opened.finish({"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace})
 
-    def _requests(self) -> dict[str, Any]:
-        made = self.progress
-        pace = [pace.changes for pace in self.paces() if pace.changes]
-        return {"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace}
+    async def _timed(self, stage: Coroutine[Any, Any, None]) -> None:
+        self._start_timer()
+        await stage
 
-    async def _at_home(self, stage: Coroutine[Any, Any, None]) -> None:
-        if not self._has_timer:
-            self._has_timer = True
-            await self._home.call(self._start_timer())
-        await self._home.call(stage)
-
-    async def _start_timer(self) -> None:
-        if self._time_limit_seconds is not None:
-            asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
-
-    def _overtime(self) -> RunTimedOutError:
-        assert self._time_limit_seconds is not None, "there is a limit"
-        return RunTimedOutError(f"Stopped after {self._time_limit_seconds / 60:g} minutes (timeout_minutes)")
+    def _start_timer(self) -> None:
+        if (seconds := self._time_limit_seconds) is not None and self._timer is None:
+            overtime = RunTimedOutError(f"Stopped after {seconds / 60:g} minutes (timeout_minutes)")
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.stop, overtime)
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         if self.error is not None:
             work.close()
-            raise self._stopped()
+            raise RunCancelledError(f"The run was stopped: {self.error}")
         task = asyncio.ensure_future(work)
         self._working.add(task)
         try:
@@ -285,30 +267,11 @@ class Run:
             outer = asyncio.current_task()
             if self.error is None or (outer is not None and outer.cancelling()):
                 raise
-            raise self._stopped() from None
+            raise RunCancelledError(f"The run was stopped: {self.error}") from None
         finally:
             self._working.discard(task)
 
-    def _stopped(self) -> RunCancelledError:
-        return RunCancelledError(f"The run was stopped: {self.error}")
-
-    @contextmanager
-    def _time_limit(self) -> Iterator[None]:
-        if self._time_limit_seconds is None:
-            yield
-            return
-        timer = asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _cancel(self, stages: asyncio.Task[Any]) -> None:
-        if self._stages is stages:
-            stages.cancel()
-
     def _remaining(self, shard: Shard) -> Iterator[Group]:
-        """Yields the remaining groups of a shard; after the last group it is the next shard's turn."""
         for example_id in (*self._lost_before(shard), *shard.remaining):
             yield from self._plan.remaining_groups(self.opened.journal, example_id)
         self._started[shard.number].set()
@@ -330,18 +293,14 @@ class Run:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._home.call(self._close())
         self._home.stop()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._home.run(self._close())
         self._home.stop()
 
@@ -353,7 +312,7 @@ class Run:
                 closing.push_async_callback(close)
 
     async def _settle(self, shard: Shard) -> None:
-        """Waits until the groups of an earlier try are scored, or discards them if nobody scores."""
+        """Waits until the groups of an earlier try are scored, or discards them if they are not being scored."""
         if shard.number in self._being_scored:
             for each in self.shards[: shard.number + 1]:
                 if each.remaining and each.number in self._being_scored:
@@ -366,11 +325,11 @@ class Run:
 
     def _count_what_is_done(self) -> None:
         journal, progress = self.opened.journal, self.progress
-        owed, again = 0, set[Key]()
+        remaining, again = 0, set[Key]()
         for shard in self.shards:
             for example_id in shard.remaining:
                 members = self._plan.members(journal, example_id)
-                owed += len(members)
+                remaining += len(members)
                 again.update(key for key in members if journal.is_scored(key))
             if not shard.remaining:
                 self._started[shard.number].set()
@@ -378,5 +337,5 @@ class Run:
                 self._queues[shard.number].put_nowait(None)
         rewards = [reward for key, reward in journal.rewards() if key not in again]
         progress.total = self.metadata.rollouts
-        progress.already_done = self.metadata.rollouts - owed
+        progress.already_done = self.metadata.rollouts - remaining
         progress.reward_sum, progress.reward_count = sum(rewards), len(rewards)

@@ -7,7 +7,7 @@ import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-_OBJECTS_UNDER_WAY = 20_000
+_OBJECTS_IN_PROGRESS = 20_000
 _thresholds: list[tuple[int, int, int]] = []
 """The thresholds at the start of each open block: runs of one process may overlap."""
 
@@ -35,7 +35,7 @@ def rare_garbage_collection() -> Iterator[None]:
     before = gc.get_threshold()
     _thresholds.append(before)
     gc.freeze()
-    gc.set_threshold(max(before[0], _OBJECTS_UNDER_WAY) if before[0] else 0, *before[1:])
+    gc.set_threshold(max(before[0], _OBJECTS_IN_PROGRESS) if before[0] else 0, *before[1:])
     try:
         yield
     finally:

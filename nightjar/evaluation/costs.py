@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.engine import Budget
@@ -15,6 +14,8 @@ from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.warehouse import model_price
+
+logger = logging.getLogger(__name__)
 
 _HISTORY = """
 SELECT
@@ -41,7 +42,10 @@ class Estimate:
 def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
     """Returns the expected size and cost of a run, from earlier runs of the same environment and model."""
     asked = {"env_id": EnvironmentId.parse(config.env_id).without_version, "model": config.model}
-    earlier, tokens_in, tokens_out, most = _first(warehouse, _HISTORY, asked) or (0, None, None, None)
+    try:
+        earlier, tokens_in, tokens_out, most = warehouse.query(_HISTORY, asked).rows[0]
+    except WarehouseError:  # missing or unreachable; the run itself reports that
+        earlier, tokens_in, tokens_out, most = 0, None, None, None
     examples = most if config.num_examples == ALL_EXAMPLES else config.num_examples
     rollouts = None if examples is None else examples * config.rollouts_per_example
     if rollouts is None or not earlier:
@@ -53,23 +57,10 @@ def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
 
 def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
     """Returns the price of a million input and output tokens of a run's model; None if unknown."""
-    return model_price(warehouse, config.model) or _said(config)
-
-
-def _first(warehouse: Warehouse, sql: str, parameters: dict[str, str]) -> tuple[Any, ...] | None:
-    try:
-        rows = warehouse.query(sql, parameters).rows
-    except WarehouseError:  # missing or unreachable; the run itself reports that
-        return None
-    return rows[0] if rows else None
-
-
-def _said(config: RunConfig) -> tuple[float, float] | None:
-    said = (config.input_price, config.output_price)
-    return None if said == (None, None) else (said[0] or 0.0, said[1] or 0.0)
-
-
-logger = logging.getLogger(__name__)
+    price = model_price(warehouse, config.model)
+    if price is None and (config.input_price, config.output_price) != (None, None):
+        return config.input_price or 0.0, config.output_price or 0.0
+    return price
 
 
 @contextmanager
@@ -85,28 +76,21 @@ def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterato
         yield
         return
     known = {config.model: prices_of(config, warehouse) for config in configs}
+
+    def prices_of_any(model: str) -> Prices | None:
+        if model not in known:  # a judge's
+            known[model] = prices_of(RunConfig(env_id="any", model=model or "any"), warehouse)
+            if known[model] is None:
+                logger.warning("The price of model %r is not known: its cost is not counted", model)
+        return known[model]
+
     if cost is not None and (unknown := [model for model, prices in known.items() if prices is None]):
         raise ConfigError(
             f"max_cost_usd: the price of model {unknown[0]!r} is not known. Set it, for a million tokens: "
             f"nightjar warehouse prices set {unknown[0]} --input PRICE --output PRICE"
         )
-    before = shared_budget.set(Budget(tokens, cost, _Known(known, warehouse)))
+    before = shared_budget.set(Budget(tokens, cost, prices_of_any))
     try:
         yield
     finally:
         shared_budget.reset(before)
-
-
-class _Known:
-    """Looks up the prices of models, and those of judges when they are first used."""
-
-    def __init__(self, known: dict[str, Prices | None], warehouse: Warehouse) -> None:
-        self._known = known
-        self._warehouse = warehouse
-
-    def __call__(self, model: str) -> Prices | None:
-        if model not in self._known:
-            self._known[model] = prices_of(RunConfig(env_id="any", model=model or "any"), self._warehouse)
-            if self._known[model] is None:
-                logger.warning("The price of model %r is not known: its cost is not counted", model)
-        return self._known[model]

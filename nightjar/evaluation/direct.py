@@ -39,7 +39,6 @@ async def evaluate(
 
 
 async def run_stages(opened: Run, warehouse: Warehouse) -> Outcome:
-    """Runs the stages of an opened run, closes it and publishes it."""
     async with opened as run:
         async with run.stages() as stages:
             async for shard in run.in_turn():
@@ -74,7 +73,6 @@ class EndedEvaluation:
 
     @property
     def is_complete(self) -> bool:
-        """Returns whether the run is complete."""
         return self.outcome is not None and self.outcome.is_complete
 
 

@@ -32,7 +32,7 @@ def wants_push(run: Run) -> bool:
 
 
 def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> str:
-    """Pushes a run and returns its URL, which is also kept as ``run.hub_url``."""
+    """Pushes a run and returns its URL, also kept as ``run.hub_url``."""
     name = name or run.directory.read_config().get("hf_hub_dataset_name")
     run.hub_url = push(run.directory, name, is_public=is_public)
     return run.hub_url
@@ -41,10 +41,7 @@ def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> s
 def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = False) -> str:
     """Uploads a run directory as a dataset and returns its URL; pushing again replaces it.
 
-    Args:
-        directory: the run directory.
-        name: ``owner/name``, or a name in the user's own account; None to derive it from the configuration.
-        is_public: visibility of a new dataset.
+    ``name`` is ``owner/name``, or a name in the user's own account; None derives it. ``is_public`` is for new datasets.
     """
     import huggingface_hub
 
@@ -74,7 +71,6 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
 
 
 def write_parquet(directory: RunDirectory, metadata: Mapping[str, Any], target: Path) -> None:
-    """Writes the rollouts of a run as Parquet, a row each, in batches."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -179,7 +175,6 @@ Run `{run_id}` of Nightjar (nightjar-evals), {date}: {status}.
 
 
 def card_of(metadata: Mapping[str, Any], config: Mapping[str, Any], data: str) -> str:
-    """Returns the dataset card of a run: Markdown under a YAML header."""
     front = {
         "pretty_name": f"{metadata['env_id']} | {metadata['model']}",
         "tags": ["nightjar", "evaluation", "llm-evaluation"],

@@ -47,13 +47,10 @@ def load_env(
     """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
     Args:
-        config: what to run.
         output_dir: None for ``./outputs``, or the environment's own folder if it has one.
         resume: run directory to resume, or ``"latest"``; None for a new run.
-        where: when resuming, retry only the failed rollouts that match, see ``failed_where``; empty for everything
-            that is missing.
+        where: when resuming, retry only the failed rollouts that match (``failed_where``); empty for all missing ones.
         run_id: id of the run, unless it is a part; a run that already has this id is resumed.
-        flow_run_id: Prefect's flow run, for the record.
     """
     if (config.hf_hub_dataset_name or "").startswith(BLOCK):
         raise ConfigError(
@@ -84,15 +81,17 @@ def open_run(
     flow_run_id: str | None = None,
     rescored_from: str | None = None,
 ) -> Run:
-    """Opens a run directory and finds the remaining rollouts."""
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
+    whole: dict[str, Any] = {}
+    if (all_parts := prepared.whole) is not None:  # so that joining the parts needs no environment
+        whole = {"whole": {"num_examples": len(all_parts.hashes), "dataset_fingerprint": all_parts.fingerprint()}}
     state_columns = dict.fromkeys([*env.state_columns, *config.state_columns, *keep_parsed_answers(env)])
     metadata = _metadata(prepared, directory.run_id, state_columns, flow_run_id, rescored_from)
     opened = OpenRun(
         directory,
         metadata,
-        config=config.model_dump(mode="json") | scoring | _of_the_whole(prepared),
+        config=config.model_dump(mode="json") | scoring | whole,
         identity=config.identity() | scoring,
         hashes=selection.hashes,
         tolerated_failures=config.tolerated_failures,
@@ -142,11 +141,7 @@ def _directory(
 
 
 def _metadata(
-    prepared: Prepared,
-    run_id: str,
-    state_columns: Iterable[str],
-    flow_run_id: str | None,
-    rescored_from: str | None,
+    prepared: Prepared, run_id: str, state_columns: Iterable[str], flow_run_id: str | None, rescored_from: str | None
 ) -> RunMetadata:
     config, selection = prepared.config, prepared.selection
     return RunMetadata(
@@ -172,13 +167,6 @@ def _metadata(
         flow_run_id=flow_run_id,
         rescored_from=rescored_from,
     )
-
-
-def _of_the_whole(prepared: Prepared) -> dict[str, Any]:
-    """Returns what a part records about its run, so that joining the parts needs no environment."""
-    if (whole := prepared.whole) is None:
-        return {}
-    return {"whole": {"num_examples": len(whole.hashes), "dataset_fingerprint": whole.fingerprint()}}
 
 
 def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOptions:

@@ -36,11 +36,9 @@ class NightPlan:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags of the night's flow runs."""
         return f"suite:{self.suite}", night_tag(self.night)
 
     def title(self, evaluation: Evaluation | None = None) -> str:
-        """Returns the display name of the night, or of one of its evaluations."""
         own = f"{self.suite} {self.night}"
         return own if evaluation is None else f"{own} · {evaluation.label} · {evaluation.config.model}"
 
@@ -49,7 +47,6 @@ class NightPlan:
         return f"nightjar/{self.suite}/{self.night}/{evaluation.label}"
 
     def remaining(self, warehouse: Warehouse) -> list[Evaluation]:
-        """Returns the evaluations that are not complete."""
         done = completed_evaluations(warehouse, self.suite, self.night)
         return [one for one in self.evaluations if one.label not in done]
 
@@ -65,7 +62,6 @@ class NightPlan:
 
 
 def plan_night(suite: str, night: str) -> NightPlan:
-    """Reads a suite and returns what it runs on a date."""
     path, date = Path(suite), checked_night(night)
     if not suite:
         raise ConfigError("suite: name the file of a suite, such as configs/eval/benchmark.toml")
@@ -145,7 +141,6 @@ def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Ni
 
 
 def note_on_night(warehouse: Warehouse, suite: str, night: str, text: str) -> None:
-    """Sets the line of a night in progress."""
     known = find_night(warehouse.nights(), suite, night)
     if known is not None and known.verdict == "running":
         warehouse.write_night(replace(known, line=f"{suite} {night} is running: {text}"))

@@ -45,7 +45,6 @@ class Outcome:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.metadata.run_id
 
     @property
@@ -55,7 +54,6 @@ class Outcome:
 
     @property
     def summary(self) -> Summary:
-        """Aggregates of the run."""
         assert self.metadata.summary is not None, "a run that has ended is aggregated"
         return self.metadata.summary
 
@@ -88,7 +86,7 @@ class Outcome:
         """Command that scores the source again; None without a source, or if the source must be resumed first."""
         summary = self.summary
         is_unasked = self.error is None and summary.scored + summary.failed < summary.rollouts
-        if is_unasked or not all(map(_is_of_scoring, summary.errors)):
+        if is_unasked or any(chain.partition(" -> ")[0] != ScoringError.__name__ for chain in summary.errors):
             return None
         return rescoring_command(RunDirectory(self.path).read_config())
 
@@ -123,7 +121,3 @@ class IncompleteRunError(RunError):
 
     def __reduce__(self) -> tuple[type[Self], tuple[Outcome]]:
         return type(self), (self.outcome,)
-
-
-def _is_of_scoring(chain: str) -> bool:
-    return chain.partition(" -> ")[0] == ScoringError.__name__

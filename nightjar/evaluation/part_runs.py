@@ -110,7 +110,6 @@ def merge_parts(part: Part, folder: Path, warehouse: Warehouse) -> RunDirectory 
 
 
 def forget_parts(part: Part, warehouse: Warehouse) -> None:
-    """Removes the parts of a run that is complete."""
     archives = Archives(warehouse.store())
     for each in Part.all_of(part.run_id, part.count):
         archives.remove(str(each))
@@ -124,7 +123,9 @@ def _merge(store: Store, versions: Mapping[Part, str], directory: RunDirectory) 
         joined.path.mkdir()
         join_parts(parts, joined)
         take_over(joined, directory)
-        _warn_of_other_code(parts)
+        if len(hashes := {part.read_metadata()["version_info"].get("env_hash") for part in parts}) > 1:
+            names = ", ".join(sorted(map(str, hashes)))
+            logger.warning("The parts were run with different files of the environment: %s", names)
     metadata = directory.read_metadata()
     logger.info(
         "Run %s is joined from its %d parts: %s, %d of %d rollouts scored, average reward %s, in %s",
@@ -141,11 +142,3 @@ def _check_same(parts: Sequence[RunDirectory]) -> None:
         if found := differences(part.read_config(), asked):
             fields = "; ".join(f"{name}: {mine!r} and {others!r}" for name, (mine, others) in found.items())
             raise RunDirectoryError(f"{part.run_id} and {parts[0].run_id} are of different runs: {fields}")
-
-
-def _warn_of_other_code(parts: Sequence[RunDirectory]) -> None:
-    known = {part.read_metadata()["version_info"].get("env_hash") for part in parts}
-    if len(known) > 1:
-        logger.warning(
-            "The parts were run with different files of the environment: %s", ", ".join(sorted(map(str, known)))
-        )

@@ -34,10 +34,7 @@ from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
 class Prepared:
     """A configuration with its environment and examples.
 
-    Attributes:
-        plan: how rollouts form groups.
-        rubric: place of the rubric that replaces the environment's, as ``FILE:NAME``.
-        whole: for a part, the examples of the whole run.
+    ``rubric`` (``FILE:NAME``) replaces the environment's; ``whole`` are, for a part, the examples of the whole run.
     """
 
     config: RunConfig
@@ -50,7 +47,6 @@ class Prepared:
 
 
 def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
-    """Loads the environment and selects its examples."""
     folder = provide(config.env_id, config.env_source, config.environments_dir)
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
@@ -113,7 +109,6 @@ def _count(examples: Examples, env_id: str) -> int:
 
 
 def _place(error: Exception) -> str:
-    """Returns the line of the user's code in which an error occurred."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE not in Path(frame.filename).parents
     ]
@@ -123,19 +118,12 @@ def _place(error: Exception) -> str:
     return f" ({Path(called.filename).name}, line {called.lineno})"
 
 
+_PLAIN = (bool, int, float, str, list, tuple, dict, type(None))
 _NOT_OFFERED = {"kwargs", "env_id", "env_args", "own_sampling_args"}
 
 
 def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
-    """Changes settings of an environment, through its method ``set_<name>`` or an attribute.
-
-    Example:
-        >>> from nightjar.environments import SingleTurnEnv
-        >>> env = SingleTurnEnv(dataset=[{"question": "2+2?"}])
-        >>> apply_settings(env, {"system_prompt": "Be brief.", "pass_threshold": 0.9})
-        >>> env.get_dataset()[0]["prompt"][0]["content"], env.pass_threshold
-        ('Be brief.', 0.9)
-    """
+    """Changes settings of an environment, through its method ``set_<name>`` or an attribute."""
     known = _settings_of(env)
     for name, value in settings.items():
         if name not in known:
@@ -149,15 +137,11 @@ def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
 def _settings_of(env: Environment) -> set[str]:
     """Returns the names of settings: those with a method ``set_<name>``, and attributes with a JSON value."""
     known = {name.removeprefix("set_") for name in dir(env) if name.startswith("set_")}
-    known |= {name for name, value in vars(env).items() if _is_plain(value) and not name.startswith("_")}
+    known |= {name for name, value in vars(env).items() if isinstance(value, _PLAIN) and not name.startswith("_")}
     if isinstance(env, SingleTurnEnv):
         known.discard("max_turns")
     children = env.envs if isinstance(env, EnvGroup) else []
     return known.union(*map(_settings_of, children)) - _NOT_OFFERED
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
 
 
 def _check_kind(env: Environment, name: str, value: Any) -> None:
@@ -203,7 +187,6 @@ def _files(rubric: Rubric) -> Iterator[Path]:
 
 
 def _file_of(scoring: Any) -> str | None:
-    """Returns the source file of a class, a function or a partial; None for built-ins."""
     bare = scoring.func if isinstance(scoring, functools.partial) else scoring
     known = bare if inspect.isclass(bare) or inspect.isroutine(bare) else type(bare)
     try:
@@ -216,10 +199,7 @@ _LONGEST_ANSWER = 4_000
 
 
 def keep_parsed_answers(env: Environment) -> list[str]:
-    """Makes each scored rollout keep its parsed answer; returns the added state columns.
-
-    There is none if the parsers only pass their text on.
-    """
+    """Makes rollouts keep their parsed answer; returns the added state columns, none if parsers change nothing."""
     parts = env.rubric.rubrics if isinstance(env.rubric, RubricGroup) else []
     parsers = [env.rubric.parser, *(part.parser for part in parts), env.parser]
     parser = next((one for one in parsers if isinstance(one, Parser) and not one.takes_all), None)

@@ -76,7 +76,6 @@ def _publish_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> 
 
 
 def note_published(directory: RunDirectory) -> None:
-    """Notes in the metadata of a run that it is published; logs a warning if that fails."""
     published_at = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         directory.write_metadata(directory.read_metadata() | {"published_at": published_at})

@@ -40,15 +40,9 @@ def load_rescored(
 ) -> Run:
     """Opens a new run that scores everything that was generated in ``source``, which is not changed.
 
-    Rollouts that failed or are missing in the source have also failed or are missing in the new run.
-
-    Args:
-        source: the run directory.
-        rubric: ``path/to/file.py:NAME``, see ``load_rubric``; None for the environment's.
-        env_args: environment arguments that replace those of the source.
-        max_concurrent_scoring: groups scored at once; None for the number of the source.
-        output_dir: None for the folder of the source.
-        part: scores only the examples of this part of the new run.
+    Rollouts that failed or are missing in the source have also failed or are missing in the new run. ``rubric`` is
+    ``path/to/file.py:NAME``; ``env_args`` replace those of the source; ``output_dir`` None is the folder of the source;
+    ``part`` scores only the examples of this part of the new run.
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)
@@ -74,7 +68,9 @@ def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
     other = {row["example_id"] for row in rows if hashes.get(row["example_id"]) != row["example_hash"]}
     results = (line.row for line in scan_lines(source.results_path)) if other else ()
     asked = {row["example_id"]: row["prompt"] for row in results if row["example_id"] in other & hashes.keys()}
-    mended = {each for each, prompt in asked.items() if _messages(examples[each]["prompt"]) == prompt}
+    mended = {
+        each for each, prompt in asked.items() if dump_messages(normalize_messages(examples[each]["prompt"])) == prompt
+    }
     if lost := sorted(other - mended):
         raise ConfigError(
             f"{len(lost)} examples of run {source.run_id!r} are not what environment {prepared.config.env_id!r} has in "
@@ -82,10 +78,6 @@ def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
         )
     if mended:
         logger.warning("%d examples have a new answer or info, which is used for scoring", len(mended))
-
-
-def _messages(prompt: Any) -> Any:
-    return dump_messages(normalize_messages(prompt))
 
 
 def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Container[int] | None) -> None:
@@ -97,7 +89,9 @@ def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Contain
         reason = f"{error.strerror}: {error.filename}"
         raise RunDirectoryError(f"Run {source.run_id!r} cannot be scored again: {reason}") from error
     if taken is not None:
-        _keep_alone(directory.attempts_path, taken)
+        path = directory.attempts_path
+        lines = ((line, parse_line(line, path, number)["example_id"]) for number, _, line in whole_lines(path))
+        replace_file(path, (line for line, example_id in lines if example_id in taken))
     generated = {_key(line.row) for line in scan_lines(source.attempts_path) if line.row["error"] is None}
     failed = [line.row for line in scan_lines(source.results_path) if line.row["error"] is not None]
     results = JsonLines(directory.results_path)
@@ -105,11 +99,6 @@ def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Contain
         [row for row in failed if _key(row) not in generated and (taken is None or row["example_id"] in taken)]
     )
     results.close()
-
-
-def _keep_alone(path: Path, taken: Container[int]) -> None:
-    lines = ((line, parse_line(line, path, number)["example_id"]) for number, _, line in whole_lines(path))
-    replace_file(path, (line for line, example_id in lines if example_id in taken))
 
 
 def _key(row: Mapping[str, Any]) -> Key:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.core.failures import FailureClass, class_called, failure_class
+from nightjar.core.failures import class_called, failure_class
 from nightjar.core.files import scratch_folder
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs import RunDirectory, runs_folder, runs_folders
@@ -44,12 +44,7 @@ def restored_config(saved: Mapping[str, Any]) -> RunConfig:
 
 
 def rescoring_command(saved: Mapping[str, Any]) -> list[str] | None:
-    """Returns the command that repeats a rescoring; None for a run that called the model itself.
-
-    Example:
-        >>> rescoring_command({"rescored_from": "0a1b", "rubric": "strict.py:exact", "env_args": {}})
-        ['nightjar', 'eval', 'rescore', '0a1b', '--rubric', 'strict.py:exact']
-    """
+    """Returns the command that repeats a rescoring; None for a run that called the model itself."""
     if not saved.get("rescored_from"):
         return None
     rubric = ["--rubric", saved["rubric"]] if saved.get("rubric") else []
@@ -104,14 +99,9 @@ def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfi
     return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
 
 
-def _newest_first(folders: Iterable[Path]) -> Iterable[RunDirectory]:
-    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_run(path)]
-    found.sort(key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)
-    return [RunDirectory(path) for path in found]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "config.json").is_file()
+def _newest_first(folders: Iterable[Path]) -> list[RunDirectory]:
+    configs = [path for folder in folders for path in folder.glob("*/config.json")]
+    return [RunDirectory(path.parent) for path in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
 # The condition is evaluated with "error" set to each class of the chain, and to the empty text. If it holds for the
@@ -139,10 +129,8 @@ WHERE error IS NOT NULL AND run_id = ?
 def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
     """Returns the failed rollouts of a run that match a condition; the run need not be published.
 
-    Args:
-        directory: the run directory.
-        condition: SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
-            ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
+    The condition is SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
+    ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
     """
     if not directory.has_metadata():
         raise ConfigError(f"The condition {condition!r} needs a run to resume, and there is none")
@@ -163,9 +151,8 @@ def check_where(run: StoredRun, condition: str) -> None:
 def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]:
     try:
         kind = class_called(condition)
-        found = (
-            _of_class(warehouse, run_id, kind) if kind else warehouse.query(_FAILED.format(condition), [run_id]).rows
-        )
+        rows = warehouse.query(_CLASSED if kind else _FAILED.format(condition), [run_id]).rows
+        found = [row[:2] for row in rows if not kind or failure_class(row[2]) is kind]
         chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
     except (WarehouseError, TypeError, ValueError) as error:
         raise ConfigError(f"The condition {condition!r} is wrong: {error}") from error
@@ -174,8 +161,3 @@ def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]
             f"No failed rollout of run {run_id!r} matches {condition!r}. Show its failures: nightjar eval get {run_id}"
         )
     return chosen
-
-
-def _of_class(warehouse: Warehouse, run_id: str, kind: FailureClass) -> list[tuple[int, int]]:
-    rows = warehouse.query(_CLASSED, [run_id]).rows
-    return [(example_id, index) for example_id, index, error in rows if failure_class(error) is kind]

@@ -30,12 +30,9 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run and its place.
+    """A run with its run directory (None if it is not on this machine) or the warehouse that holds it.
 
-    Attributes:
-        path: run directory; None if it is not on this machine.
-        warehouse: holds the run otherwise.
-        cost: of the recorded rollouts; None if the run is not published, or no price is known.
+    ``cost`` is that of the recorded rollouts; None if the run is not published, or no price is known.
     """
 
     metadata: dict[str, Any]
@@ -45,12 +42,10 @@ class StoredRun:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return str(self.metadata["run_id"])
 
     @property
     def directory(self) -> RunDirectory:
-        """Run directory; raises ``RunDirectoryError`` if it is not on this machine."""
         if self.path is None:
             raise RunDirectoryError(
                 f"Run {self.run_id!r} is in {self.warehouse.location}, but its directory is not here"
@@ -92,12 +87,12 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
     return sorted(found.values(), key=lambda run: run.metadata.get("started_at") or "", reverse=True)
 
 
-def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str | None = None) -> StoredRun:
+def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
     """Returns the run with a run directory, a run id or the beginning of an id; searches like ``stored_runs``."""
     if (Path(asked) / "metadata.json").is_file():
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
-    found = [run for run in stored_runs(output_dir, warehouse) if run.run_id.startswith(asked)]
+    found = [run for run in stored_runs(warehouse=warehouse) if run.run_id.startswith(asked)]
     match [run for run in found if run.run_id == asked] or found:
         case [run]:
             return run
@@ -130,13 +125,7 @@ def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
 
 @dataclass
 class SampleGroup:
-    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right.
-
-    Example:
-        >>> group = SampleGroup(12, 0.5, {0: 1.0, 1: 0.0, 2: None})
-        >>> group.mean, round(group.spread, 3), group.right, group.is_flipped
-        (0.5, 0.707, 1, True)
-    """
+    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right."""
 
     example_id: int
     pass_threshold: float
@@ -144,27 +133,22 @@ class SampleGroup:
 
     @property
     def scored(self) -> list[float]:
-        """Rewards of the scored rollouts."""
         return [reward for reward in self.rewards.values() if reward is not None]
 
     @property
     def mean(self) -> float | None:
-        """Mean reward; None if nothing is scored."""
         return fmean(self.scored) if self.scored else None
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the rewards; None for fewer than two."""
         return stdev(self.scored) if len(self.scored) > 1 else None
 
     @property
     def right(self) -> int:
-        """Number of rollouts that reach the threshold."""
         return sum(reward >= self.pass_threshold for reward in self.scored)
 
     @property
     def is_flipped(self) -> bool:
-        """Returns whether some rollouts are right and others wrong."""
         return 0 < self.right < len(self.scored)
 
 

@@ -27,12 +27,9 @@ _NEEDS_MORE = "a reference reply is worth less than 1 (-v shows which; what the 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one example.
+    """The result of one example: the last message of its prompt, its answer, and the parsed answer of the reply.
 
-    Attributes:
-        asked: last message of the prompt.
-        expected, found: ``answer`` of the example, and parsed answer of the reply.
-        reward, blank: of the reply, and of an empty reply; None without a reply, or if it could not be scored.
+    ``reward`` is that of the reply and ``blank`` that of an empty reply; None if it could not be scored.
     """
 
     number: int
@@ -73,7 +70,6 @@ async def validate(env: Environment, samples: int, client: AnyClient | None = No
 
 
 def _with_texts(env: Environment) -> Environment:
-    """Returns a variant of the environment that asks for messages: some benchmarks ask a model for something else."""
     if not isinstance(env, SeededEnv) or env.benchmark.environment_class is None:
         return env
     return SeededEnv(env.benchmark, env_id=env.env_id, env_args=env.env_args)
@@ -100,8 +96,10 @@ async def _try(env: Environment, number: int, client: AnyClient | None, model: s
     if worth is not None and worth > 0:
         problems.add(f"an empty reply is worth {worth:g}")
     _note(found, problems)
-    taken = None if state is None else _found(env, state)
-    found.tried.append(Tried(number, _asked(example), example.get("answer"), taken, reward, worth))
+    taken = state and (state.get("extracted_answer") or env.rubric.parser.parse_answer(state["completion"]))
+    asked = " ".join(content_text(example["prompt"][-1]["content"]).split())
+    shown = None if taken is None else str(taken)
+    found.tried.append(Tried(number, asked, example.get("answer"), shown, reward, worth))
 
 
 def _note(found: Validation, problems: set[str]) -> None:
@@ -128,8 +126,6 @@ async def _rollout(
 
 
 class _Scripted(UnaskedClient):
-    """Gives the replies one after another, and empty ones after that."""
-
     def __init__(self, replies: Sequence[AssistantMessage]) -> None:
         super().__init__()
         self._replies = replies
@@ -139,15 +135,6 @@ class _Scripted(UnaskedClient):
         said = self._replies[turn] if turn < len(self._replies) else AssistantMessage(content="")
         message = ResponseMessage(**said.model_dump(), finish_reason="stop", is_truncated=False)
         return Response(id="", created=0, model="", message=message)
-
-
-def _found(env: Environment, state: State) -> str | None:
-    found = state.get("extracted_answer") or env.rubric.parser.parse_answer(state["completion"])
-    return None if found is None else str(found)
-
-
-def _asked(example: RolloutInput) -> str:
-    return " ".join(content_text(example["prompt"][-1]["content"]).split())
 
 
 def _text(error: BaseException) -> str:

@@ -39,187 +39,138 @@ def status_error(status, **headers):
     return caused_by(openai.APIStatusError("no", response=response, body=None))
 
 
+def invalid():
+    response = httpx2.Response(200, request=REQUEST)
+    return caused_by(openai.APIResponseValidationError(response=response, body=None, message="no JSON"))
+
+
+TEMPORARY, CONNECTION, OVERLOAD = {"is_retryable"}, {"is_retryable", "is_connection"}, {"is_retryable", "is_overload"}
+
+
 class TestClassify:
-    @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
-    def test_statuses_that_can_heal(self, status):
-        failure = classify(status_error(status))
-        assert (failure.is_retryable, failure.is_permanent) == (True, False)
-
-    @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-    def test_statuses_that_stay(self, status):
-        failure = classify(status_error(status))
-        assert (failure.is_retryable, failure.is_permanent) == (False, True)
-
-    @pytest.mark.parametrize(("status", "is_overload"), [(429, True), (503, True), (500, False), (408, False)])
-    def test_statuses_that_ask_for_less(self, status, is_overload):
-        assert classify(status_error(status)).is_overload is is_overload
-
     @pytest.mark.parametrize(
-        ("value", "seconds"),
-        [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None)],
-    )
-    def test_retry_after_in_seconds(self, value, seconds):
-        assert classify(status_error(429, retry_after=value)).retry_after_seconds == seconds
-
-    def test_no_retry_after(self):
-        assert classify(status_error(429)).retry_after_seconds is None
-
-    @pytest.mark.parametrize(
-        "cause",
+        ("error", "flags"),
         [
-            openai.APIConnectionError(request=REQUEST),
-            ConnectionResetError("x"),
+            *((status_error(status), TEMPORARY) for status in (408, 409, 500, 502)),
+            *((status_error(status), OVERLOAD) for status in (429, 503, 529)),
+            *((status_error(status), {"is_permanent"}) for status in (400, 404, 422)),
+            *((status_error(status), {"is_permanent", "is_refusal"}) for status in (401, 403)),
+            (caused_by(openai.APIConnectionError(request=REQUEST)), CONNECTION),
+            (caused_by(ConnectionResetError("x")), CONNECTION),
+            (caused_by(openai.APITimeoutError(request=REQUEST)), TEMPORARY),
+            (caused_by(TimeoutError()), TEMPORARY),
+            (invalid(), TEMPORARY),
+            *((error, TEMPORARY) for error in (EmptyModelResponseError("e"), InfraError("i"), SandboxError("s"))),
+            *((error, set()) for error in (ValueError("v"), ToolCallError("t"), ModelError("m"))),
+            (caused_by(status_error(400).__cause__, OverlongPromptError("too long")), set()),
+            (SandboxRefusedError("install bubblewrap"), {"is_permanent", "is_refusal"}),
         ],
-        ids=lambda cause: type(cause).__name__,
+        ids=lambda value: repr(getattr(value, "__cause__", None) or value)[:40],
     )
-    def test_an_endpoint_that_does_not_answer(self, cause):
-        failure = classify(caused_by(cause))
-        assert (failure.is_retryable, failure.is_connection, failure.is_permanent) == (True, True, False)
+    def test_an_error_is_temporary_permanent_or_neither(self, error, flags):
+        failure = classify(error)
+        known = ("is_retryable", "is_permanent", "is_connection", "is_overload", "is_refusal")
+        assert {name for name in known if getattr(failure, name)} == flags
 
-    @pytest.mark.parametrize("late", [openai.APITimeoutError(request=REQUEST), TimeoutError()], ids=["SDK", "Python"])
-    def test_a_request_that_takes_too_long_is_worth_another_try_and_no_outage(self, late):
-        failure = classify(caused_by(late))
-        assert (failure.is_retryable, failure.is_connection, failure.is_permanent) == (True, False, False)
+    @pytest.mark.parametrize(
+        ("headers", "seconds"),
+        [
+            ({"retry_after": "7"}, 7.0),
+            ({"retry_after": "0.5"}, 0.5),
+            ({"retry_after": "-3"}, 0.0),
+            ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+            ({"retry_after": "soon"}, None),
+            ({}, None),
+        ],
+    )
+    def test_the_wait_that_the_endpoint_asks_for(self, headers, seconds):
+        assert classify(status_error(429, **headers)).retry_after_seconds == seconds
 
-    @pytest.mark.parametrize("error", [EmptyModelResponseError("e"), InfraError("i"), SandboxError("s")], ids=repr)
-    def test_what_else_can_heal(self, error):
-        assert classify(error) == Failure(str(error), is_retryable=True)
+    @pytest.mark.parametrize(("error", "message"), [(KeyError(), "KeyError"), (ToolCallError("t"), "t")])
+    def test_the_message_is_that_of_the_error_or_its_class(self, error, message):
+        assert classify(error).message == message
 
-    @pytest.mark.parametrize("error", [ValueError("v"), ToolCallError("t"), ModelError("m")], ids=repr)
-    def test_what_else_stays(self, error):
-        assert classify(error) == Failure(str(error))
 
-    def test_a_prompt_that_is_too_long_says_nothing_of_other_requests(self):
-        error = caused_by(status_error(400).__cause__, OverlongPromptError("too long"))
-        assert classify(error) == Failure("too long")
-
-    def test_an_answer_in_another_shape_is_worth_another_try(self):
-        response = httpx2.Response(200, request=REQUEST)
-        cause = openai.APIResponseValidationError(response=response, body=None, message="no JSON")
-        failure = classify(caused_by(cause))
-        assert (failure.is_retryable, failure.is_permanent) == (True, False)
-
-    def test_a_machine_that_can_make_no_sandbox_stays_so_for_every_rollout(self):
-        failure = classify(SandboxRefusedError("install bubblewrap"))
-        assert (failure.is_permanent, failure.is_refusal, failure.is_retryable) == (True, True, False)
-
-    def test_an_error_without_words_is_named_by_its_class(self):
-        assert classify(KeyError()).message == "KeyError"
+def distinct(number):
+    return Failure(f"no {number}", is_permanent=True)
 
 
 class TestGuard:
-    def fail(self, guard, failure, times, example_id=None):
-        for number in range(times):
-            guard.failed(failure, number if example_id is None else example_id)
-
-    def test_five_in_a_row_before_any_success_stop_the_run_with_the_reason(self):
-        guard = FailureGuard()
-        self.fail(guard, REFUSED, 4)
-        with pytest.raises(RunAbortedError, match=r"5 rollouts in a row failed alike\. Incorrect API key provided"):
-            guard.failed(REFUSED, 4)
-
-    def test_afterwards_every_look_raises_again(self):
-        guard = FailureGuard()
-        self.fail(guard, GONE, 4)
-        with pytest.raises(RunAbortedError):
-            guard.failed(GONE, 4)
+    @pytest.mark.parametrize(
+        ("failure", "limit", "has_succeeded"),
+        [
+            (REFUSED, 5, False),
+            (GONE, 5, False),
+            (BAD_REQUEST, 5, False),
+            (OVERLOADED, 20, False),
+            (REFUSED, 50, True),
+            (BAD_REQUEST, 50, True),
+        ],
+        ids=str,
+    )
+    def test_failures_of_several_examples_in_a_row_stop_the_run(self, failure, limit, has_succeeded):
+        guard = FailureGuard(has_succeeded)
+        for number in range(limit - 1):
+            guard.failed(failure, number)
+        guard.check()
+        with pytest.raises(RunAbortedError, match=rf"{limit} .*{failure.message}"):
+            guard.failed(failure, limit)
         with pytest.raises(RunAbortedError):
             guard.check()
 
-    def test_fifty_after_a_success(self):
+    def test_a_refused_key_of_one_example_stops_the_run(self):
         guard = FailureGuard()
-        guard.succeeded()
-        self.fail(guard, REFUSED, 49)
-        with pytest.raises(RunAbortedError, match="50 rollouts in a row"):
-            guard.failed(REFUSED, 49)
-
-    def test_a_success_in_an_earlier_session_counts(self):
-        self.fail(FailureGuard(has_succeeded=True), BAD_REQUEST, 49)
+        for _ in range(4):
+            guard.failed(REFUSED, 7)
+        with pytest.raises(RunAbortedError):
+            guard.failed(REFUSED, 7)
 
     def test_a_success_starts_the_count_anew(self):
         guard = FailureGuard()
-        for _ in range(3):
-            for number in range(40):
-                guard.succeeded()
-                guard.failed(REFUSED, number)
-        guard.check()
+        for number in range(120):
+            guard.succeeded()
+            guard.failed(REFUSED, number)
 
-    def test_one_example_that_is_refused_again_and_again_does_not_stop_the_run(self):
-        self.fail(FailureGuard(), BAD_REQUEST, 100, example_id=7)
-
-    def test_but_a_rejected_key_does(self):
-        with pytest.raises(RunAbortedError):
-            self.fail(FailureGuard(), REFUSED, 5, example_id=7)
-
-    def test_refusals_that_say_different_things_do_not_stop_the_run(self):
+    @pytest.mark.parametrize(
+        ("failure_of", "example_of"),
+        [(lambda _: BAD_REQUEST, lambda _: 7), (distinct, int), (lambda _: ODD, int)],
+        ids=["the same example", "different refusals", "failures of the environment"],
+    )
+    def test_failures_that_may_be_the_examples_own_do_not_stop_the_run(self, failure_of, example_of):
         guard = FailureGuard()
-        for number in range(100):
-            guard.failed(Failure(f"no {number}", is_permanent=True), number)
-
-    def test_the_same_refusal_of_five_examples_does(self):
-        with pytest.raises(RunAbortedError, match="no such model"):
-            self.fail(FailureGuard(), BAD_REQUEST, 5)
-
-    def test_failures_of_the_environment_never_stop_the_run(self):
-        self.fail(FailureGuard(), ODD, 1000)
-
-    def test_twenty_in_a_row_that_could_have_healed_do_before_any_success(self):
-        guard = FailureGuard()
-        self.fail(guard, OVERLOADED, 19)
-        with pytest.raises(RunAbortedError):
-            guard.failed(OVERLOADED, 19)
+        for number in range(1000):
+            guard.failed(failure_of(number), example_of(number))
 
 
 class TestGuardOfRequests:
-    """Before the first answer every try counts, so that nobody waits for all the retries of five rollouts."""
+    """Before the first response every request counts, so that a run does not wait for all retries of five rollouts."""
 
-    @pytest.mark.parametrize(
-        ("failure", "limit"), [(GONE, 5), (REFUSED, 5), (BROKEN, 20)], ids=lambda value: str(value)[:20]
-    )
-    def test_so_many_stop_the_run(self, failure, limit):
+    @pytest.mark.parametrize(("failure", "limit"), [(GONE, 5), (REFUSED, 5), (BROKEN, 20)], ids=str)
+    def test_failed_requests_stop_the_run(self, failure, limit):
         guard = FailureGuard()
         for _ in range(limit - 1):
             guard.request_failed(failure)
-        with pytest.raises(RunAbortedError, match=f"the first {limit} requests failed"):
+        with pytest.raises(RunAbortedError, match=f" {limit} "):
             guard.request_failed(failure)
 
-    def test_those_that_are_only_too_many_are_waited_for(self):
+    @pytest.mark.parametrize(
+        ("failure", "has_answered"), [(OVERLOADED, False), (BAD_REQUEST, False), (GONE, True)], ids=str
+    )
+    def test_overload_bad_requests_and_failures_after_a_response_do_not(self, failure, has_answered):
         guard = FailureGuard()
+        if has_answered:
+            guard.answered()
         for _ in range(1000):
-            guard.request_failed(OVERLOADED)
-
-    def test_an_answer_ends_the_count(self):
-        guard = FailureGuard()
-        guard.answered()
-        for _ in range(1000):
-            guard.request_failed(GONE)
-
-    def test_a_refused_request_may_be_the_example_s_fault(self):
-        guard = FailureGuard()
-        for _ in range(1000):
-            guard.request_failed(BAD_REQUEST)
+            guard.request_failed(failure)
 
 
-class TestWaits:
-    POLICY = RetryPolicy(max_retries=9, initial_seconds=1.0, max_seconds=60.0)
-
-    def waits(self, attempts, failure=OVERLOADED, policy=POLICY):
-        return [policy.wait_seconds(attempts, failure) for _ in range(200)]
-
-    @pytest.mark.parametrize(("attempts", "backoff"), [(1, 1), (2, 2), (3, 4), (5, 16)])
-    def test_doubles_each_time_with_jitter_up_to_the_first_wait(self, attempts, backoff):
-        waits = self.waits(attempts)
-        assert backoff <= min(waits)
-        assert max(waits) <= backoff + 1
-        assert len(set(waits)) > 1
-
-    @pytest.mark.parametrize("attempts", [8, 100, 10_000])
-    def test_never_longer_than_the_longest(self, attempts):
-        assert set(self.waits(attempts)) == {60.0}
-
-    def test_what_the_endpoint_asks_for_is_honoured(self):
-        waits = self.waits(1, Failure("m", retry_after_seconds=7.0))
-        assert 7.0 <= min(waits) <= max(waits) <= 8.0
-
-    def test_what_the_endpoint_asks_for_is_clamped(self):
-        assert set(self.waits(1, Failure("m", retry_after_seconds=86_400.0))) == {60.0}
+@pytest.mark.parametrize(
+    ("attempts", "asked", "least", "most"),
+    [(1, None, 1, 2), (2, None, 2, 3), (3, None, 4, 5), (5, None, 16, 17), (8, None, 60, 60), (10_000, None, 60, 60),
+     (1, 7.0, 7, 8), (1, 86_400.0, 60, 60)],
+)  # fmt: skip
+def test_waits_double_with_jitter_or_are_what_the_endpoint_asks_for_up_to_a_limit(attempts, asked, least, most):
+    policy = RetryPolicy(max_retries=9, initial_seconds=1.0, max_seconds=60.0)
+    waits = [policy.wait_seconds(attempts, Failure("m", retry_after_seconds=asked)) for _ in range(200)]
+    assert least <= min(waits) <= max(waits) <= most
+    assert len(set(waits)) > 1 or least == most

@@ -20,7 +20,7 @@ SOCKETS = Path("/proc/self/fd")
 pytestmark = pytest.mark.skipif(not SOCKETS.is_dir(), reason="counts the sockets that Linux lists in /proc")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
     with ModelServer(FixedAnswer("yes")) as running:
         yield running
@@ -73,15 +73,7 @@ class TestOneLoopAfterAnother:
             assert [(row["reward"], row["error"]) for row in outputs] == [(1.0, None)] * 5
             assert_closed(before)
 
-    async def test_a_client_that_is_used_again_in_its_loop_is_open(self, server):
-        client = openai.AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0)
-        env = vf.SingleTurnEnv(dataset=[{"question": "2+2?"}])
-        for _ in range(2):
-            [row] = (await env.evaluate(client, "m"))["outputs"]
-            assert row["error"] is None
-        await client.close()
-
-    async def test_evaluate_sync_inside_a_loop(self, server):
+    async def test_a_client_stays_open_in_its_loop_also_beside_evaluate_sync(self, server):
         client, env = resolve_client(ClientConfig(api_base_url=server.base_url)), judged_env(None)
         env.rubric = vf.Rubric()
         await env.evaluate(client, "m")
@@ -91,20 +83,18 @@ class TestOneLoopAfterAnother:
         assert [row["error"] for row in outside + again] == [None] * 10
 
 
-class TestSeveralLoopsAtOnce:
-    def test_a_client_is_asked_from_several_threads(self):
-        """Each thread has a loop, and each loop opens the connections that it needs, once."""
-        with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=2)) as server:
-            client, env = resolve_client(ClientConfig(api_base_url=server.base_url)), judged_env(None)
-            env.rubric = vf.Rubric()
+def test_a_client_is_used_by_the_loops_of_several_threads():
+    with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=2)) as server:
+        client, env = resolve_client(ClientConfig(api_base_url=server.base_url)), judged_env(None)
+        env.rubric = vf.Rubric()
 
-            def ask(_):
-                return [row["error"] for row in env.evaluate_sync(client, "m", rollouts_per_example=10)["outputs"]]
+        def ask(_):
+            return [row["error"] for row in env.evaluate_sync(client, "m", rollouts_per_example=10)["outputs"]]
 
-            before = open_sockets()
-            with ThreadPoolExecutor(4) as pool:
-                assert list(pool.map(ask, range(4))) == [[None] * 50] * 4
-            assert_closed(before)
+        before = open_sockets()
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(ask, range(4))) == [[None] * 50] * 4
+        assert_closed(before)
 
 
 class TestPerLoop:
@@ -118,24 +108,19 @@ class TestPerLoop:
 
         return PerLoop(lambda: next(numbers), close), closed
 
-    def test_each_loop_has_its_own_until_it_ends(self):
+    def test_each_loop_has_its_own_value_until_it_ends_or_closes_it(self):
         numbers, closed = self.noting()
 
         async def twice():
             return await numbers.get(), await numbers.get()
 
-        assert [asyncio.run(twice()), asyncio.run(twice())] == [(0, 0), (1, 1)]
-        assert closed == [0, 1]
+        async def anew():
+            return await numbers.get(), await numbers.close(), await numbers.get()
 
-    async def test_what_is_closed_is_made_anew(self):
-        numbers, closed = self.noting()
-        assert await numbers.get() == 0
-        await numbers.close()
-        assert closed == [0]
-        assert await numbers.get() == 1
+        assert [asyncio.run(twice()), asyncio.run(twice()), asyncio.run(anew())] == [(0, 0), (1, 1), (2, None, 3)]
+        assert closed == [0, 1, 2, 3]
 
-    async def test_another_loop_closes_its_own(self):
-        """The loop of a thread hears of it and goes on."""
+    async def test_another_running_loop_closes_its_own_value(self):
         numbers, closed = self.noting()
         loop = asyncio.get_running_loop()
         made, may_end = asyncio.Event(), asyncio.Event()
@@ -154,7 +139,7 @@ class TestPerLoop:
         await thread
         assert closed == [0]
 
-    def test_a_loop_that_was_closed_without_an_end_is_forgotten(self):
+    def test_a_loop_that_was_closed_abruptly_is_forgotten(self):
         numbers, closed = self.noting()
         loop = asyncio.new_event_loop()
         loop.run_until_complete(numbers.get())

@@ -1,4 +1,4 @@
-"""Failures by class: of errors as they are raised, of what results keep of them, and of what a message says."""
+"""Classes of failures: of raised errors, of their records, and of messages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import httpx2
 import openai
 import pytest
 
-from nightjar.core.failures import (
-    FailureClass,
-    advice_line,
-    class_in,
-    failure_class,
-    recorded_failures,
-)
+from nightjar.core.failures import FailureClass, advice_line, class_in, failure_class, recorded_failures
 from nightjar.core.rollout.records import error_row
 from nightjar.environments import load_environment
 from nightjar.errors import (
@@ -33,14 +27,13 @@ from nightjar.errors import (
     ScoringError,
     ServiceError,
     ToolCallError,
-    error_chain,
 )
 
 RESPONSE = httpx2.Response(429, request=httpx2.Request("POST", "http://model"))
 
 
 class OwnModelError(ModelError):
-    """Of somebody's environment."""
+    """An error of a user's environment."""
 
 
 def caused(error: Exception, *causes: Exception) -> Exception:
@@ -87,13 +80,13 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("error", "expected"), ERRORS, ids=lambda value: str(value)[:40])
-def test_an_error_and_what_is_recorded_of_it_are_of_one_class(error: Exception, expected: str) -> None:
+def test_an_error_and_its_record_have_the_same_class(error: Exception, expected: str) -> None:
     assert failure_class(error) == expected
     assert failure_class(error_row(error)["error_chain_str"]) == expected
 
 
 @pytest.mark.parametrize(
-    ("chain", "expected"),
+    ("error", "expected"),
     [
         ("RateLimitError", "rate limit"),
         ("ModelError -> APIConnectionError -> ConnectTimeout", "model API"),
@@ -101,46 +94,55 @@ def test_an_error_and_what_is_recorded_of_it_are_of_one_class(error: Exception, 
         ("SandboxNotAllowedError", "permission"),
         ("NobodysError", "environment code"),
         ("Process 12, which ran it, is gone. Finished rollouts are kept; Retry resumes it.", "infrastructure"),
+        (OwnModelError("no"), "model API"),
     ],
 )
-def test_a_chain_of_names_tells(chain: str, expected: str) -> None:
-    assert failure_class(chain) == expected
+def test_a_chain_of_names_or_a_parent_class_decides(error, expected) -> None:
+    assert failure_class(error) == expected
 
 
-def test_an_error_of_somebody_s_own_is_what_it_is_made_from() -> None:
-    assert failure_class(OwnModelError("no")) == "model API"
-
-
-def test_what_every_environment_raises_that_asks_for_a_key(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("needs_key", "os.environ['PLANTED_API_KEY']", "secret missing"),
+        ("needs_package", "import nobody_has_this", "dependency"),
+        ("not_there", "", "dependency"),
+    ],
+)
+def test_errors_of_loading_an_environment(tmp_path, monkeypatch, name, line, expected) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "environments").mkdir()
-    for name, line in (("asks_os", "os.environ['PLANTED_API_KEY']"), ("needs_lib", "import nobody_has_this")):
+    if line:
         (tmp_path / "environments" / f"{name}.py").write_text(f"import os\ndef load_environment():\n    {line}\n")
-    found = {}
-    for env_id in ("asks-os", "needs-lib", "not-there"):
-        with pytest.raises(ConfigError) as raised:
-            load_environment(env_id)
-        found[env_id] = str(failure_class(raised.value))
-        assert list(error_chain(raised.value))
-    assert found == {"asks-os": "secret missing", "needs-lib": "dependency", "not-there": "dependency"}
+    with pytest.raises(ConfigError) as raised:
+        load_environment(name)
+    assert failure_class(raised.value) == expected
 
 
-def test_a_run_that_was_stopped_is_of_the_class_of_its_rollouts() -> None:
-    metadata = {
-        "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
-        "error_examples": {"SandboxRefusedError": "Not without --allow-sandbox-access"},
-    }
-    assert recorded_failures(metadata) == ["permission", "rate limit"]
-    stopped = "RunAbortedError: Stopped: 5 rollouts in a row failed alike. No"
-    assert recorded_failures({**metadata, "error": stopped}) == ["permission", "rate limit"]
-    assert recorded_failures({"error": stopped}) == ["model API"]
-    late = "RunTimedOutError: Stopped after 1 minutes"
-    assert recorded_failures({**metadata, "error": late}) == ["timeout", "permission", "rate limit"]
-    assert recorded_failures({"error": "RunCancelledError: Cancelled by SIGINT"}) == recorded_failures({}) == []
+STOPPED = "RunAbortedError: Stopped: 5 rollouts in a row failed alike. No"
+RECORDED = {
+    "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
+    "error_examples": {"SandboxRefusedError": "Not without --allow-sandbox-access"},
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (RECORDED, ["permission", "rate limit"]),
+        ({**RECORDED, "error": STOPPED}, ["permission", "rate limit"]),
+        ({"error": STOPPED}, ["model API"]),
+        ({**RECORDED, "error": "RunTimedOutError: Stopped after 1 minutes"}, ["timeout", "permission", "rate limit"]),
+        ({"error": "RunCancelledError: Cancelled by SIGINT"}, []),
+        ({}, []),
+    ],
+)
+def test_an_aborted_run_has_the_classes_of_its_rollouts(metadata, expected) -> None:
+    assert recorded_failures(metadata) == expected
 
 
 @pytest.mark.parametrize("kind", FailureClass)
-def test_a_message_says_its_class_and_what_to_do(kind: FailureClass) -> None:
+def test_a_message_has_its_class_and_advice_on_a_line(kind: FailureClass) -> None:
     assert class_in(f"Something happened.\n{advice_line(kind)}") is kind
     assert class_in("Something happened.") is None
     assert "\n" not in kind.advice

@@ -1,4 +1,4 @@
-"""Logging: how much of it is seen, and where."""
+"""Logging: levels, formats and places."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ def say(level=logging.INFO):
 
 class TestSetup:
     @pytest.mark.parametrize("level", ["INFO", "info", logging.INFO])
-    def test_messages_of_the_level_are_seen_whatever_the_logger(self, capsys, level):
+    def test_messages_of_the_level_are_printed(self, capsys, level):
         setup_logging(level)
         say(logging.DEBUG)
         say()
@@ -38,58 +38,52 @@ class TestSetup:
             "verifiers.rubrics - INFO - scored 3",
         ]
 
-    def test_a_second_time_replaces_the_first(self, capsys):
+    def test_a_second_call_replaces_the_first_and_none_is_silence(self, capsys):
         setup_logging("DEBUG")
         setup_logging("WARNING", log_format="%(message)s!")
         say()
         say(logging.WARNING)
         assert capsys.readouterr().err == "scored 3!\n" * 2
-
-    def test_none_is_silence(self, capsys):
         setup_logging(None)
         say(logging.CRITICAL)
         assert capsys.readouterr().err == ""
 
-    def test_into_a_file(self, tmp_path, capsys):
+    def test_a_file_is_appended_to(self, tmp_path, capsys):
         path = tmp_path / "run.log"
         for _ in range(2):
             setup_logging("INFO", "%(message)s", log_file=path, file_logging=True, console_logging=False)
             say()
         assert (path.read_text(), capsys.readouterr().err) == ("scored 3\n" * 4, "")
 
-    def test_as_json_what_other_loggers_say_too(self, capsys):
-        setup_logging("INFO", json_logging=True)
-        setup_logging("INFO", json_logging=True)
+    def test_json_has_a_line_per_record_also_of_other_loggers_and_of_invalid_unicode(self, capsys):
+        for _ in range(2):
+            setup_logging("INFO", json_logging=True)
         say()
         try:
             float("no number")
         except ValueError:
             logging.getLogger("my_environment").exception("failed")
+        logging.getLogger("nightjar").info("caf\udce9")
         lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
         assert [(line["name"], line["level"], line["message"]) for line in lines] == [
             ("nightjar.rubrics", "INFO", "scored 3"),
             ("verifiers.rubrics", "INFO", "scored 3"),
             ("my_environment", "ERROR", "failed"),
+            ("nightjar", "INFO", "caf\udce9"),
         ]
         assert lines[2]["exception"].endswith("ValueError: could not convert string to float: 'no number'")
 
-    def test_as_json_also_texts_that_are_no_unicode(self, capsys):
-        setup_logging("INFO", json_logging=True)
-        logging.getLogger("nightjar").info("caf\udce9")
-        assert json.loads(capsys.readouterr().err)["message"] == "caf\udce9"
-
-    def test_an_unknown_level_is_told_which_there_are(self):
-        with pytest.raises(ValueError, match=r"Unknown log level 'LOUD'. Choose one of: CRITICAL, "):
-            setup_logging("LOUD")
-
-    def test_a_file_needs_a_name(self):
-        with pytest.raises(ValueError, match="log_file must be specified"):
-            setup_logging(file_logging=True)
+    @pytest.mark.parametrize(
+        ("options", "message"), [({"level": "LOUD"}, "'LOUD'.*CRITICAL, "), ({"file_logging": True}, "log_file")]
+    )
+    def test_an_unknown_level_and_a_file_without_a_name_are_errors(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            setup_logging(**options)
 
 
 class TestLevels:
     @pytest.mark.parametrize("level", ["debug", logging.DEBUG])
-    def test_a_level_for_a_block(self, level):
+    def test_a_level_is_set_for_a_block(self, level):
         setup_logging("ERROR")
         with pytest.raises(ValueError, match="LOUD"), log_level(level):
             setup_logging("LOUD")
@@ -97,7 +91,7 @@ class TestLevels:
             assert [logging.getLogger(name).level for name in LOGGER_NAMES] == [logging.DEBUG] * 2
         assert [logging.getLogger(name).level for name in LOGGER_NAMES] == [logging.ERROR] * 2
 
-    def test_quiet_for_a_block(self, capsys):
+    def test_verifiers_are_quiet_for_a_block(self, capsys):
         setup_logging("DEBUG", "%(levelname)s")
         with quiet_verifiers():
             say()

@@ -19,149 +19,107 @@ from nightjar.core.messages import (
 from nightjar.errors import ConfigError
 
 NESTED_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+FLAT_CALL = {"id": "c1", "name": "add", "arguments": '{"a": 1}'}
+TEXT, IMAGE = {"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:,"}}
 
 
 class TestReadingLikeADict:
-    def test_field_by_key(self):
-        assert UserMessage(content="hi")["content"] == "hi"
+    def test_known_and_unknown_fields_are_read_and_set_by_key(self):
+        message = UserMessage(content="hi", name="Ann")
+        message["content"] = "ho"
+        assert (message["content"], message["name"], message.content) == ("ho", "Ann", "ho")
+        assert set(message.keys()) == {"role", "content", "name"}
 
-    def test_unknown_field_is_kept(self):
-        assert UserMessage(content="hi", name="Ann")["name"] == "Ann"
-
-    def test_missing_key_raises_key_error(self):
+    def test_a_missing_key_is_a_key_error_or_the_default(self):
         with pytest.raises(KeyError, match="colour"):
             UserMessage(content="hi")["colour"]
-
-    def test_get_of_a_missing_key_gives_the_default(self):
         assert UserMessage(content="hi").get("colour", "red") == "red"
 
-    def test_setting_by_key(self):
-        message = UserMessage(content="hi")
-        message["content"] = "ho"
-        assert message.content == "ho"
-
-    def test_contains_fields_and_unknown_fields_and_nothing_else(self):
-        message = UserMessage(content="hi", name="Ann")
-        assert ["content" in message, "name" in message, "colour" in message, 3 in message] == [
-            True,
-            True,
-            False,
-            False,
-        ]
-
-    def test_keys_list_all_fields(self):
-        assert set(UserMessage(content="hi", name="Ann").keys()) == {"role", "content", "name"}
-
-    def test_methods_are_not_keys(self):
-        assert "model_dump" not in UserMessage(content="hi")
+    @pytest.mark.parametrize(
+        ("key", "is_there"), [("content", True), ("name", True), ("colour", False), (3, False), ("model_dump", False)]
+    )
+    def test_it_contains_its_fields_and_no_methods(self, key, is_there):
+        assert (key in UserMessage(content="hi", name="Ann")) is is_there
 
 
 class TestFromRawMessage:
     @pytest.mark.parametrize(
         ("role", "kind"), [("system", SystemMessage), ("user", UserMessage), ("assistant", AssistantMessage)]
     )
-    def test_role_decides_the_class(self, role, kind):
+    def test_the_role_decides_the_class(self, role, kind):
         assert from_raw_message({"role": role, "content": "x"}) == kind(content="x")
 
-    def test_tool_calls_nested_as_openai_nests_them_become_flat(self):
-        message = from_raw_message({"role": "assistant", "content": None, "tool_calls": [NESTED_CALL]})
-        assert message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 1}')]
+    @pytest.mark.parametrize("call", [NESTED_CALL, FLAT_CALL], ids=["nested as OpenAI does", "flat"])
+    def test_tool_calls_become_flat_and_the_dict_is_not_changed(self, call):
+        raw = {"role": "assistant", "content": None, "tool_calls": [call]}
+        assert from_raw_message(raw).tool_calls == [ToolCall(**FLAT_CALL)]
+        assert raw == {"role": "assistant", "content": None, "tool_calls": [call]}
 
-    def test_flat_tool_calls_stay(self):
-        flat = {"id": "c1", "name": "add", "arguments": "{}"}
-        assert from_raw_message({"role": "assistant", "tool_calls": [flat]}).tool_calls == [ToolCall(**flat)]
-
-    def test_the_dict_is_not_changed(self):
-        raw = {"role": "assistant", "content": None, "tool_calls": [NESTED_CALL]}
-        from_raw_message(raw)
-        assert raw == {"role": "assistant", "content": None, "tool_calls": [NESTED_CALL]}
-
-    def test_content_of_several_parts(self):
-        parts = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    @pytest.mark.parametrize("parts", [[TEXT, IMAGE], [{"type": "video", "video": {"url": "v"}}]])
+    def test_content_parts_are_passed_on_also_unknown_ones(self, parts):
         message = from_raw_message({"role": "user", "content": parts})
         assert dump_message(message) == {"role": "user", "content": parts}
 
-    def test_part_of_an_unknown_kind_is_passed_on(self):
-        parts = [{"type": "video", "video": {"url": "v"}}]
-        assert dump_message(from_raw_message({"role": "user", "content": parts}))["content"] == parts
-
-    def test_unknown_role_is_an_error_that_shows_the_message(self):
-        with pytest.raises(ConfigError, match=r"Not a chat message: \{'role': 'robot'"):
-            from_raw_message({"role": "robot", "content": "x"})
-
-    def test_missing_content_is_named(self):
-        with pytest.raises(ConfigError, match=r"user\.content: Field required"):
-            from_raw_message({"role": "user"})
-
-    def test_tool_call_without_an_id_is_a_config_error(self):
-        call = {"type": "function", "function": {"name": "add", "arguments": "{}"}}
-        with pytest.raises(ConfigError, match=r"tool_calls\.0\.id: Input should be a valid string"):
-            from_raw_message({"role": "assistant", "tool_calls": [call]})
+    @pytest.mark.parametrize(
+        ("raw", "named"),
+        [
+            ({"role": "robot", "content": "x"}, r"\{'role': 'robot'"),
+            ({"role": "user"}, r"user\.content"),
+            ({"role": "assistant", "tool_calls": [{**NESTED_CALL, "id": None}]}, r"tool_calls\.0\.id"),
+        ],
+    )
+    def test_an_invalid_message_is_shown_in_the_error(self, raw, named):
+        with pytest.raises(ConfigError, match=named):
+            from_raw_message(raw)
 
 
 class TestNormalizeMessages:
-    def test_text_becomes_one_text_message(self):
-        assert normalize_messages("hi") == [TextMessage(content="hi")]
-
-    def test_messages_are_taken_over_not_copied(self):
+    def test_texts_dicts_and_messages_become_messages_without_a_copy(self):
         message = UserMessage(content="hi")
-        assert normalize_messages([message])[0] is message
+        assert normalize_messages("hi") == [TextMessage(content="hi")]
+        tool, same = normalize_messages([{"role": "tool", "tool_call_id": "c", "content": "3"}, message])
+        assert tool == ToolMessage(tool_call_id="c", content="3")
+        assert same is message
 
-    def test_dicts_become_messages(self):
-        assert normalize_messages([{"role": "tool", "tool_call_id": "c", "content": "3"}]) == [
-            ToolMessage(tool_call_id="c", content="3")
-        ]
+    @pytest.mark.parametrize(("value", "named"), [(3, "few_shot .* 3"), (["hi"], "'hi'")])
+    def test_other_values_are_errors_that_show_them(self, value, named):
+        with pytest.raises(ConfigError, match=named):
+            normalize_messages(value, field_name="few_shot")
 
-    def test_neither_text_nor_list_is_an_error_that_names_the_field(self):
-        with pytest.raises(ConfigError, match="few_shot must be a text or a list of messages, found 3"):
-            normalize_messages(3, field_name="few_shot")
-
-    def test_a_text_inside_the_list_is_an_error(self):
-        with pytest.raises(ConfigError, match="Not a chat message: 'hi'"):
-            normalize_messages(["hi"])
-
-    def test_concatenation_of_texts_and_lists(self):
+    def test_texts_and_lists_are_concatenated(self):
         assert concat_messages(["a", [{"role": "assistant", "content": "b"}], []]) == [
             TextMessage(content="a"),
             AssistantMessage(content="b"),
         ]
 
 
-class TestContentText:
-    def test_text_is_itself(self):
-        assert content_text("hi") == "hi"
-
-    def test_no_content_is_empty(self):
-        assert content_text(None) == ""
-
-    def test_texts_of_parts_are_joined_by_a_space(self):
-        parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]
-        assert content_text([*parts, {"type": "text", "text": "b"}]) == "a b"
-
-    def test_parts_that_are_messages_parts_are_read_too(self):
-        assert (
-            content_text(from_raw_message({"role": "user", "content": [{"type": "text", "text": "a"}]}).content) == "a"
-        )
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("hi", "hi"),
+        (None, ""),
+        ([TEXT, IMAGE, {"type": "text", "text": "b"}], "a b"),
+        (UserMessage(content=[TEXT]).content, "a"),
+    ],
+)
+def test_the_text_of_a_content_joins_its_text_parts(content, text):
+    assert content_text(content) == text
 
 
 class TestDump:
-    def test_fields_that_are_not_set_are_left_out(self):
-        assert dump_message(AssistantMessage(content="x")) == {"role": "assistant", "content": "x"}
-
-    def test_dicts_stay(self):
-        assert dump_message({"role": "user", "content": "x"}) == {"role": "user", "content": "x"}
+    @pytest.mark.parametrize("message", [AssistantMessage(content="x"), {"role": "assistant", "content": "x"}])
+    def test_unset_fields_are_left_out_and_dicts_stay(self, message):
+        assert dump_message(message) == {"role": "assistant", "content": "x"}
 
     @pytest.mark.parametrize("value", [None, "plain text"])
     def test_none_and_text_stay(self, value):
         assert dump_messages(value) == value
 
-    def test_what_is_dumped_is_read_back_equal(self):
+    def test_dumped_messages_are_read_back_equal(self):
         messages = [
             SystemMessage(content="s"),
-            UserMessage(content=[{"type": "text", "text": "q"}]),
-            AssistantMessage(
-                content=None, reasoning_content="hm", tool_calls=[ToolCall(id="c", name="f", arguments="{}")]
-            ),
+            UserMessage(content=[TEXT]),
+            AssistantMessage(content=None, reasoning_content="hm", tool_calls=[ToolCall(**FLAT_CALL)]),
             ToolMessage(tool_call_id="c", content="3"),
         ]
         assert normalize_messages(dump_messages(messages)) == messages

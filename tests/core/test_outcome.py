@@ -1,4 +1,4 @@
-"""What is said of a run that was rescored and is not complete: which command makes it whole."""
+"""The command that completes an incomplete rescoring."""
 
 import json
 
@@ -39,5 +39,5 @@ def _rescored(path, errors, error=None):
         ({}, None, RESUME),
     ],
 )
-def test_the_source_is_resumed_where_it_lacks_rollouts_and_else_scored_again(tmp_path, errors, error, remedy):
+def test_a_source_that_lacks_rollouts_is_resumed_and_else_scored_again(tmp_path, errors, error, remedy):
     assert f"2 of 4 rollouts of run new are missing. {remedy}" in _rescored(tmp_path, errors, error).reasons

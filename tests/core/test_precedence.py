@@ -1,6 +1,7 @@
-"""Which value holds, and where it came from: flag, suite, provider, registry, environment, default."""
+"""The value of a field and its source: flag, suite, provider, registry, environment, default."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -105,19 +106,19 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("places", "field", "value", "source"), PLACES)
-def test_the_first_place_that_says_it_holds(resolve, places, field, value, source):
+def test_the_most_important_source_counts(resolve, places, field, value, source):
     found = resolve(**places)
     assert (getattr(found.config, field), found.sources[field]) == (value, source)
 
 
-def test_replicas_share_a_key_that_was_typed(resolve):
+def test_replicas_share_a_given_key(resolve):
     config = resolve({"model": "twin", "api_key_var": "K"}).config
     assert [(each.base_url, each.api_key_var) for each in config.replicas] == [
         ("https://one.example/v1", "K"), ("https://two.example/v1", "K"),
     ]  # fmt: skip
 
 
-def test_what_came_out_is_not_resolved_again(resolve):
+def test_a_resolved_configuration_stays_as_it_is(resolve):
     config = resolve({"model": "small"}).config
     again = resolve(config.model_dump(mode="json", exclude_defaults=True) | {"api_key_var": config.api_key_var})
     assert again.config == config
@@ -126,24 +127,21 @@ def test_what_came_out_is_not_resolved_again(resolve):
 @pytest.mark.parametrize(
     ("places", "message"),
     [
-        ({"own": {"endpoint_id": "smal"}}, "'smal' is not in the registry .*Did you mean 'small'"),
-        ({"own": {"endpoint_id": "small", "model": "m"}}, "endpoint_id: sets the model, but model is set too"),
-        ({"flag": {"num_examples": 0}}, "num_examples: must be 1 or more"),
+        ({"own": {"endpoint_id": "smal"}}, "'smal' .*'small'"),
+        ({"own": {"endpoint_id": "small", "model": "m"}}, "endpoint_id: .*'small' and 'm'"),
+        ({"flag": {"num_examples": 0}}, "num_examples: "),
+        ({"path": Path("no.toml")}, r"no\.toml"),
     ],
 )
-def test_what_cannot_be_resolved(resolve, places, message):
+def test_values_that_cannot_be_resolved_are_errors(resolve, places, message):
     with pytest.raises(ConfigError, match=message):
         resolve(**places)
 
 
-def test_a_registry_that_was_named_must_be_there(resolve, tmp_path):
-    with pytest.raises(ConfigError, match="There is no file"):
-        resolve(path=tmp_path / "no.toml")
-
-
-def test_a_model_that_is_nearly_an_endpoint_is_pointed_out(resolve, caplog):
+def test_a_model_with_nearly_the_name_of_an_endpoint_is_warned_of(resolve, caplog):
     with caplog.at_level(logging.WARNING):
         resolve({"model": "slaml"})
         resolve({"model": "gpt-5"})
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith("'slaml' is no endpoint of configs/endpoints.toml; did you mean 'small'?")
+    for fact in ("'slaml'", "configs/endpoints.toml", "'small'"):
+        assert fact in said

@@ -55,22 +55,18 @@ def tool_rollout(make_state, response):
     return state
 
 
-def stored(row):
-    """Returns a row as it comes back from a file."""
+def ledger_row(state, attempt=1, example_hash="h"):
+    """Returns the row of an attempt as it is read back from the ledger."""
+    row, _ = attempt_row(state, attempt, example_hash)
     return orjson.loads(orjson.dumps(row))
 
 
-def ledger_row(state, attempt=1, example_hash="h"):
-    """What the ledger's file holds of an attempt."""
-    row, _ = attempt_row(state, attempt, example_hash)
-    return stored(row)
-
-
 class TestErrorRow:
-    def test_no_error_is_null(self):
-        assert error_row(None) is None
+    def test_no_error_is_null_and_a_row_stays_a_row(self):
+        row = error_row(EmptyModelResponseError("nothing"))
+        assert (error_row(None), error_row(row) is row) == (None, True)
 
-    def test_an_endpoint_s_error_has_its_chain_and_no_traceback(self):
+    def test_an_error_of_an_endpoint_has_its_chain_and_no_traceback(self):
         error = caused_by(ModelError("Model 'm': overloaded"), ConnectionError("reset"))
         assert error_row(error) == {
             "error": "ModelError",
@@ -81,21 +77,15 @@ class TestErrorRow:
             "traceback": None,
         }
 
-    def test_an_error_of_code_keeps_its_traceback(self):
-        row = error_row(raised(lambda: {}["board"]))
-        assert 'row = error_row(raised(lambda: {}["board"]))' in row["traceback"]
-
-    def test_a_scoring_error_says_its_phase_and_keeps_the_cause_s_traceback(self):
-        row = error_row(caused_by(ScoringError("Reward function 'f': division by zero"), raised(lambda: 1 / 0)))
-        assert (row["phase"], "raised(lambda: 1 / 0)" in row["traceback"]) == ("scoring", True)
-
-    def test_a_row_stays_a_row(self):
-        row = error_row(EmptyModelResponseError("nothing"))
-        assert error_row(row) is row
+    def test_an_error_of_code_has_the_phase_and_the_traceback_of_its_cause(self):
+        cause = raised(lambda: {}["board"])
+        rows = [error_row(error) for error in (cause, caused_by(ScoringError("Reward function 'f'"), cause))]
+        assert [row["phase"] for row in rows] == ["generation", "scoring"]
+        assert all('raised(lambda: {}["board"])' in row["traceback"] for row in rows)
 
 
 class TestAttemptRow:
-    def test_says_which_rollout_and_which_attempt(self, tool_rollout):
+    def test_it_identifies_the_rollout_and_the_attempt(self, tool_rollout):
         row = ledger_row(tool_rollout, 3, "abcd")
         fields = ("example_id", "rollout_index", "attempt", "example_hash", "error", "generation_ms")
         assert [row[field] for field in fields] == [7, 1, 3, "abcd", None, 120.5]
@@ -105,19 +95,11 @@ class TestAttemptRow:
         row = ledger_row(state)
         assert (row["error"]["error"], row["token_usage"]["input_tokens"], row["state"]) == ("ModelError", 9, None)
 
-    def test_a_step_stores_how_many_messages_it_was_asked_with_not_the_messages(self, tool_rollout):
+    def test_a_step_has_the_number_of_its_messages_in_the_conversation(self, tool_rollout):
         steps = ledger_row(tool_rollout)["state"]["trajectory"]
         assert [(saved["prompt"], saved["completion"]) for saved in steps] == [(1, 1), (3, 1)]
 
-    def test_a_step_asked_with_other_messages_stores_them(self, tool_rollout):
-        tool_rollout["trajectory"][1]["prompt"] = [UserMessage(content="a summary")]
-        steps = ledger_row(tool_rollout)["state"]["trajectory"]
-        assert steps[1]["prompt"] == [{"role": "user", "content": "a summary"}]
-
-    def test_the_environment_s_own_keys_are_extras(self, tool_rollout):
-        assert ledger_row(tool_rollout)["state"]["extras"] == {"turn_count": 2}
-
-    def test_a_key_that_no_file_can_hold_is_left_out_and_named(self, tool_rollout):
+    def test_own_keys_of_the_environment_are_extras_and_unsaved_ones_are_named(self, tool_rollout):
         tool_rollout["connection"] = object()
         assert ledger_row(tool_rollout)["state"]["extras"] == {"turn_count": 2}
         assert attempt_row(tool_rollout, 1, "h")[1] == ["connection"]
@@ -128,14 +110,15 @@ class TestRestore:
     def restored(self, tool_rollout, make_state):
         return restore_state(make_state(7, 1), ledger_row(tool_rollout))
 
-    def test_completion_with_tool_calls_and_reasoning(self, restored, tool_rollout):
-        assert restored["completion"] == tool_rollout["completion"]
-
-    def test_prompts_and_completions_of_every_step(self, restored, tool_rollout):
+    def test_everything_that_scoring_needs_is_restored(self, restored, tool_rollout):
+        for key in ("completion", "is_completed", "is_truncated", "stop_condition", "usage", "turn_count"):
+            assert restored[key] == tool_rollout[key]
         for found, expected in zip(restored["trajectory"], tool_rollout["trajectory"], strict=True):
             assert (found["prompt"], found["completion"]) == (expected["prompt"], expected["completion"])
+        rows = [result_row(state, attempts=1, example_hash="h") for state in (restored, tool_rollout)]
+        assert rows[0] == rows[1]
 
-    def test_the_response_of_every_step(self, restored):
+    def test_so_is_the_response_of_every_step(self, restored):
         answers = [saved["response"] for saved in restored["trajectory"]]
         assert [(a.id, a.model, a.message.finish_reason, a.usage.prompt_tokens) for a in answers] == [
             ("r", "served", "tool_calls", 3),
@@ -143,25 +126,15 @@ class TestRestore:
         ]
         assert answers[0].message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 2, "b": 2}')]
 
-    def test_how_it_ended(self, restored):
-        ended = (restored["is_completed"], restored["is_truncated"], restored["stop_condition"])
-        assert ended == (True, False, "no_tools_called")
-
-    def test_usage_time_and_extras(self, restored):
-        assert restored["usage"] == {"input_tokens": 30, "output_tokens": 5}
-        assert (restored["timing"]["generation_ms"], restored["turn_count"]) == (120.5, 2)
-
-    def test_the_result_is_the_same_as_without_the_detour(self, restored, tool_rollout):
-        rows = [result_row(state, attempts=1, example_hash="h") for state in (restored, tool_rollout)]
-        assert rows[0] == rows[1]
-
-    def test_a_step_with_other_messages(self, tool_rollout, make_state):
+    def test_a_step_with_messages_outside_the_conversation_keeps_them(self, tool_rollout, make_state):
         tool_rollout["trajectory"][1]["prompt"] = [UserMessage(content="a summary")]
-        restored = restore_state(make_state(7, 1), ledger_row(tool_rollout))
+        row = ledger_row(tool_rollout)
+        assert row["state"]["trajectory"][1]["prompt"] == [{"role": "user", "content": "a summary"}]
+        restored = restore_state(make_state(7, 1), row)
         assert restored["trajectory"][1]["prompt"] == [UserMessage(content="a summary")]
         assert restored["trajectory"][1]["completion"] == tool_rollout["trajectory"][1]["completion"]
 
-    def test_a_rollout_that_said_nothing(self, make_state):
+    def test_a_rollout_without_a_response(self, make_state):
         state = make_state(completion=[], is_completed=True, stop_condition="timeout_reached")
         restored = restore_state(make_state(), ledger_row(state))
         assert (restored["completion"], restored["trajectory"]) == ([], [])
@@ -174,91 +147,70 @@ class TestResultRow:
     def test_a_scored_rollout(self, tool_rollout):
         tool_rollout.update(reward=1.0, advantage=0.25, metrics={"correct": 1.0})
         row = self.row(tool_rollout)
-        fields = ("reward", "advantage", "metrics", "error", "attempts", "model", "stop_condition")
-        assert [row[field] for field in fields] == [1.0, 0.25, {"correct": 1.0}, None, 2, "served", "no_tools_called"]
+        expected = {
+            "reward": 1.0, "advantage": 0.25, "metrics": {"correct": 1.0}, "error": None, "attempts": 2,
+            "model": "served", "stop_condition": "no_tools_called",
+            "timing": {"generation_ms": 120.5, "scoring_ms": 0.0, "total_ms": 120.5},
+        }  # fmt: skip
+        assert {name: row[name] for name in expected} == expected
+        assert row["completion"][1:] == [
+            {"role": "tool", "tool_call_id": "c1", "content": "4"},
+            {"role": "assistant", "content": "4"},
+        ]
 
     def test_a_failed_rollout_has_no_reward_no_metrics_and_no_model(self, make_state):
         row = self.row(make_state(error=ModelError("down")))
         assert (row["reward"], row["advantage"], row["metrics"], row["model"]) == (None, None, {}, None)
 
-    def test_messages_are_plain_data(self, tool_rollout):
-        assert self.row(tool_rollout)["completion"][1:] == [
-            {"role": "tool", "tool_call_id": "c1", "content": "4"},
-            {"role": "assistant", "content": "4"},
-        ]
-
-    def test_empty_columns_of_the_example_are_left_out(self, make_state):
+    def test_empty_columns_and_tools_are_left_out(self, make_state):
+        tool = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
         row = self.row(make_state(columns={"answer": "4", "info": {}, "task": ""}))
-        assert (row["answer"], "info" in row, "task" in row) == ("4", False, False)
+        assert (row["answer"], {"info", "task", "tool_defs"} & row.keys()) == ("4", set())
+        assert self.row(make_state(tool_defs=[Tool(**tool)]))["tool_defs"] == [tool]
 
-    def test_timing_has_three_keys(self, tool_rollout):
-        assert self.row(tool_rollout)["timing"] == {"generation_ms": 120.5, "scoring_ms": 0.0, "total_ms": 120.5}
-
-    def test_tools_are_there_where_the_model_was_offered_any(self, make_state, tool_rollout):
-        tool = Tool(name="add", description="adds", parameters={"type": "object"})
-        assert "tool_defs" not in self.row(tool_rollout)
-        assert self.row(make_state(tool_defs=[tool]))["tool_defs"] == [
-            {"name": "add", "description": "adds", "parameters": {"type": "object"}}
-        ]
-
-    def test_state_columns_are_kept_and_others_written_as_their_repr(self, tool_rollout):
-        tool_rollout["seen"] = {1, 2}
-        row = self.row(tool_rollout, state_columns=["turn_count", "seen", "missing"])
-        assert (row["turn_count"], row["seen"], row["missing"]) == (2, "{1, 2}", None)
-
-    def test_a_state_column_never_replaces_a_field(self, tool_rollout):
-        tool_rollout["attempts"] = 99
-        assert self.row(tool_rollout, state_columns=["attempts"])["attempts"] == 2
-
-
-@pytest.mark.parametrize("value", [None, 1, "x", [1.5], {"a": [True]}])
-def test_json_can_hold(value):
-    assert is_json_serializable(value)
+    def test_state_columns_are_kept_or_shown_and_never_replace_a_field(self, tool_rollout):
+        tool_rollout.update(seen={1, 2}, attempts=99)
+        row = self.row(tool_rollout, state_columns=["turn_count", "seen", "missing", "attempts"])
+        assert (row["turn_count"], row["seen"], row["missing"], row["attempts"]) == (2, "{1, 2}", None, 2)
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes"], ids=["object", "int key", "set", "large int", "bytes"]
+    ("value", "can_hold"),
+    [
+        *((value, True) for value in (None, 1, "x", [1.5], {"a": [True]})),
+        *((value, False) for value in (object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes")),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_json_cannot_hold(value):
-    assert not is_json_serializable(value)
+def test_json_holds_a_value_only_if_it_is_read_back_unchanged(value, can_hold):
+    assert is_json_serializable(value) is can_hold
 
 
-class TestWhatAnEnvironmentChangesInItsInput:
-    """``setup_state`` may set prompt, answer and info; a resumed run must score with these."""
+FINAL = [UserMessage(content="game over")]
 
-    @pytest.fixture
-    def restored(self, scripted_client):
-        async def restore(change):
-            return await self.saved_and_restored(scripted_client("said"), change)
 
-        return restore
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        (lambda state: None, "answer", "a"),
+        (lambda state: state.__setitem__("answer", "b"), "answer", "b"),
+        (lambda state: state["info"].update(level=2), "info", {"level": 2}),
+        (lambda state: state["prompt"].append(FINAL[0]), "prompt", [UserMessage(content="q"), *FINAL]),
+        (lambda state: state.__setitem__("final_env_response", FINAL), "final_env_response", FINAL),
+    ],
+    ids=["nothing", "answer", "info", "prompt", "final response"],
+)
+async def test_a_resumed_run_scores_with_the_input_that_the_environment_has_changed(
+    scripted_client, change, key, value
+):
+    env = SingleTurnEnv(dataset=[{"question": "q", "answer": "a", "info": {"level": 1}}])
 
-    async def saved_and_restored(self, client, change):
-        env = SingleTurnEnv(dataset=[{"question": "q", "answer": "a", "info": {"level": 1}}])
-        state = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
-        change(state)
-        state["completion"] = [AssistantMessage(content="said")]
-        row = ledger_row(state)
-        fresh = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
-        return row, restore_state(fresh, row)
+    async def fresh():
+        return await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("said"), "m")
 
-    async def test_nothing_is_stored_twice_where_nothing_changed(self, restored):
-        row, _ = await restored(lambda state: None)
-        assert "input" not in row["state"]
-
-    async def test_a_new_answer_is_restored(self, restored):
-        _, state = await restored(lambda state: state.__setitem__("answer", "b"))
-        assert state["answer"] == "b"
-
-    async def test_a_change_inside_info_is_restored(self, restored):
-        _, state = await restored(lambda state: state["info"].update(level=2))
-        assert state["info"] == {"level": 2}
-
-    async def test_a_longer_prompt_is_restored(self, restored):
-        _, state = await restored(lambda state: state["prompt"].append(UserMessage(content="hint")))
-        assert [message.content for message in state["prompt"]] == ["q", "hint"]
-
-    async def test_a_final_answer_of_the_environment_is_restored(self, restored):
-        final = [UserMessage(content="game over")]
-        _, state = await restored(lambda state: state.__setitem__("final_env_response", final))
-        assert state["final_env_response"] == final
+    state = await fresh()
+    change(state)
+    state["completion"] = [AssistantMessage(content="said")]
+    row = ledger_row(state)
+    assert ("input" in row["state"]) is (value not in ("a", FINAL)), "unchanged columns are not stored"
+    assert restore_state(await fresh(), row)[key] == value

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -23,22 +24,20 @@ with RunDirectory(Path(sys.argv[1])):
 
 
 class TestFolder:
-    def test_environment_and_model(self, tmp_path):
-        folder = runs_folder("gsm8k", "openai/gpt-4.1-mini", tmp_path)
-        assert folder == tmp_path / "evals" / "gsm8k--openai--gpt-4.1-mini"
+    @pytest.mark.parametrize(
+        ("env_id", "model", "folder"),
+        [("gsm8k", "openai/gpt-4.1-mini", "gsm8k--openai--gpt-4.1-mini"), ("prime/gsm8k", "m", "gsm8k--m")],
+    )
+    def test_it_has_the_names_of_the_environment_and_the_model(self, tmp_path, env_id, model, folder):
+        assert runs_folder(env_id, model, tmp_path) == tmp_path / "evals" / folder
 
-    def test_an_owner_is_left_out(self, tmp_path):
-        assert runs_folder("prime/gsm8k", "m", tmp_path) == tmp_path / "evals" / "gsm8k--m"
-
-    def test_the_environment_s_own_outputs_folder_where_there_is_one(self, tmp_path):
+    def test_by_default_it_is_in_outputs_of_the_environment_or_here(self, tmp_path):
+        assert str(runs_folder("my-env", "m", environments_dir=tmp_path)) == "outputs/evals/my-env--m"
         own = tmp_path / "my_env" / "outputs"
         own.mkdir(parents=True)
         assert runs_folder("owner/my-env", "m", environments_dir=tmp_path) == own / "evals" / "my-env--m"
 
-    def test_outputs_otherwise(self, tmp_path):
-        assert str(runs_folder("my-env", "m", environments_dir=tmp_path)) == "outputs/evals/my-env--m"
-
-    def test_the_same_environment_written_otherwise(self, tmp_path):
+    def test_all_spellings_of_an_environment_are_found(self, tmp_path):
         names = ["my-env--a--b", "my_env--a--b", "my-env--b", "my-env-2--a--b", "my-env--a--b--c"]
         for name in names:
             (tmp_path / "evals" / name).mkdir(parents=True)
@@ -58,16 +57,23 @@ class TestReservedRoom:
         (tmp_path / "r1" / f".metadata.json.{os.getpid()}.tmp").mkdir()
         return tmp_path / "r1"
 
-    def test_is_used_once_when_there_is_no_other(self, full):
+    def test_it_is_used_once_if_there_is_no_other_and_freed_at_the_end(self, full):
+        reserve = full / ".metadata.json.reserve"
         with RunDirectory(full) as directory:
+            with pytest.raises(RunDirectoryError, match=r"metadata\.json'"):
+                directory.write_metadata({"status": "failed"})
+            assert directory.read_metadata() == {"status": "running"}
             directory.reserve_room()
+            assert reserve.stat().st_size == 16384
             directory.write_metadata({"status": "failed"})
             assert json.loads((full / "metadata.json").read_text())["status"] == "failed"
-            with pytest.raises(RunDirectoryError, match=r"Cannot write '.*/metadata\.json': Is a directory"):
+            with pytest.raises(RunDirectoryError, match=r"metadata\.json'"):
                 directory.write_metadata({"status": "completed"})
             assert directory.read_metadata() == {"status": "failed"}
+            directory.reserve_room()
+        assert not reserve.exists()
 
-    def test_grows_with_the_metadata(self, tmp_path):
+    def test_it_grows_with_the_metadata(self, tmp_path):
         with RunDirectory(tmp_path / "r1") as directory:
             directory.write_metadata({"status": "running", "tags": ["x" * 60_000]})
             assert not (directory.path / ".metadata.json.reserve").exists()
@@ -75,66 +81,45 @@ class TestReservedRoom:
             directory.write_metadata({"status": "running", "tags": ["x" * 60_000]})
             assert (directory.path / ".metadata.json.reserve").stat().st_size > 120_000
 
-    def test_is_free_again_afterwards(self, full):
-        with RunDirectory(full) as directory:
-            directory.reserve_room()
-            assert (full / ".metadata.json.reserve").stat().st_size == 16384
-        assert not (full / ".metadata.json.reserve").exists()
-
-    def test_without_it_the_old_metadata_stays(self, full):
-        with (
-            RunDirectory(full) as directory,
-            pytest.raises(RunDirectoryError, match=r"metadata\.json': Is a directory"),
-        ):
-            directory.write_metadata({"status": "failed"})
-        assert RunDirectory(full).read_metadata() == {"status": "running"}
-
 
 class TestLock:
-    def test_makes_the_folder_and_says_who_holds_it(self, tmp_path):
-        with RunDirectory(tmp_path / "a" / "r1"):
-            held = (tmp_path / "a" / "r1" / ".lock").read_text()
-        assert held == f"process {os.getpid()} on {socket.gethostname()}"
-
-    def test_a_second_process_is_told_who_holds_it(self, tmp_path):
+    @pytest.fixture
+    def holder(self, tmp_path):
+        """Another process that holds the lock until its stdin is closed."""
         command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
             assert holder.stdout.readline() == b"locked\n"
-            with pytest.raises(RunLockedError) as caught, RunDirectory(tmp_path / "r1"):
-                pass
+            yield holder
             holder.stdin.close()
-        where = f"process {holder.pid} on {socket.gethostname()}"
-        assert str(caught.value) == f"Run 'r1' is being written by {where}. Wait for it, or stop it."
 
-    def test_who_has_patience_waits_for_its_holder(self, tmp_path):
-        command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-            holder.stdout.readline()
-            threading.Timer(0.2, holder.stdin.close).start()
-            with RunDirectory(tmp_path / "r1", patience_seconds=60):
-                holder.wait(60)
-
-    def test_it_is_free_when_its_holder_is_killed(self, tmp_path):
-        command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-            holder.stdout.readline()
-            holder.kill()
-            holder.wait()
-            with RunDirectory(tmp_path / "r1") as directory:
-                assert directory.run_id == "r1"
-
-    def test_a_second_one_in_this_process_is_refused_too(self, tmp_path):
-        with RunDirectory(tmp_path / "r1"), pytest.raises(RunLockedError), RunDirectory(tmp_path / "r1"):
+    def test_a_second_process_is_told_who_holds_it(self, tmp_path, holder):
+        with pytest.raises(RunLockedError) as caught, RunDirectory(tmp_path / "r1"):
             pass
+        for fact in ("'r1'", f"process {holder.pid} on {socket.gethostname()}"):
+            assert fact in str(caught.value)
 
-    def test_it_is_free_after_leaving(self, tmp_path):
+    def test_a_process_can_wait_for_its_holder(self, tmp_path, holder):
+        threading.Timer(0.2, holder.stdin.close).start()
+        with RunDirectory(tmp_path / "r1", patience_seconds=60):
+            holder.wait(60)
+
+    def test_it_is_free_when_its_holder_is_killed(self, tmp_path, holder):
+        holder.kill()
+        holder.wait()
+        with RunDirectory(tmp_path / "r1") as directory:
+            assert directory.run_id == "r1"
+
+    def test_it_is_held_against_this_process_too_and_free_afterwards(self, tmp_path):
         for _ in range(2):
-            with RunDirectory(tmp_path / "r1"):
-                pass
+            with RunDirectory(tmp_path / "a" / "r1"):
+                held = (tmp_path / "a" / "r1" / ".lock").read_text()
+                with pytest.raises(RunLockedError), RunDirectory(tmp_path / "a" / "r1"):
+                    pass
+        assert held == f"process {os.getpid()} on {socket.gethostname()}"
 
-    def test_a_folder_that_cannot_be_made(self, tmp_path):
+    def test_a_folder_that_cannot_be_created(self, tmp_path):
         (tmp_path / "file").write_text("")
-        with pytest.raises(RunDirectoryError, match="Cannot write"), RunDirectory(tmp_path / "file" / "r1"):
+        with pytest.raises(RunDirectoryError, match="file/r1"), RunDirectory(tmp_path / "file" / "r1"):
             pass
 
 
@@ -144,41 +129,30 @@ class TestContent:
         with RunDirectory(tmp_path / "r1") as directory:
             yield directory
 
-    def test_there_is_no_run_without_a_configuration(self, directory):
-        assert not directory.exists()
-        directory.write_config({})
-        assert directory.exists()
-
-    def test_what_is_written_is_read_back(self, directory):
+    def test_written_files_are_read_back_and_the_configuration_makes_it_a_run(self, directory):
         config = {"env_id": "gsm8k", "n": 1, "selected_examples": 1, "dataset_fingerprint": None}
+        assert not directory.exists()
+        with pytest.raises(RunDirectoryError, match=r"r1': .*config\.json"):
+            directory.read_config()
         directory.write_config(config)
         directory.write_metadata({"status": "running", "pass_at_k": {1: 0.5}})
-        assert directory.read_config() == config
+        assert (directory.exists(), directory.read_config()) == (True, config)
         assert directory.read_metadata() == {"status": "running", "pass_at_k": {"1": 0.5}}
 
-    def test_a_missing_file_is_named(self, directory):
-        with pytest.raises(RunDirectoryError, match=r"No run in .*r1': cannot read config\.json: No such file"):
-            directory.read_config()
-
     @pytest.mark.parametrize(
-        ("content", "what"),
+        ("name", "content", "field"),
         [
-            ("{", ""),
-            ("", ""),
-            ("[1]", "input should be a valid dictionary"),
-            ('{"time_ms": "1"}', "time_ms: input should be a valid number"),
-            ('{"started_at": "yesterday"}', "started_at: input should be a valid datetime"),
-            ('{"errors": []}', "errors: input should be a valid dictionary"),
+            *(("metadata.json", content, "") for content in ("{", "", "[1]")),
+            ("metadata.json", '{"time_ms": "1"}', "time_ms"),
+            ("metadata.json", '{"started_at": "yesterday"}', "started_at"),
+            ("metadata.json", '{"errors": []}', "errors"),
+            *(
+                ("config.json", f'{{"selected_examples": {n}, "dataset_fingerprint": null}}', "selected_examples")
+                for n in ('"5"', "-1", "null")
+            ),
         ],
     )
-    def test_damaged_metadata_is_named(self, directory, content, what):
-        (directory.path / "metadata.json").write_text(content)
-        with pytest.raises(RunDirectoryError, match=rf"metadata\.json is damaged: {what}"):
-            directory.read_metadata()
-
-    @pytest.mark.parametrize("count", ['"5"', "-1", "null"])
-    def test_a_damaged_configuration_is_named(self, directory, count):
-        text = f'{{"selected_examples": {count}, "dataset_fingerprint": null}}'
-        (directory.path / "config.json").write_text(text)
-        with pytest.raises(RunDirectoryError, match=r"config\.json is damaged: selected_examples: input should be "):
-            directory.read_config()
+    def test_an_error_names_the_damaged_file_and_field(self, directory, name, content, field):
+        (directory.path / name).write_text(content)
+        with pytest.raises(RunDirectoryError, match=rf"{re.escape(name)} .*{field}"):
+            (directory.read_config if name == "config.json" else directory.read_metadata)()

@@ -1,4 +1,4 @@
-"""Scratch folders: gone when their work is done, and when their process was killed, with the next one's."""
+"""Scratch folders: removed after use, and those of killed processes by the next process."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ def hold(python):
     return process, folder
 
 
-def test_what_a_killed_process_left_behind_is_removed_by_the_next_and_what_is_in_use_is_not(python, tmp_path):
+def test_the_folder_of_a_killed_process_is_removed_and_one_in_use_is_not(python, tmp_path):
     killed, left = hold(python)
     _, in_use = hold(python)
     new = tmp_path / "nightjar-scratch-new"

@@ -1,4 +1,4 @@
-"""Seeds: each rollout of an example gets its own, and who takes none is not sent any."""
+"""Seeds: each rollout of an example gets its own; a protocol without seeds gets none."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ async def test_each_rollout_of_an_example_gets_the_next_seed():
     assert Counter(seeds_of(server)) == {11: 2, 12: 2, 13: 2, 14: 2}
 
 
-def test_a_protocol_without_seeds_is_sent_none_and_says_so(caplog):
+def test_a_protocol_without_seeds_gets_none_and_logs_a_warning(caplog):
     async def ask(kind, url):
         async with resolve_client(ClientConfig(api_base_url=url, client_type=kind)) as client:
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""Which examples a run takes, and whether a run on disk may be gone on with."""
+"""The examples of a run, and whether a run on disk may be resumed."""
 
 import os
 
@@ -26,40 +26,30 @@ class TestSelection:
     def ids(self, count=10, **fields):
         return list(select_examples(examples(count), config(**fields)).hashes)
 
-    def test_the_first_in_the_order_of_the_dataset(self):
-        assert self.ids() == [0, 1, 2, 3]
+    @pytest.mark.parametrize(
+        ("count", "asked", "ids"), [(10, 4, [0, 1, 2, 3]), (10, -1, list(range(10))), (3, 4, [0, 1, 2])]
+    )
+    def test_the_first_examples_in_the_order_of_the_dataset(self, count, asked, ids):
+        assert self.ids(count, num_examples=asked) == ids
 
-    def test_all_of_them(self):
-        assert self.ids(num_examples=-1) == list(range(10))
-
-    def test_no_more_than_there_are(self):
-        assert self.ids(3) == [0, 1, 2]
-
-    def test_a_seed_draws_others_and_the_same_each_time(self):
+    def test_a_seed_draws_other_examples_and_the_same_each_time(self):
         drawn = self.ids(100, shuffle_seed=7)
-        assert drawn == self.ids(100, shuffle_seed=7)
-        assert drawn != [0, 1, 2, 3]
-        assert len(set(drawn)) == 4
-
-    def test_another_seed_draws_others(self):
-        assert self.ids(100, shuffle_seed=7) != self.ids(100, shuffle_seed=8)
+        assert drawn == self.ids(100, shuffle_seed=7) != self.ids(100, shuffle_seed=8)
+        assert (len(set(drawn)), drawn != [0, 1, 2, 3]) == (4, True)
 
     @pytest.mark.parametrize("seed", [None, 7])
     def test_a_longer_selection_begins_like_a_shorter_one(self, seed):
-        assert self.ids(num_examples=8, shuffle_seed=seed)[:4] == self.ids(shuffle_seed=seed)
-
-    def test_the_fingerprint_is_that_of_the_first_so_many(self):
-        longer, shorter = (select_examples(examples(), config(num_examples=count)) for count in (8, 4))
+        longer, shorter = (
+            select_examples(examples(), config(num_examples=count, shuffle_seed=seed)) for count in (8, 4)
+        )
+        assert list(longer.hashes)[:4] == list(shorter.hashes)
         assert longer.fingerprint(4) == shorter.fingerprint() != longer.fingerprint()
 
-    def test_a_function_that_cannot_build_it(self):
+    def test_a_dataset_that_cannot_be_built_names_the_line(self):
         def build():
             return 1 / 0
 
-        with pytest.raises(
-            DatasetError,
-            match=r"dataset of environment 'e' cannot be built: ZeroDivisionError: .* \(test_selection.py, line \d+\)",
-        ):
+        with pytest.raises(DatasetError, match=r"'e' .*ZeroDivisionError: .* \(test_selection.py, line \d+\)"):
             select_examples(Examples(build), config())
 
 
@@ -97,58 +87,47 @@ class TestResuming:
             self.check(directory, **fields)
         return caught.value.differences
 
-    def test_the_same_settings(self, saved):
-        self.check(saved())
-
     @pytest.mark.parametrize(
-        ("field", "value", "before"),
+        "fields",
         [
-            ("env_args", {"split": "train"}, {}),
-            ("model", "other", "m"),
-            ("base_url", "http://localhost:1/v1", "https://api.pinference.ai/api/v1"),
-            ("sampling_args", {"temperature": 1.0}, {}),
-            ("rollouts_per_example", 3, 2),
-            ("api_client_type", "anthropic_messages", "openai_chat_completions"),
+            {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
+            {"num_examples": 8}, {"num_examples": -1}, {"dataset": examples(50)},
         ],
-    )
-    def test_a_setting_that_changes_results(self, saved, field, value, before):
-        assert self.differences(saved(), **{field: value}) == {field: (before, value)}
-
-    def test_another_seed_draws_another_dataset(self, saved):
-        assert set(self.differences(saved(), shuffle_seed=7)) == {"shuffle_seed", "dataset_fingerprint"}
-
-    def test_all_differences_are_listed(self, saved):
-        found = self.differences(saved(), model="other", rollouts_per_example=3)
-        assert set(found) == {"model", "rollouts_per_example"}
-
-    @pytest.mark.parametrize(
-        "fields", [{"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1}], ids=str
-    )
-    def test_a_setting_that_does_not(self, saved, fields):
+        ids=str,
+    )  # fmt: skip
+    def test_settings_that_do_not_change_results_may_differ(self, saved, fields):
         self.check(saved(), **fields)
 
-    def test_another_version_of_the_environment(self, saved):
-        assert self.differences(saved(), env_version="1.1") == {"env_version": ("1.0", "1.1")}
+    @pytest.mark.parametrize(
+        ("fields", "found"),
+        [
+            ({"env_args": {"split": "train"}}, {"env_args": ({}, {"split": "train"})}),
+            (
+                {"base_url": "http://localhost:1/v1"},
+                {"base_url": ("https://api.pinference.ai/api/v1", "http://localhost:1/v1")},
+            ),
+            ({"sampling_args": {"temperature": 1.0}}, {"sampling_args": ({}, {"temperature": 1.0})}),
+            (
+                {"api_client_type": "anthropic_messages"},
+                {"api_client_type": ("openai_chat_completions", "anthropic_messages")},
+            ),
+            ({"env_version": "1.1"}, {"env_version": ("1.0", "1.1")}),
+            ({"model": "other", "rollouts_per_example": 3}, {"model": ("m", "other"), "rollouts_per_example": (2, 3)}),
+        ],
+        ids=str,
+    )
+    def test_all_settings_that_change_results_are_listed(self, saved, fields, found):
+        assert self.differences(saved(), **fields) == found
 
-    def test_another_dataset(self, saved):
+    def test_another_dataset_or_order_is_another_fingerprint(self, saved):
+        assert set(self.differences(saved(), shuffle_seed=7)) == {"shuffle_seed", "dataset_fingerprint"}
         assert set(self.differences(saved(), dataset=examples(prefix="other"))) == {"dataset_fingerprint"}
 
-    def test_num_examples_may_grow(self, saved):
-        self.check(saved(), num_examples=8)
-
-    def test_up_to_all(self, saved):
-        self.check(saved(), num_examples=-1)
-
     @pytest.mark.parametrize("seed", [None, 7])
-    def test_num_examples_may_not_shrink(self, saved, seed):
+    def test_there_must_not_be_fewer_examples(self, saved, seed):
         found = self.differences(saved(shuffle_seed=seed), num_examples=3, shuffle_seed=seed)
         assert found == {"num_examples": (4, 3)}
-
-    def test_a_dataset_may_grow_behind_what_was_taken(self, saved):
-        self.check(saved(), dataset=examples(50))
-
-    def test_all_examples_of_a_dataset_that_has_shrunk(self, saved):
-        found = self.differences(saved(num_examples=-1), num_examples=-1, dataset=examples(6))
+        found = self.differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
         assert found == {"num_examples": (10, 6)}
 
 
@@ -157,57 +136,43 @@ class TestFinding:
         directory = find_resumable(config(**fields), tmp_path)
         return directory and directory.run_id
 
-    def test_nothing_where_there_is_no_run(self, tmp_path):
+    def test_there_may_be_none(self, tmp_path, saved):
         assert self.found(tmp_path) is None
+        saved()
+        assert self.found(tmp_path, model="x") is None
 
-    def test_the_newest_that_is_not_complete(self, tmp_path, saved):
-        for age, run_id in enumerate(["new", "middle", "old"]):
-            os.utime(saved(run_id).path / "config.json", (1000 - age, 1000 - age))
+    def test_the_newest_unfinished_run_comes_before_a_finished_one(self, tmp_path, saved):
+        def old(directory, age):
+            os.utime(directory.path / "config.json", (2000 - age, 2000 - age))
+
+        old(saved("done", status="completed", published=True), 0)
+        assert self.found(tmp_path) == "done"
+        for age, run_id in enumerate(["new", "middle", "old"], start=1000):
+            old(saved(run_id), age)
         assert self.found(tmp_path) == "new"
 
-    def test_one_that_is_complete_and_published_where_there_is_no_other(self, tmp_path, saved):
-        done = saved("done", status="completed", published=True)
-        os.utime(done.path / "config.json", (2000, 2000))
-        assert self.found(tmp_path) == "done"
-        os.utime(saved("open").path / "config.json", (1000, 1000))
-        assert self.found(tmp_path) == "open"
-
-    def test_one_that_is_complete_and_not_published(self, tmp_path, saved):
-        saved(status="completed")
-        assert self.found(tmp_path) == "r1"
-
-    @pytest.mark.parametrize("count", [5, -1])
-    def test_a_complete_one_when_more_is_wanted(self, tmp_path, saved, count):
-        saved(status="completed", published=True)
+    @pytest.mark.parametrize(("published", "count"), [(False, 4), (True, 5), (True, -1)])
+    def test_a_complete_run_is_unfinished_if_it_is_unpublished_or_needs_more_examples(
+        self, tmp_path, saved, published, count
+    ):
+        saved(status="completed", published=published)
         assert self.found(tmp_path, num_examples=count) == "r1"
 
-    def test_not_one_that_took_more_than_is_wanted(self, tmp_path, saved):
-        saved()
-        with pytest.raises(ResumeMismatchError, match="num_examples: saved 4, asked for 3"):
-            self.found(tmp_path, num_examples=3)
-
     @pytest.mark.parametrize(
-        ("field", "value"), [("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
+        ("field", "value"), [("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
     )
-    def test_not_one_of_other_settings(self, tmp_path, saved, field, value):
+    def test_an_unfinished_run_of_other_settings_is_an_error(self, tmp_path, saved, field, value):
         saved()
         with pytest.raises(ResumeMismatchError) as caught:
             self.found(tmp_path, **{field: value})
         assert set(caught.value.differences) == {field}
 
-    def test_one_of_other_settings_that_is_complete_is_in_nobody_s_way(self, tmp_path, saved):
-        saved(status="completed", published=True)
+    @pytest.mark.parametrize("fields", [{"status": "completed", "published": True}, {"suite": "nightly"}], ids=str)
+    def test_unless_it_is_complete_or_belongs_to_a_suite(self, tmp_path, saved, fields):
+        saved(**fields)
         assert self.found(tmp_path, rollouts_per_example=3) is None
+        assert self.found(tmp_path, rollouts_per_example=3, suite="nightly") is None
 
-    def test_an_evaluation_of_a_suite_is_no_near_miss_of_another(self, tmp_path, saved):
-        saved(suite="nightly")
-        assert self.found(tmp_path, suite="nightly", rollouts_per_example=3) is None
-        assert self.found(tmp_path, rollouts_per_example=3) is None
-
-    def test_not_one_of_another_model(self, tmp_path, saved):
-        saved()
-        assert self.found(tmp_path, model="x") is None
-
-    def test_one_that_was_killed_before_its_metadata_was_written(self, tmp_path, saved):
+    def test_a_run_that_was_killed_before_its_first_metadata_is_found(self, tmp_path, saved):
         (saved().path / "metadata.json").unlink()
         assert self.found(tmp_path) == "r1"

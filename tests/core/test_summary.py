@@ -32,104 +32,96 @@ def failed(example_id, rollout_index, chain="ModelError -> RateLimitError", mess
 
 @pytest.fixture
 def summary_of(tmp_path):
-    def summarize_(rows, rollouts=None, rollouts_per_example=1, pass_threshold=0.5):
+    def summary_of(rows, rollouts=None, rollouts_per_example=1, pass_threshold=0.5):
         path = tmp_path / "results.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rollouts = len(rows) if rollouts is None else rollouts
         return summarize(
-            path,
-            rollouts=len(rows) if rollouts is None else rollouts,
-            rollouts_per_example=rollouts_per_example,
-            pass_threshold=pass_threshold,
+            path, rollouts=rollouts, rollouts_per_example=rollouts_per_example, pass_threshold=pass_threshold
         )
 
-    return summarize_
+    return summary_of
 
 
-class TestNothing:
-    def test_is_none_not_zero(self, summary_of):
-        summary = summary_of([], rollouts=6)
-        assert (summary.avg_reward, summary.stderr, summary.usage, summary.avg_metrics) == (None, None, None, {})
-        assert summary.coverage == 0.0
-
-    def test_only_failures_have_no_average(self, summary_of):
-        summary = summary_of([failed(0, 0), failed(1, 0)])
-        assert (summary.avg_reward, summary.scored, summary.failed, summary.avg_error) == (None, 0, 2, 1.0)
+PAIR = [scored(0, 0, 1.0), scored(0, 1, 1.0), scored(1, 0, 0.0), failed(1, 1)]
 
 
-class TestRewards:
-    def test_means_are_over_scored_rollouts(self, summary_of):
-        summary = summary_of([scored(0, 0, 1.0), scored(1, 0, 0.5), failed(2, 0), scored(3, 0, 0.0)])
-        assert (summary.avg_reward, summary.avg_metrics) == (0.5, {"correct": 0.5})
-
-    def test_coverage_and_errors_are_parts_of_what_was_asked_for(self, summary_of):
-        summary = summary_of([scored(0, 0, 1.0), failed(1, 0)], rollouts=8)
-        assert (summary.coverage, summary.avg_error) == (0.125, 0.125)
-
-    def test_the_standard_error_of_one_rollout_an_example(self, summary_of):
+@pytest.mark.parametrize(
+    ("rows", "options", "expected"),
+    [
+        ([], {"rollouts": 6}, {"avg_reward": None, "stderr": None, "usage": None, "avg_metrics": {}, "coverage": 0.0}),
+        ([failed(0, 0), failed(1, 0)], {}, {"avg_reward": None, "scored": 0, "failed": 2, "avg_error": 1.0}),
+        (
+            [scored(0, 0, 1.0), scored(1, 0, 0.5), failed(2, 0), scored(3, 0, 0.0)],
+            {},
+            {"avg_reward": 0.5, "avg_metrics": {"correct": 0.5}},
+        ),
+        ([scored(0, 0, 1.0), failed(1, 0)], {"rollouts": 8}, {"coverage": 0.125, "avg_error": 0.125}),
         # 1, 1, 0, 0: variance (4 · 1/4) / 3 = 1/3; error √(1/3 / 4) = 1/√12
-        summary = summary_of([scored(number, 0, reward) for number, reward in enumerate([1.0, 1.0, 0.0, 0.0])])
-        assert summary.stderr == pytest.approx(1 / math.sqrt(12))
+        ([scored(n, 0, reward) for n, reward in enumerate([1.0, 1.0, 0.0, 0.0])], {}, {"stderr": 1 / math.sqrt(12)}),
+        # groups (1, 1) and (0): see test_stats
+        (PAIR, {"rollouts_per_example": 2}, {"avg_reward": 2 / 3, "stderr": 4 / 9}),
+        (
+            [scored(0, 0, 1.0, metrics={"a": 1.0, "b": 3.0}), scored(1, 0, 1.0, metrics={"a": 0.0})],
+            {},
+            {"avg_metrics": {"a": 0.5, "b": 3.0}},
+        ),
+        ([scored(0, 0, None, metrics={})], {}, {"scored": 1, "avg_reward": None}),
+    ],
+    ids=["no rows", "only failures", "means of scored rollouts", "shares of requested rollouts", "standard error",
+         "clustered standard error", "metrics that rollouts lack", "not scored"],
+)  # fmt: skip
+def test_aggregates_by_hand(summary_of, rows, options, expected):
+    summary = summary_of(rows, **options)
+    assert {name: getattr(summary, name) for name in expected} == {
+        name: pytest.approx(value) if isinstance(value, float) else value for name, value in expected.items()
+    }
 
-    def test_the_standard_error_is_clustered_by_example(self, summary_of):
-        # Groups (1, 1) and (0): see test_stats
-        rows = [scored(0, 0, 1.0), scored(0, 1, 1.0), scored(1, 0, 0.0), failed(1, 1)]
-        summary = summary_of(rows, rollouts_per_example=2)
-        assert (summary.avg_reward, summary.stderr) == (pytest.approx(2 / 3), pytest.approx(4 / 9))
 
-    def test_a_metric_that_some_rollouts_lack_is_averaged_over_the_others(self, summary_of):
-        rows = [scored(0, 0, 1.0, metrics={"a": 1.0, "b": 3.0}), scored(1, 0, 1.0, metrics={"a": 0.0})]
-        assert summary_of(rows).avg_metrics == {"a": 0.5, "b": 3.0}
-
-    def test_rollouts_that_were_not_scored_count_as_done_without_a_reward(self, summary_of):
-        summary = summary_of([scored(0, 0, None, metrics={})])
-        assert (summary.scored, summary.avg_reward) == (1, None)
-
-
-class TestPassAtK:
-    def test_by_hand(self, summary_of):
+@pytest.mark.parametrize(
+    ("rows", "options", "at_k", "all_k"),
+    [
         # r = 2; correct: 2, 1, 0 of 2. pass@1: 1, 1/2, 0. pass@2: 1, 1, 0. pass^2: 1, 0, 0.
-        rewards = [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0)]
-        rows = [scored(e, i, reward) for e, pair in enumerate(rewards) for i, reward in enumerate(pair)]
-        summary = summary_of(rows, rollouts_per_example=2)
-        assert summary.pass_at_k == pytest.approx({1: 1 / 2, 2: 2 / 3})
-        assert summary.pass_all_k == pytest.approx({1: 1 / 2, 2: 1 / 3})
-
-    def test_only_examples_with_all_rollouts_scored_count(self, summary_of):
-        rows = [scored(0, 0, 1.0), scored(0, 1, 1.0), scored(1, 0, 0.0), failed(1, 1)]
-        assert summary_of(rows, rollouts_per_example=2).pass_at_k == {1: 1.0, 2: 1.0}
-
-    def test_correct_is_a_reward_of_the_threshold_or_more(self, summary_of):
-        rows = [scored(0, 0, 0.5), scored(0, 1, 0.49)]
-        assert summary_of(rows, rollouts_per_example=2).pass_at_k == {1: 0.5, 2: 1.0}
-        assert summary_of(rows, rollouts_per_example=2, pass_threshold=0.4).pass_all_k == {1: 1.0, 2: 1.0}
-
-    def test_one_rollout_an_example_has_none(self, summary_of):
-        assert summary_of([scored(0, 0, 1.0)]).pass_at_k == {}
+        (
+            [scored(e, i, reward) for e, pair in enumerate([(1, 1), (0, 1), (0, 0)]) for i, reward in enumerate(pair)],
+            {}, {1: 1 / 2, 2: 2 / 3}, {1: 1 / 2, 2: 1 / 3},
+        ),
+        (PAIR, {}, {1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}),
+        ([scored(0, 0, 0.5), scored(0, 1, 0.49)], {}, {1: 0.5, 2: 1.0}, {1: 0.5, 2: 0.0}),
+        ([scored(0, 0, 0.5), scored(0, 1, 0.49)], {"pass_threshold": 0.4}, {1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}),
+        ([scored(0, 0, 1.0)], {"rollouts_per_example": 1}, {}, {}),
+    ],
+    ids=["by hand", "only complete examples", "threshold", "lower threshold", "one rollout per example"],
+)  # fmt: skip
+def test_pass_at_k(summary_of, rows, options, at_k, all_k):
+    summary = summary_of(rows, **{"rollouts_per_example": 2, **options})
+    assert (summary.pass_at_k, summary.pass_all_k) == (pytest.approx(at_k), pytest.approx(all_k))
 
 
 class TestCounts:
-    def test_usage_is_of_all_rollouts_failed_ones_too(self, summary_of):
+    def test_usage_is_that_of_all_rollouts_also_failed_ones(self, summary_of):
         spent = failed(1, 0) | {"token_usage": {"input_tokens": 7, "output_tokens": 0}}
         summary = summary_of([scored(0, 0, 1.0), spent, failed(2, 0)])
         assert summary.usage == {"input_tokens": 17, "output_tokens": 5}
 
-    def test_errors_by_their_chain_the_most_frequent_first(self, summary_of):
-        rows = [failed(0, 0, "KeyError", "k"), failed(1, 0), failed(2, 0)]
-        summary = summary_of(rows)
+    def test_errors_are_counted_by_their_chain_the_most_frequent_first(self, summary_of):
+        summary = summary_of([failed(0, 0, "KeyError", "k"), failed(1, 0), failed(2, 0)])
         assert list(summary.errors.items()) == [("ModelError -> RateLimitError", 2), ("KeyError", 1)]
         assert summary.error_examples["KeyError"] == "k"
 
-    def test_stop_conditions_and_truncation_of_scored_rollouts(self, summary_of):
-        rows = [scored(0, 0, 1.0), scored(1, 0, 1.0, stop_condition=None, is_truncated=True), failed(2, 0)]
+    def test_stop_conditions_truncation_and_models_are_those_of_scored_rollouts(self, summary_of):
+        rows = [
+            scored(0, 0, 1.0, model="b"),
+            scored(1, 0, 1.0, model="a", stop_condition=None, is_truncated=True),
+            scored(2, 0, 1.0, model="b"),
+            failed(3, 0),
+        ]
         summary = summary_of(rows)
-        assert (summary.stop_conditions, summary.truncated) == ({"max_turns_reached": 1, "none": 1}, 1)
-
-    def test_models_that_answered(self, summary_of):
-        rows = [scored(0, 0, 1.0, model="b"), scored(1, 0, 1.0, model="a"), scored(2, 0, 1.0, model="b")]
-        assert summary_of(rows).models == ["a", "b"]
+        assert (summary.stop_conditions, summary.truncated) == ({"max_turns_reached": 2, "none": 1}, 1)
+        assert summary.models == ["a", "b"]
 
 
-def test_damage_is_named(tmp_path):
+def test_a_damaged_line_is_an_error(tmp_path):
     (tmp_path / "results.jsonl").write_text("{\n")
-    with pytest.raises(RunDirectoryError, match="line 1 is damaged"):
+    with pytest.raises(RunDirectoryError, match="line 1 "):
         summarize(tmp_path / "results.jsonl", rollouts=1, rollouts_per_example=1, pass_threshold=0.5)

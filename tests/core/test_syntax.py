@@ -1,4 +1,4 @@
-"""Source that is parsed in several threads at once, while memory is tidied up, is parsed whole in each."""
+"""Source is parsed in several threads at once, also during garbage collection."""
 
 import ast
 import time
@@ -11,7 +11,7 @@ from nightjar.core.syntax import parse_expression, parse_python, read_literal
 
 
 class LetsOthersRun:
-    """Rubbish for the garbage collection that, as a database connection's may, lets another thread run."""
+    """Garbage whose collection lets another thread run, as that of a database connection may."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -20,7 +20,7 @@ class LetsOthersRun:
         time.sleep(0.0001)
 
 
-def test_threads_that_parse_at_once_do_not_disturb_each_other():
+def test_concurrent_threads_parse_the_same_source():
     source = Path(ast.__file__).read_bytes()
     statements = len(ast.parse(source).body)
 
@@ -33,11 +33,11 @@ def test_threads_that_parse_at_once_do_not_disturb_each_other():
 
 
 @pytest.mark.parametrize("parse", [parse_python, parse_expression, read_literal])
-def test_what_is_not_python_is_said_to_be_not(parse):
+def test_a_text_that_is_not_python_is_a_syntax_error(parse):
     with pytest.raises(SyntaxError):
         parse("1 +")
 
 
-def test_a_literal_is_never_run():
+def test_a_literal_is_never_executed():
     with pytest.raises(ValueError, match="malformed"):
         read_literal("open('secret')")

@@ -12,10 +12,6 @@ from nightjar.environments.rubrics import Rubric
 QUESTIONS = [{"question": str(number), "answer": str(number)} for number in range(40)]
 
 
-def always(completion):
-    return 1.0
-
-
 async def evaluate(env, client, **how):
     async with asyncio.timeout(20):
         return (await env.evaluate(client, "m", max_concurrent=2, **how))["outputs"]
@@ -46,18 +42,6 @@ async def test_in_a_reward_function(scripted_client, reward):
     assert len(rows) == 40
 
 
-class Broken(SingleTurnEnv):
-    """Does something bad in every rollout's ``setup_state``."""
-
-    def __init__(self, deed):
-        super().__init__(dataset=QUESTIONS, rubric=Rubric(funcs=[always]))
-        self.deed = deed
-
-    async def setup_state(self, state):
-        await self.deed(state)
-        return state
-
-
 async def leave(state):
     sys.exit(0)
 
@@ -72,27 +56,35 @@ async def break_the_trajectory(state):
 
 @pytest.mark.parametrize("deed", [leave, wait_for_a_cancelled_task, break_the_trajectory])
 async def test_in_an_environment(scripted_client, deed):
-    rows = await evaluate(Broken(deed), scripted_client("x"))
+    class Broken(SingleTurnEnv):
+        async def setup_state(self, state):
+            await deed(state)
+
+    rows = await evaluate(
+        Broken(dataset=QUESTIONS, rubric=Rubric(funcs=[lambda completion: 1.0])), scripted_client("x")
+    )
     assert len(rows) == 40
     assert all(row["error"] and row["reward"] is None for row in rows)
 
 
 @pytest.mark.slow
 async def test_a_cancelled_rollout_is_cleaned_up(scripted_client):
-    cleaned = []
+    cleaned, begun = [], asyncio.Semaphore(0)
 
     class Resource(MultiTurnEnv):
         async def env_response(self, messages, state, **kwargs):
             return [UserMessage(content="go on")]
 
         async def setup_state(self, state):
+            begun.release()
             await asyncio.sleep(60)
 
         async def cleanup(self, state):
             cleaned.append(state["example_id"])
 
     running = asyncio.ensure_future(evaluate(Resource(dataset=QUESTIONS), scripted_client("x")))
-    await asyncio.sleep(0.05)
+    for _ in range(2):
+        await begun.acquire()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

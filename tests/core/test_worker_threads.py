@@ -1,4 +1,4 @@
-"""WorkerThreads: blocking functions beside the event loop."""
+"""WorkerThreads: functions that block, without blocking the event loop."""
 
 import asyncio
 import contextvars
@@ -12,35 +12,26 @@ from nightjar.core.calling.threads import WorkerThreads
 colour = contextvars.ContextVar("colour")
 
 
-async def test_returns_what_the_function_returns():
-    assert await WorkerThreads().run(lambda: 42) == 42
-
-
-async def test_raises_what_the_function_raises():
-    def fail():
-        raise KeyError("k")
-
-    with pytest.raises(KeyError, match="k"):
-        await WorkerThreads().run(fail)
-
-
-async def test_stop_iteration_becomes_a_runtime_error():
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await WorkerThreads().run(lambda: next(iter([])))
-
-
-async def test_runs_in_another_thread_with_the_caller_s_context():
+async def test_a_function_runs_in_a_daemon_thread_with_the_context_of_the_caller():
     colour.set("green")
     found = await WorkerThreads().run(lambda: (colour.get(), threading.current_thread().daemon))
     assert found == ("green", True)
 
 
-async def test_the_event_loop_goes_on_meanwhile():
+@pytest.mark.parametrize(
+    ("func", "kind", "message"), [({}.__getitem__, KeyError, "k"), (lambda _: next(iter([])), RuntimeError, "StopIt")]
+)
+async def test_an_error_of_the_function_is_raised(func, kind, message):
+    with pytest.raises(kind, match=message):
+        await WorkerThreads().run(lambda: func("k"))
+
+
+async def test_the_event_loop_runs_meanwhile():
     freed = threading.Event()
     running = asyncio.create_task(WorkerThreads().run(lambda: freed.wait(10)))
-    await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
     freed.set()
-    assert await running, "it was not freed while it ran"
+    assert await running
 
 
 async def test_short_calls_share_one_thread():
@@ -50,24 +41,16 @@ async def test_short_calls_share_one_thread():
 
 
 async def all_at_once(pool, count):
-    """Runs functions that end only when all of them are under way."""
+    """Runs functions that end only when all of them are running."""
     together = threading.Barrier(count)
     async with asyncio.timeout(5):
         await asyncio.gather(*(pool.run(together.wait) for _ in range(count)))
 
 
-async def test_calls_that_have_to_wait_get_threads_of_their_own():
-    await all_at_once(WorkerThreads(), 4)
-
-
-def test_so_they_do_in_the_event_loops_that_follow():
+def test_waiting_calls_get_their_own_threads_in_one_event_loop_after_another():
     pool = WorkerThreads()
-
-    async def one():
-        return await pool.run(lambda: 1)
-
-    asyncio.run(one())
-    asyncio.run(all_at_once(pool, 3))
+    for count in (1, 4):
+        asyncio.run(all_at_once(pool, count))
 
 
 def test_several_event_loops_use_a_pool_at_once():
@@ -85,7 +68,7 @@ def test_several_event_loops_use_a_pool_at_once():
     assert ended == [True] * 3
 
 
-async def test_a_call_that_hangs_is_given_up_and_the_next_ones_run():
+async def test_a_hanging_call_is_abandoned_and_later_calls_run():
     pool, released = WorkerThreads(), threading.Event()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(pool.run(released.wait), 0.01)
@@ -93,8 +76,8 @@ async def test_a_call_that_hangs_is_given_up_and_the_next_ones_run():
     released.set()
 
 
-async def test_calls_that_end_in_the_moment_in_which_they_are_given_up_use_up_no_threads():
-    """More of them than the pool has threads: each ends after it is cancelled, and before the loop gets to that."""
+async def test_calls_that_end_while_they_are_cancelled_use_up_no_threads():
+    """There are more calls than threads: each ends after it is cancelled, before the event loop handles that."""
     pool, loop = WorkerThreads(), asyncio.get_running_loop()
     for _ in range(70):
         has_begun, may_end = asyncio.Event(), threading.Event()
@@ -112,7 +95,7 @@ async def test_calls_that_end_in_the_moment_in_which_they_are_given_up_use_up_no
     assert await asyncio.wait_for(pool.run(lambda: "next"), 5) == "next"
 
 
-async def test_a_call_that_is_cancelled_before_its_turn_is_never_made():
+async def test_a_call_that_is_cancelled_while_it_waits_never_runs():
     pool, released, made = WorkerThreads(), threading.Event(), []
     first = asyncio.create_task(pool.run(released.wait))
     await asyncio.sleep(0)

@@ -35,16 +35,16 @@ def older(nightjar, serve):
     """A copy of the run of the command line: 3 examples of two rollouts, of a server that is there."""
     server = serve()
     path = shutil.copytree(OLDER / "arithmetic--local" / RUN_ID, nightjar.folder / FOLDER)
-    move_to(path, server)
+    change(path, base_url=server.url)
     return server
 
 
-def move_to(path, server):
-    """Gives a run the address of a server, as if it had been there from the first."""
+def change(path, **values):
+    """Changes both the configuration and the metadata of a run."""
     config = json.loads((path / "config.json").read_bytes())
-    (path / "config.json").write_text(json.dumps(config | {"base_url": server.url}))
+    (path / "config.json").write_text(json.dumps(config | values))
     directory = RunDirectory(path)
-    directory.write_metadata(directory.read_metadata() | {"base_url": server.url})
+    directory.write_metadata(directory.read_metadata() | values)
 
 
 def start(nightjar, *words):
@@ -59,32 +59,25 @@ def test_the_fixture_is_of_the_first_version():
         assert "format" not in json.loads((OLDER / "arithmetic--local" / RUN_ID / name).read_bytes())
 
 
-def test_it_is_listed_and_read(nightjar, older):
+def test_it_is_listed_read_published_and_extended(nightjar, older):
     [run] = json.loads(start(nightjar, "eval", "list", "--json").stdout)
     assert (run["run_id"], run["status"], run["avg_reward"]) == (RUN_ID, "completed", 0.5)
     assert RUN_ID in start(nightjar, "eval", "get", RUN_ID).stdout
 
-
-def test_it_is_published_and_grows(nightjar, older):
     start(nightjar, "publish", FOLDER)
     assert "Already there" in start(nightjar, "publish", FOLDER).stdout
+    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
+    assert older.stats().received == 0, "nothing is left to do"
+    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
 
     start(nightjar, "eval", "run", "--resume", FOLDER, "-n", 5, "--direct")
-
     assert older.stats().received == 4, "two rollouts of two more examples"
     assert nightjar.sql("SELECT run_id, num_examples, scored FROM runs") == [(RUN_ID, 5, 10)]
     written = [json.loads((nightjar.folder / FOLDER / name).read_bytes()) for name in ("config.json", "metadata.json")]
     assert [(each["run_id"], each["format"]) for each in written] == [(RUN_ID, 2)] * 2
 
 
-def test_a_resume_without_anything_left_to_do_is_no_new_version_of_it(nightjar, older):
-    start(nightjar, "publish", FOLDER)
-    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
-    assert older.stats().received == 0
-    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
-
-
-def test_a_killed_one_is_resumed_from_its_ledger(nightjar, older):
+def test_a_killed_run_is_resumed_from_its_ledger(nightjar, older):
     path = nightjar.folder / FOLDER
     (path / "metadata.json").unlink()
     for name, kept in (("attempts.jsonl", 5), ("results.jsonl", 2)):
@@ -128,30 +121,23 @@ def test_it_is_pushed_and_pulled(nightjar, older, nightjar_in, tmp_path_factory)
 )
 def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, older, command):
     path = nightjar.folder / FOLDER
-    as_newer(path)
+    change(path, format=3)
     before = nightjar.run.content
 
     ended = nightjar.start(*command).wait()
 
     assert ended.code == 1
     [said] = ended.errors
-    assert "is of version 3, this Nightjar knows version 2. Upgrade Nightjar" in said
+    assert all(fact in said for fact in (" 3", " 2", "pip install --upgrade nightjar-evals"))
     assert nightjar.run.content == before
     assert older.stats().received == 0
 
 
-def test_a_list_says_so_and_shows_the_others(nightjar, older):
-    as_newer(shutil.copytree(nightjar.folder / FOLDER, nightjar.folder / FOLDER.with_name("newer")))
+def test_a_list_names_it_and_shows_the_other_runs(nightjar, older):
+    change(shutil.copytree(nightjar.folder / FOLDER, nightjar.folder / FOLDER.with_name("newer")), format=3)
     ended = start(nightjar, "eval", "list", "--json")
     assert [run["run_id"] for run in json.loads(ended.stdout)] == [RUN_ID]
-    assert "is of version 3, this Nightjar knows version 2" in ended.stderr
-
-
-def as_newer(path):
-    config = json.loads((path / "config.json").read_bytes())
-    (path / "config.json").write_text(json.dumps(config | {"format": 3}))
-    directory = RunDirectory(path)
-    directory.write_metadata(directory.read_metadata() | {"format": 3})
+    assert "newer" in ended.stderr
 
 
 class TestNotebooks:
@@ -203,13 +189,13 @@ class TestNotebooks:
             seen.add(run_id)
         assert len(seen) == 5
 
-    def test_two_of_the_older_release_are_told_apart(self, nightjar, serve, notebook):
+    def test_two_runs_of_the_older_release_are_told_apart(self, nightjar, serve, notebook):
         server = serve()
         for folder, model in (("a", "one"), ("b", "two")):
             shutil.copytree(OLDER / "run", nightjar.folder / folder / "run")
             directory = RunDirectory(nightjar.folder / folder / "run")
             directory.write_metadata(directory.read_metadata() | {"model": model})
-            move_to(directory.path, server)
+            change(directory.path, base_url=server.url)
         start(nightjar, "publish", "a/run")
 
         ended = nightjar.start("publish", "b/run").wait()

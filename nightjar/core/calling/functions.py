@@ -44,7 +44,6 @@ def bound_names(func: Callable[..., Any]) -> frozenset[str]:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Returns whether calling ``func`` gives a coroutine."""
     while isinstance(func, functools.partial):
         func = func.func
     plain = getattr(func, "__func__", func)
@@ -59,17 +58,7 @@ _is_coroutine_function = functools.lru_cache(maxsize=4096)(inspect.iscoroutinefu
 
 
 def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, Any]:
-    """Calls ``func`` with the ``objects`` that its parameters name, or with all if it takes ``**kwargs``.
-
-    If it names none of them and takes one argument, it gets the first object. Sync functions run in a thread.
-
-    Example:
-        >>> import asyncio
-        >>> def stop(state):
-        ...     return state["turns"] > 3
-        >>> asyncio.run(call_named(stop, state={"turns": 4}, env=None))
-        True
-    """
+    """Calls ``func`` with the ``objects`` that its parameters name, or with all if it takes ``**kwargs``."""
     names, is_coroutine = _signature(getattr(func, "__func__", func))
     if names is not None:
         named = {name: value for name, value in objects.items() if name in names}
@@ -107,7 +96,7 @@ def user_error(raised: BaseException) -> Exception:
 
 
 def run_file(path: Path) -> ModuleType:
-    """Imports a file of the user's; it can import modules beside it, which do not hide installed ones."""
+    """Imports a file of the user's; it can import modules of its folder, which do not hide installed ones."""
     if (folder := str(path.parent.resolve())) not in sys.path:
         sys.path.append(folder)
     spec: Any = importlib.util.spec_from_file_location(f"{path.stem} of {folder}", path.resolve())

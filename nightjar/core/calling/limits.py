@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, TypeVar
 
 _MAX_DOUBLINGS = 30
@@ -18,29 +17,15 @@ T = TypeVar("T")
 
 
 def backoff_seconds(
-    attempts: int,
-    initial_seconds: float,
-    *,
-    max_seconds: float,
-    asked_seconds: float | None = None,
-    jitter_seconds: float | None = None,
-    factor: float = 2.0,
+    attempts: int, initial_seconds: float, *, max_seconds: float, asked_seconds: float | None = None
 ) -> float:
     """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
 
-    Args:
-        attempts: attempts so far, at least one.
-        asked_seconds: the wait that the server asks for, in place of the exponential wait.
-        jitter_seconds: the largest random addition; None for ``initial_seconds``.
-
-    Example:
-        >>> [backoff_seconds(attempts, 0.5, max_seconds=30.0, jitter_seconds=0) for attempts in (1, 2, 3, 9)]
-        [0.5, 1.0, 2.0, 30.0]
+    ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait.
     """
-    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
+    backoff = initial_seconds * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
-    jitter = initial_seconds if jitter_seconds is None else jitter_seconds
-    return min(wanted + random.uniform(0.0, jitter), max_seconds)  # noqa: S311 - it spreads retries
+    return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 
 
 class OverdueError(TimeoutError):
@@ -57,8 +42,7 @@ class OverdueError(TimeoutError):
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
     """Awaits a coroutine that has not started, for at most ``seconds`` (None for no limit).
 
-    Raises:
-        OverdueError: it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
+    Raises ``OverdueError`` if it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
     """
     # Run up to the first wait without a timer: most hooks never wait.
     if seconds is None:
@@ -80,7 +64,6 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
 
 @types.coroutine
 def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """Runs a coroutine from its first wait to its end."""
     try:
         while True:
             try:
@@ -107,7 +90,6 @@ class Places:
 
     @property
     def is_waited_for(self) -> bool:
-        """Returns whether a caller waits for a place."""
         return any(not place.done() for place in self._waiting)
 
     def set_ceiling(self, ceiling: float) -> None:
@@ -135,16 +117,13 @@ class Places:
         self.in_use += 1
 
     def release(self) -> None:
-        """Releases a place."""
         self.in_use -= 1
         self._wake()
 
     async def __aenter__(self) -> None:
         await self.acquire()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.release()
 
     @asynccontextmanager

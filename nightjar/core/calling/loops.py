@@ -25,16 +25,11 @@ _JOIN_SECONDS = 5.0
 _Job: TypeAlias = tuple[Callable[[], Any], "Future[Any]"]
 
 
-class BackgroundLoop:
-    """An event loop in its own thread, for callers in any thread or loop; starts on first use, also after ``stop``.
+class HomeLoop:
+    """Runs coroutines in one event loop, whichever thread or loop awaits them.
 
-    Example:
-        >>> loop = BackgroundLoop("example")
-        >>> async def six():
-        ...     return 6
-        >>> loop.run(six()), asyncio.run(loop.call(six()))
-        (6, 6)
-        >>> loop.stop()
+    It is the loop in which ``settle`` was called; otherwise a loop in its own thread, which starts on first use, also
+    after ``stop``. Then callers may block their threads, and their loops may end.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,30 +40,43 @@ class BackgroundLoop:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread has been started and not stopped."""
-        return self._loop is not None
+        return self._thread is not None
+
+    def settle(self) -> None:
+        """Makes the running loop the home, unless the object's own thread has been started."""
+        with self._lock:
+            if self._thread is None:
+                self._loop = asyncio.get_running_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result, blocking this thread; must not be called in the loop's own thread."""
+        """Returns the result, blocking this thread; must not be called in the home loop's own thread."""
         return self._submit(work).result()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the result without blocking the running event loop; cancelling it cancels the work."""
+        if self._loop is asyncio.get_running_loop():
+            return await work
         return await asyncio.wrap_future(self._submit(work))
 
     def call_soon(self, func: Callable[..., Any], *args: Any) -> None:
-        """Schedules a call in the loop; does nothing if the loop does not run."""
+        """Calls a function in the home loop: at once if there is none or it runs here, otherwise soon."""
         with self._lock:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(func, *args)
+            loop = self._loop
+            is_elsewhere = loop is not None and not loop.is_closed() and not _is_running(loop)
+            if loop is not None and (self._thread is not None or is_elsewhere):
+                loop.call_soon_threadsafe(func, *args)
+                return
+        func(*args)
 
     def stop(self) -> None:
-        """Ends the thread, and cancels its remaining work."""
+        """Ends the object's own thread, and cancels its remaining work."""
         with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(_JOIN_SECONDS)
+            thread, self._thread = self._thread, None
+            if thread is None or self._loop is None:
+                return
+            loop, self._loop = self._loop, None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_JOIN_SECONDS)
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:
@@ -84,59 +92,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         runner.get_loop().run_forever()
 
 
-class HomeLoop:
-    """Runs coroutines in one event loop, whichever loop or thread awaits them.
-
-    This home is the loop in which ``settle`` was called; without ``settle`` it is a loop in its own thread (``name``),
-    so callers may block their threads, and their loops may end.
-
-    Example:
-        >>> home = HomeLoop("example")
-        >>> async def thread():
-        ...     return threading.current_thread().name
-        >>> import threading
-        >>> asyncio.run(home.call(thread())), home.run(thread())
-        ('example', 'example')
-        >>> home.stop()
-    """
-
-    def __init__(self, name: str) -> None:
-        self._own = BackgroundLoop(name)
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def settle(self) -> None:
-        """Makes the running loop the home, unless the object already has its own loop."""
-        if not self._own.is_running:
-            self._loop = asyncio.get_running_loop()
-
-    async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits the work in the home loop; cancelling this cancels the work."""
-        if self._loop is None:
-            return await self._own.call(work)
-        if self._loop is asyncio.get_running_loop():
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result, blocking this thread; must not be called in the home loop's own thread."""
-        if self._loop is None:
-            return self._own.run(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def call_soon(self, func: Callable[..., Any], *args: Any) -> None:
-        """Calls a function in the home loop: at once if it runs here, otherwise soon."""
-        if self._own.is_running:
-            self._own.call_soon(func, *args)
-        elif self._loop is None or self._loop.is_closed() or _is_running(self._loop):
-            func(*args)
-        else:
-            self._loop.call_soon_threadsafe(func, *args)
-
-    def stop(self) -> None:
-        """Ends the object's own loop, if it has one."""
-        self._own.stop()
-
-
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
@@ -145,20 +100,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class OwnThread:
-    """Calls functions one after another in one daemon thread, for objects that must not move between threads.
-
-    Example:
-        >>> import sqlite3
-        >>> async def query():
-        ...     thread = OwnThread()
-        ...     database = await thread.call(sqlite3.connect, ":memory:")
-        ...     rows = await thread.call(lambda: database.execute("SELECT 6 * 7").fetchall())
-        ...     await thread.call(database.close)
-        ...     thread.end()
-        ...     return rows
-        >>> asyncio.run(query())
-        [(42,)]
-    """
+    """Calls functions one after another in one daemon thread, for objects that must not move between threads."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -197,7 +139,7 @@ def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
         failure = RuntimeError(f"the function raised {type(error).__name__}")
         failure.__cause__ = error
         future.set_exception(failure)
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         future.set_exception(error)
 
 
@@ -210,7 +152,6 @@ class PerLoop(Generic[T]):
         self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
 
     async def get(self) -> T:
-        """Returns the value of the running loop; makes it if there is none."""
         loop = asyncio.get_running_loop()
         if loop in self._made:
             return self._made[loop][0]

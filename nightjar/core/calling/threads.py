@@ -43,7 +43,7 @@ class _Call:
     def execute(self) -> None:
         try:
             self.result = self.context.run(self.func)
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             self.error = error
 
     def resolve(self) -> None:
@@ -146,7 +146,7 @@ class WorkerThreads:
                 calls.append(self._done.popleft())
         for loop in {call.loop for call in calls}:
             mine = [call for call in calls if call.loop is loop]
-            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_resolve_all, mine)
 
 
@@ -173,7 +173,6 @@ def run_sync(awaitable: Coroutine[Any, Any, T]) -> T:
 
 
 def is_in_loop() -> bool:
-    """Returns whether an event loop runs here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -53,7 +53,6 @@ class RolloutOutput(dict[str, Any]):
 
 
 def key_of(state: State) -> Key:
-    """Returns the key of a state's rollout."""
     columns = state["input"]
     return Key(columns["example_id"], columns["rollout_index"])
 
@@ -83,7 +82,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the row of an attempt, which suffices to score it later, and the state keys that JSON cannot hold."""
+    """Returns the row of an attempt, which suffices to score it later, and the keys that JSON cannot hold."""
     failed = state["error"] is not None
     extras, unsaved = _extras(state)
     own = {"extras": extras} | ({"unsaved": unsaved} if unsaved else {})
@@ -102,7 +101,6 @@ def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str
 
 
 def _extras(state: State) -> tuple[dict[str, Any], list[str]]:
-    """Returns the environment's own keys as encoded JSON, and the names of keys that JSON cannot hold."""
     extras: dict[str, Any] = {}
     unsaved = []
     for name, value in state.items():
@@ -242,7 +240,7 @@ def _dereference(reference: Any, conversation: Messages) -> Messages:
 
 def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> RolloutOutput:
     """Returns the result row of a rollout; a state column that JSON cannot hold is written as its ``repr``."""
-    timing, trajectory = state["timing"], state["trajectory"]
+    timing, trajectory, usage = state["timing"], state["trajectory"], tracker_of(state).record()
     row: dict[str, Any] = {
         "example_id": state["example_id"],
         "rollout_index": state["input"]["rollout_index"],
@@ -258,7 +256,7 @@ def result_row(state: State, *, attempts: int, example_hash: str, state_columns:
         "is_completed": state["is_completed"],
         "is_truncated": state["is_truncated"],
         "stop_condition": state.get("stop_condition"),
-        "token_usage": _token_usage(state),
+        "token_usage": usage and {**usage, **context_usage(trajectory)},
         "attempts": attempts,
         "model": getattr(trajectory[-1].get("response"), "model", None) if trajectory else None,
     }
@@ -286,8 +284,3 @@ def _dumped(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return dump_message(value)
     raise TypeError
-
-
-def _token_usage(state: State) -> dict[str, Any] | None:
-    usage = tracker_of(state).record()
-    return None if usage is None else {**usage, **context_usage(state["trajectory"])}

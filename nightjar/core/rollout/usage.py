@@ -142,14 +142,7 @@ class TokenUsage(TypedDict):
 
 
 class UsageTracker:
-    """Counts the tokens of a rollout's model calls; ``usage`` is a read-only view.
-
-    Example:
-        >>> tracker = UsageTracker()
-        >>> tracker.increment(input_tokens=11, output_tokens=7)
-        >>> tracker.usage["input_tokens"]
-        11
-    """
+    """Counts the tokens of a rollout's model calls; ``usage`` is a read-only view."""
 
     __slots__ = ("_cached", "_counts", "_is_known", "usage")
 
@@ -179,7 +172,6 @@ class UsageTracker:
         return cast("TokenUsage", paid | cached)
 
     def restore(self, recorded: Mapping[str, float]) -> None:
-        """Adds recorded counts."""
         for prefix in ("", "cached_"):
             counts = {name: recorded.get(prefix + name) or 0 for name in self._counts}
             self.increment(**counts, is_cached=bool(prefix))

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -45,28 +44,17 @@ def format_of(content: Mapping[str, Any]) -> int:
 
 
 def check_format(content: object, path: Path) -> None:
-    """Raises ``NewerRunDirectoryError`` if a newer Nightjar wrote a file of a run directory."""
     if isinstance(content, dict) and (found := format_of(content)) > FORMAT:
         raise NewerRunDirectoryError(str(path.parent), found, FORMAT)
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of a JSON file with a digest of it.
-
-    Example:
-        >>> unsealed(sealed({"scored": 3}))
-        {'scored': 3}
-    """
+    """Returns the content of a JSON file with a digest of it."""
     return {**content, _DIGEST_FIELD: _digest(content)}
 
 
 def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted.
-
-    Example:
-        >>> unsealed({**sealed({"scored": 3}), "scored": 4}) is None
-        True
-    """
+    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted."""
     rest = {name: value for name, value in content.items() if name != _DIGEST_FIELD}
     return rest if content.get(_DIGEST_FIELD) in {None, _digest(rest)} else None
 
@@ -76,45 +64,34 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 class Reserve:
-    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros beside it.
+    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros in the same folder.
 
-    It is overwritten in place and renamed, which needs no space on most file systems; copy-on-write file systems
-    (btrfs, ZFS) may refuse it.
+    It is overwritten in place and renamed, which copy-on-write file systems (btrfs, ZFS) may refuse.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._beside = path.with_name(f".{path.name}.reserve")
-        self._bytes = 0
 
-    def take(self, at_least_bytes: int = _SMALLEST_RESERVE_BYTES) -> None:
-        """Reserves the space, at least 16 KiB."""
-        size = max(at_least_bytes, _SMALLEST_RESERVE_BYTES)
-        replace_file(self._beside, [bytes(size)])
-        self._bytes = size
+    def take(self, size_bytes: int = _SMALLEST_RESERVE_BYTES) -> None:
+        replace_file(self._beside, [bytes(size_bytes)])
 
     def grow(self, at_least_bytes: int) -> None:
-        """Enlarges the reserve if the disk allows it."""
-        if 0 < self._bytes < at_least_bytes:
-            with suppress(RunDirectoryError):
+        """Enlarges a reserve that was taken, if the disk allows it."""
+        with suppress(OSError, RunDirectoryError):
+            if self._beside.stat().st_size < at_least_bytes:
                 self.take(at_least_bytes)
 
     def spend(self, content: bytes) -> None:
         """Replaces the file atomically, using the reserve."""
-        try:
-            with self._beside.open("r+b") as file:
-                file.write(content)
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-            self._beside.replace(self._path)
-            self._bytes = 0
-        except OSError as error:
-            raise RunDirectoryError(f"Cannot write {str(self._path)!r}: {error.strerror}") from error
+        with self._beside.open("r+b") as file:
+            file.write(content)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        self._beside.replace(self._path)
 
     def give_back(self) -> None:
-        """Frees the space."""
-        self._bytes = 0
         with suppress(OSError):
             self._beside.unlink(missing_ok=True)
 
@@ -125,10 +102,7 @@ def new_run_id(source: uuid.UUID | None = None) -> str:
 
 
 def runs_folder(
-    env_id: str,
-    model: str,
-    output_dir: Path | None = None,
-    environments_dir: Path = ENVIRONMENTS_DIR,
+    env_id: str, model: str, output_dir: Path | None = None, environments_dir: Path = ENVIRONMENTS_DIR
 ) -> Path:
     """Returns the folder of all runs of an environment with a model.
 
@@ -166,10 +140,7 @@ class RunDirectory:
         return self.stored_id() or self.path.name
 
     def stored_id(self) -> str | None:
-        """Returns the id stored in the folder; None if no readable file has one.
-
-        ``config.json`` holds it too, for a run killed before its first metadata.
-        """
+        """Returns the id in the metadata, or in ``config.json`` for a run killed before; None if there is none."""
         for read in (self.read_metadata, self.read_config):
             with suppress(RunDirectoryError):
                 if found := read().get("run_id"):
@@ -187,15 +158,12 @@ class RunDirectory:
         return self.path / "results.jsonl"
 
     def digests(self) -> dict[str, str]:
-        """Returns the digests of ledger and results by file name."""
         return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
 
     def exists(self) -> bool:
-        """Returns whether the folder holds a run."""
         return (self.path / "config.json").is_file()
 
     def has_metadata(self) -> bool:
-        """Returns whether the run has written metadata."""
         return (self.path / "metadata.json").is_file()
 
     def is_abandoned(self) -> bool:
@@ -219,18 +187,15 @@ class RunDirectory:
         return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the configuration that the run was started with."""
         return self._read("config.json", RecordedConfig)
 
     def read_metadata(self) -> dict[str, Any]:
-        """Returns the last written status and summary."""
         metadata = unsealed(self._read("metadata.json", RecordedMetadata))
         if metadata is None:
             raise RunDirectoryError(f"{self.path / 'metadata.json'} is damaged: it was changed after it was written")
         return metadata
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Replaces the configuration."""
         replace_file(self.path / "config.json", [_dumped(config)])
 
     def reserve_room(self) -> None:
@@ -245,7 +210,7 @@ class RunDirectory:
         except RunDirectoryError as full:
             try:
                 self._reserve.spend(content)
-            except RunDirectoryError:
+            except OSError:
                 raise full from full.__cause__
         else:
             self._reserve.grow(_RESERVED_TIMES * len(content))
@@ -265,12 +230,7 @@ class RunDirectory:
             raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reserve.give_back()
         self._lock.release()
 

@@ -33,12 +33,9 @@ _DRAWN = re.compile(r"[0-9a-f]{12}")
 def check_same(
     directory: RunDirectory, asked: Mapping[str, Any], hashes: Sequence[str], env_version: str | None
 ) -> None:
-    """Raises ``ResumeMismatchError`` if a run on disk differs from the requested run in something that changes results.
+    """Raises ``ResumeMismatchError`` if a run on disk differs from the requested one in something that changes results.
 
-    Args:
-        asked: the fields of the requested configuration that affect results.
-        hashes: content hashes of the examples in order; there may be more than the run has.
-        env_version: of the environment's package; None if it is not a package.
+    ``asked`` are the fields that affect results; ``hashes`` may be of more examples than the run has.
     """
     saved = directory.read_config()
     found = differences(saved, asked)
@@ -79,12 +76,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def fingerprint(hashes: Iterable[str]) -> str:
-    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included.
-
-    Example:
-        >>> fingerprint(["a", "b"]) == fingerprint(["b", "a"])
-        False
-    """
+    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included."""
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
 
 
@@ -102,7 +94,13 @@ def settle_id(directory: RunDirectory, given: str) -> str:
     if not directory.exists():
         settled = directory.stored_id() or given
     elif _needs_id(directory):
-        settled = _draw(directory)
+        settled = new_run_id()
+        if directory.has_metadata():
+            directory.write_metadata({**directory.read_metadata(), "run_id": settled})
+        logger.info(
+            "The run in %s was known only by its folder's name (%r): its id is %s now",
+            directory.path, directory.run_id, settled,
+        )  # fmt: skip
     else:
         settled = directory.run_id
     directory.run_id = settled
@@ -124,7 +122,6 @@ def give_new_id(directory: RunDirectory) -> str:
 
 
 def store_id(directory: RunDirectory, run_id: str) -> None:
-    """Writes an id into ``config.json``."""
     directory.write_config({**directory.read_config(), "run_id": run_id, "format": FORMAT})
 
 
@@ -135,19 +132,5 @@ def _is_given_by_nightjar(run_id: str) -> bool:
 def _needs_id(directory: RunDirectory) -> bool:
     if format_of(directory.read_config()) >= FORMAT or _is_given_by_nightjar(directory.run_id):
         return False
-    return not _is_known_elsewhere(directory.read_metadata() if directory.has_metadata() else {})
-
-
-def _is_known_elsewhere(metadata: dict[str, Any]) -> bool:
-    return bool(metadata.get("published_at") or metadata.get("original"))
-
-
-def _draw(directory: RunDirectory) -> str:
-    drawn = new_run_id()
-    if directory.has_metadata():
-        directory.write_metadata({**directory.read_metadata(), "run_id": drawn})
-    logger.info(
-        "The run in %s was known only by its folder's name (%r): its id is %s now",
-        directory.path, directory.run_id, drawn,
-    )  # fmt: skip
-    return drawn
+    metadata = directory.read_metadata() if directory.has_metadata() else {}
+    return not (metadata.get("published_at") or metadata.get("original"))

@@ -20,13 +20,12 @@ _NOWHERE = Place(0, 0)
 
 
 class Places:
-    """Positions of lines in a file, by slot; an empty place for no line."""
+    """Positions of lines in a file, by slot; empty for no line."""
 
     def __init__(self) -> None:
         self._offsets, self._lengths = array("Q"), array("Q")
 
     def append(self, place: Place) -> None:
-        """Adds a slot."""
         self._offsets.append(place.offset)
         self._lengths.append(place.length)
 
@@ -37,7 +36,6 @@ class Places:
         self._offsets[slot], self._lengths[slot] = place
 
     def has(self, slot: int) -> bool:
-        """Returns whether the slot has a line."""
         return self._lengths[slot] > 0
 
 
@@ -56,7 +54,6 @@ class RolloutIndex:
         self.rewards, self.advantages = array("d"), array("d")
 
     def slot(self, key: Key) -> int:
-        """Returns a rollout's slot; adds it if it is new."""
         known = self._slots
         slot = known.setdefault(key.example_id << _INDEX_BITS | key.rollout_index, len(known))
         if slot == len(self.attempts):
@@ -77,12 +74,12 @@ class RolloutIndex:
         self.advantages[slot] = nan if advantage is None else advantage
 
     def to_restore(self) -> set[int]:
-        """Returns the slots of rollouts that are generated and not scored."""
         return {slot for slot, scored in enumerate(self.is_scored) if self.generated.has(slot) and not scored}
 
     def all_rewards(self) -> Iterator[tuple[Key, float]]:
-        """Yields every reward with its rollout."""
-        return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))
+        for name, slot in self._slots.items():
+            if not isnan(self.rewards[slot]):
+                yield Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX), self.rewards[slot]
 
     def recorded_slots(self) -> list[int]:
         """Returns the slots of rollouts with a result, ordered by example and rollout."""
@@ -102,7 +99,3 @@ class RolloutIndex:
 
     def _recorded_names(self) -> list[int]:
         return sorted(name for name, slot in self._slots.items() if self.recorded.has(slot))
-
-
-def _key(name: int) -> Key:
-    return Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX)

@@ -41,7 +41,6 @@ class StateColumns:
         self._found: set[str] = set()
 
     def look_at(self, state: State, row: Mapping[str, Any]) -> None:
-        """Records which keys a state has, unless it failed."""
         if self._missing and state["error"] is None:
             self._found.update(state)
             self._missing = {name for name in self._missing if name not in state and row[name] is None}
@@ -60,13 +59,8 @@ class StateColumns:
 class Journal:
     """The ledger and results of a locked run directory, held open. Memory holds places in files, not rollouts.
 
-    ``has_generated`` says whether the ledger holds an attempt that did not fail; ``tokens_before`` are the input and
-    output tokens of its attempts on opening.
-
-    Args:
-        hash_of: returns an example's content hash by example_id.
-        state_columns: extra keys of the state that results keep.
-        is_outdated: older code wrote the scores; they are removed (see ``outdated``), or ``RunError`` is raised.
+    ``tokens_before`` are the input and output tokens of the attempts on opening. If older code wrote the scores
+    (``is_outdated``), they are removed (see ``outdated``), or ``RunError`` is raised.
     """
 
     def __init__(
@@ -100,7 +94,6 @@ class Journal:
         self._syncing.start()
 
     def is_scored(self, key: Key) -> bool:
-        """Returns whether a rollout has a result without an error."""
         return bool(self._index.is_scored[self._index.slot(key)])
 
     def is_generated(self, key: Key) -> bool:
@@ -108,22 +101,20 @@ class Journal:
         return self._index.generated.has(self._index.slot(key))
 
     def rewards(self) -> Iterator[tuple[Key, float]]:
-        """Yields the reward of every scored rollout."""
         return self._index.all_rewards()
 
     def attempted(self, state: State) -> None:
-        """Appends a finished attempt to the ledger."""
         key = key_of(state)
         slot = self._index.slot(key)
         number = self._index.attempts[slot] + 1
         row, unsaved = attempt_row(state, number, self._hash_of(key.example_id))
         [place] = self._ledger.append([row])
         self._note_attempt(slot, place, row["error"])
-        if unsaved and row["error"] is None:
-            self._warn_of(unsaved)
+        for name in () if row["error"] else set(unsaved) - self._unsaved_keys:
+            self._unsaved_keys.add(name)
+            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
-        """Appends the results of a group, or a part of it, and returns them."""
         slots = [self._index.slot(key_of(state)) for state in states]
         rows = [
             result_row(
@@ -140,7 +131,6 @@ class Journal:
         return rows
 
     def restore(self, state: State) -> State:
-        """Fills a fresh state with the attempt in the ledger."""
         return restore_state(state, self._ledger.read_row(self._index.generated[self._index.slot(key_of(state))]))
 
     def finish(self) -> None:
@@ -174,7 +164,8 @@ class Journal:
         for line in scan_lines(directory.attempts_path):
             key = checked(line, directory.attempts_path, RecordedAttempt)
             self._note_attempt(self._index.slot(key), line.place, line.row["error"])
-            self._note_usage(line.row)
+            given, written = usage_counts(line.row["token_usage"])
+            self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
         for line in scan_lines(directory.results_path):
             key = checked(line, directory.results_path, RecordedResult)
             self._note_result(self._index.slot(key), line.place, line.row)
@@ -190,18 +181,9 @@ class Journal:
             self._index.generated[slot] = place
             self.has_generated = True
 
-    def _note_usage(self, row: Mapping[str, Any]) -> None:
-        given, written = usage_counts(row["token_usage"])
-        self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
-
     def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
         scores = None if row["error"] is not None else (row["reward"], row["advantage"])
         self._index.set_result(slot, place, scores)
-
-    def _warn_of(self, unsaved: Sequence[str]) -> None:
-        for name in set(unsaved) - self._unsaved_keys:
-            self._unsaved_keys.add(name)
-            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
 
     def _sync_repeatedly(self) -> None:
         while not self._is_closing.wait(_SYNC_SECONDS):
@@ -212,7 +194,6 @@ class Journal:
                 logger.warning("Cannot sync the run directory to disk: %s", error)
 
     def _order_results(self) -> None:
-        """Rewrites the results sorted and without replaced lines, unless they already are."""
         slots, places = self._index.recorded_slots(), self._index.recorded
         moved = self._index.moved_advantages()
         is_packed = sum(places[slot].length for slot in slots) == self._results.size
@@ -245,7 +226,6 @@ class MemoryJournal:
         self._results: dict[Key, RolloutOutput] = {}
 
     def is_scored(self, key: Key) -> bool:
-        """Returns whether a rollout has a result without an error."""
         return key in self._results and self._results[key]["error"] is None
 
     def is_generated(self, key: Key) -> bool:  # noqa: ARG002 - as Journal's
@@ -253,16 +233,13 @@ class MemoryJournal:
         return False
 
     def rewards(self) -> list[tuple[Key, float]]:
-        """Returns the reward of every scored rollout."""
         return [(key, row["reward"]) for key, row in self._results.items() if row["reward"] is not None]
 
     def attempted(self, state: State) -> None:
-        """Counts a finished attempt."""
         key = key_of(state)
         self._attempts[key] = self._attempts.get(key, 0) + 1
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
-        """Keeps the results of a group, and returns them."""
         rows = []
         for state in states:
             key = key_of(state)
@@ -278,12 +255,10 @@ class MemoryJournal:
         return rows
 
     def restore(self, state: State) -> State:
-        """Returns the state: nothing was generated before."""
         return state
 
     def rows(self) -> list[RolloutOutput]:
-        """Returns the results, ordered by (example_id, rollout_index)."""
         return [self._results[key] for key in sorted(self._results)]
 
     def finish(self) -> None:
-        """Does nothing."""
+        """Does nothing: there is no file."""

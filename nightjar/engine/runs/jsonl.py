@@ -32,8 +32,6 @@ class Place(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line read from a file: number from 1 on, place and content."""
-
     number: int
     place: Place
     row: dict[str, Any]
@@ -66,17 +64,14 @@ class JsonLines:
         return places
 
     def read_line(self, place: Place) -> bytes:
-        """Returns the line at a place, with its newline."""
         return os.pread(self._file, place.length, place.offset)
 
     def read_row(self, place: Place) -> dict[str, Any]:
-        """Returns the content of the line at a place."""
         row: dict[str, Any] = orjson.loads(self.read_line(place))
         return row
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
         return self._size
 
     def sync(self) -> None:
@@ -90,7 +85,6 @@ class JsonLines:
             self._synced_size = size
 
     def close(self) -> None:
-        """Closes the file."""
         os.close(self._file)
 
     def _write(self, data: bytes) -> None:
@@ -120,7 +114,7 @@ class JsonLines:
 
 
 def encoded(content: Any, option: int = 0) -> bytes:
-    """Returns a value as one line of JSON without secrets; ``option`` is orjson's."""
+    """Returns a value as one line of JSON without secrets."""
     option |= orjson.OPT_APPEND_NEWLINE
     try:
         text = orjson.dumps(content, default=str, option=option)
@@ -172,7 +166,6 @@ def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
 
 
 def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    """Returns the content of a line."""
     try:
         row = orjson.loads(line.rstrip(b"\n"))
     except orjson.JSONDecodeError as error:

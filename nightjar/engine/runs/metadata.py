@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 from nightjar.core.secrecy import hide
@@ -13,10 +14,6 @@ from nightjar.engine.runs.summary import Summary
 from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError, error_text
 
 Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,7 @@ class RunMetadata:
     version_info: Mapping[str, str | None]
     flow_run_id: str | None = None
     rescored_from: str | None = None
-    started_at: datetime | None = field(default_factory=_now)
+    started_at: datetime | None = field(default_factory=partial(datetime.now, UTC))
     finished_at: datetime | None = None
     time_ms: int | None = 0
     original: Mapping[str, Any] | None = None
@@ -108,7 +105,7 @@ class RunMetadata:
         return replace(
             self,
             status=final_status(summary, error, tolerated_failures),
-            finished_at=_now(),
+            finished_at=datetime.now(UTC),
             time_ms=(self.time_ms or 0) + ran_ms,
             error=None if error is None else hide(f"{type(error).__name__}: {error_text(error)}"),
             digests=digests,
@@ -117,22 +114,17 @@ class RunMetadata:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of ``metadata.json``."""
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"original", "summary"}}
         started = self.started_at
         return {
             **own,
             "date": started and started.date().isoformat(),
             "time": started and started.time().isoformat(timespec="seconds"),
-            "started_at": _written(self.started_at),
-            "finished_at": _written(self.finished_at),
+            "started_at": started and started.isoformat(timespec="milliseconds"),
+            "finished_at": self.finished_at and self.finished_at.isoformat(timespec="milliseconds"),
             **(self.summary.metadata() if self.summary else {}),
             **({"original": self.original} if self.original else {}),
         }
-
-
-def _written(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
 def final_status(summary: Summary, error: BaseException | None = None, tolerated_failures: float = 0.0) -> Status:

@@ -15,7 +15,7 @@ import orjson
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs.directory import FORMAT, RunDirectory
 from nightjar.engine.runs.identity import check_same, settle_id
-from nightjar.engine.runs.journal import Journal, MemoryJournal, StateColumns
+from nightjar.engine.runs.journal import Journal, MemoryJournal
 from nightjar.engine.runs.metadata import RunMetadata
 from nightjar.engine.runs.repair import is_of_other_code
 from nightjar.engine.runs.summary import Summary, summarize_rows
@@ -27,15 +27,9 @@ logger = logging.getLogger(__name__)
 class OpenRun:
     """A run that is open in this process: its directory is locked and compared, its journal is open.
 
-    ``before`` is the metadata on opening; ``outdated`` are the rollouts to score again because other code had scored
-    them. Raises ``ResumeMismatchError`` if the directory holds another run, and ``RunLockedError`` if another process
-    writes it.
-
-    Args:
-        directory: an existing run in it is resumed. None keeps the run in memory.
-        identity: the fields of the configuration that affect results; they must equal those of a run on disk.
-        hashes: example_id to content hash, in the order of the examples.
-        tolerated_failures: share of the rollouts that may be missing in a completed run.
+    ``directory`` None keeps the run in memory. ``identity`` holds the fields that must equal those of a run on disk,
+    ``hashes`` the content hashes of the examples in order. ``before`` is the metadata on opening, ``outdated`` are the
+    rollouts to score again because other code had scored them. Raises ``ResumeMismatchError`` and ``RunLockedError``.
     """
 
     def __init__(
@@ -53,7 +47,7 @@ class OpenRun:
         self.outdated: frozenset[Key] = frozenset()
         self.error: BaseException | None = None
         self._config = config
-        self._identity = _as_written(identity)
+        self._identity = orjson.loads(orjson.dumps(identity, default=str, option=orjson.OPT_NON_STR_KEYS))  # as written
         self._hashes = hashes
         self._tolerated_failures = tolerated_failures
         self._opened_at = time.monotonic()
@@ -69,11 +63,9 @@ class OpenRun:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the run was started before."""
         return bool(self.before)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the results so far."""
         return list(self.journal.rows())
 
     def finish(self, requests: Mapping[str, Any] | None = None) -> RunMetadata:
@@ -95,11 +87,15 @@ class OpenRun:
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
         digests = self.directory.digests() if self.directory else None
         ended = self.metadata.ended(summary, error, self._tolerated_failures, ran_ms, digests, requests)
-        is_untouched = digests is not None and self.before.get("digests") == digests
-        ended = ended.unchanged(self.before) if is_untouched else ended
+        if digests is not None and self.before.get("digests") == digests:
+            ended = ended.unchanged(self.before)
         self._write_metadata(ended)  # where this fails, it can be called again
         self.metadata, self.error = ended, error
-        _warn_of_unknown(self.journal.columns)
+        if unknown := self.journal.columns.unknown:
+            logger.warning(
+                "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
+                ", ".join(map(repr, unknown)), ", ".join(self.journal.columns.choices),
+            )  # fmt: skip
         logger.info(
             "Run %s is %s: %d of %d rollouts scored, %d failed, average reward %s",
             self.metadata.run_id, self.metadata.status, summary.scored, summary.rollouts, summary.failed,
@@ -116,8 +112,11 @@ class OpenRun:
         directory.reserve_room()
         if directory.exists():
             check_same(directory, self._identity, list(self._hashes.values()), self.metadata.env_version)
-            self.before = directory.read_metadata() if directory.has_metadata() else {}
-            self.metadata = self._continued(directory) if self.before else self.metadata
+            if directory.has_metadata():
+                self.before = directory.read_metadata()
+                began, ended = directory.last_session()
+                was_killed = self.before.get("status") == "running"
+                self.metadata = self.metadata.continued(self.before, round(1000 * (ended - began)) * was_killed)
         self.metadata = replace(self.metadata, run_id=settle_id(directory, self.metadata.run_id))
         is_outdated = is_of_other_code(self.before.get("version_info") or {}, self.metadata.version_info)
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns, is_outdated=is_outdated)
@@ -142,19 +141,9 @@ class OpenRun:
         )
         return journal
 
-    def _continued(self, directory: RunDirectory) -> RunMetadata:
-        began, ended = directory.last_session()
-        was_killed = self.before.get("status") == "running"
-        return self.metadata.continued(self.before, round(1000 * (ended - began)) if was_killed else 0)
-
     def _write_metadata(self, metadata: RunMetadata) -> None:
         if self.directory is not None:
             self.directory.write_metadata({"format": FORMAT, **metadata.to_json()})
-
-
-def _as_written(values: Mapping[str, Any]) -> dict[str, Any]:
-    read: dict[str, Any] = orjson.loads(orjson.dumps(values, default=str, option=orjson.OPT_NON_STR_KEYS))
-    return read
 
 
 def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> None:
@@ -162,15 +151,6 @@ def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> 
         if before["digests"].get(name) != digest:
             path = directory.path / name
             logger.warning("%s was changed after the run had ended: its present content is summarized", path)
-
-
-def _warn_of_unknown(columns: StateColumns) -> None:
-    if columns.unknown:
-        logger.warning(
-            "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
-            ", ".join(map(repr, columns.unknown)),
-            ", ".join(columns.choices),
-        )
 
 
 def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
@@ -202,6 +182,6 @@ def end_crashed(directory: RunDirectory) -> None:
     }
     directory.write_metadata(metadata | session | {"digests": directory.digests()} | summary.metadata())
     logger.warning(
-        "The process of run %s died: %d of %d rollouts are scored, its status is %s",
-        directory.run_id, summary.scored, summary.rollouts, "crashed",
+        "The process of run %s died: %d of %d rollouts are scored, its status is crashed",
+        directory.run_id, summary.scored, summary.rollouts,
     )  # fmt: skip

@@ -61,8 +61,6 @@ class _State(_Recorded):
 
 
 class RecordedAttempt(_Rollout):
-    """A line of ``attempts.jsonl``."""
-
     generation_ms: _Number
     state: _State | None
 
@@ -74,8 +72,6 @@ class RecordedAttempt(_Rollout):
 
 
 class RecordedResult(_Rollout):
-    """A line of ``results.jsonl``."""
-
     reward: _Number | None
     advantage: _Number | None
     metrics: dict[str, _Number | None]
@@ -85,8 +81,6 @@ class RecordedResult(_Rollout):
 
 
 class RecordedConfig(_Recorded):
-    """The fields of ``config.json`` that Nightjar reads."""
-
     format: int = 1
     run_id: str | None = None
     selected_examples: int = Field(ge=0)
@@ -94,8 +88,6 @@ class RecordedConfig(_Recorded):
 
 
 class RecordedMetadata(_Recorded):
-    """The fields of ``metadata.json`` that Nightjar reads."""
-
     format: int = 1
     run_id: str | None = None
     status: str | None = None
@@ -130,7 +122,6 @@ def check_restorable(line: Line, path: Path) -> None:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Returns the first error of a record and its place."""
     found = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in found["loc"])
     message = found["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,41 +47,34 @@ def _metadata_aside(directory: RunDirectory, config: Mapping[str, Any]) -> list[
 
 
 def _id_in(path: Path) -> str | None:
-    try:
+    with suppress(OSError, ValueError):
         content = orjson.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return str(content["run_id"]) if isinstance(content, dict) and content.get("run_id") else None
+        return str(content["run_id"]) if isinstance(content, dict) and content.get("run_id") else None
+    return None
 
 
 def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
-    faults = dict(_faults(path, check))
-    if faults:
-        _append(path.with_suffix(".damaged"), (line for number, _, line in whole_lines(path) if number in faults))
-        replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
-    return list(faults.values())
-
-
-def _faults(path: Path, check: Callable[[Line, Path], object]) -> Iterator[tuple[int, str]]:
+    faults = {}
     for number, place, line in whole_lines(path):
         try:
             check(Line(number, place, parse_line(line, path, number)), path)
         except RunDirectoryError as damage:
-            yield number, str(damage)
+            faults[number] = str(damage)
+    if faults:
+        damaged = path.with_suffix(".damaged")
+        try:
+            with damaged.open("ab") as file:
+                file.writelines(line for number, _, line in whole_lines(path) if number in faults)
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {str(damaged)!r}: {error.strerror}") from error
+        replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
+    return list(faults.values())
 
 
 def _check_attempt(line: Line, path: Path) -> None:
     checked(line, path, RecordedAttempt)
     if line.row["error"] is None:
         check_restorable(line, path)
-
-
-def _append(path: Path, lines: Iterator[bytes]) -> None:
-    try:
-        with path.open("ab") as file:
-            file.writelines(lines)
-    except OSError as error:
-        raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -14,6 +14,10 @@ from typing import Any
 from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.statistics import clustered_mean, pass_curves
 
+_RECORDED = (
+    "rollouts", "scored", "failed", "coverage", "avg_reward", "stderr", "avg_metrics", "avg_error",
+    "complete_examples", "usage", "errors", "error_examples", "stop_conditions", "truncated",
+)  # fmt: skip
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_output_tokens")
 
 
@@ -22,13 +26,10 @@ class Summary:
     """Aggregates of a run. Averages are over scored rollouts, and None without any.
 
     Attributes:
-        scored: with a result without an error.
         stderr: of the mean reward, clustered by example; None with fewer than two examples.
-        avg_metrics: mean of each metric over the rollouts that have it.
         pass_at_k, pass_all_k: by k, over examples with all rollouts scored; empty with one rollout per example.
         usage: tokens of all recorded rollouts, cached tokens apart; None if the endpoint reported none.
         errors, error_examples: chain of error classes to number of rollouts, and to the first message.
-        truncated: scored rollouts that were cut short.
         models: names in the endpoint's responses.
     """
 
@@ -59,24 +60,10 @@ class Summary:
         return self.failed / self.rollouts if self.rollouts else 0.0
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the aggregates as ``metadata.json`` has them."""
         return {
-            "rollouts": self.rollouts,
-            "scored": self.scored,
-            "failed": self.failed,
-            "coverage": self.coverage,
-            "avg_reward": self.avg_reward,
-            "stderr": self.stderr,
-            "avg_metrics": self.avg_metrics,
-            "avg_error": self.avg_error,
+            **{name: getattr(self, name) for name in _RECORDED},
             "pass_at_k": {str(k): value for k, value in self.pass_at_k.items()},
             "pass_all_k": {str(k): value for k, value in self.pass_all_k.items()},
-            "complete_examples": self.complete_examples,
-            "usage": self.usage,
-            "errors": self.errors,
-            "error_examples": self.error_examples,
-            "stop_conditions": self.stop_conditions,
-            "truncated": self.truncated,
             "served_models": self.models,
         }
 

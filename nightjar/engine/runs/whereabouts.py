@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -29,7 +30,6 @@ class Whereabouts:
 
     @classmethod
     def of(cls, run_dir: Path, warehouse: str | None) -> Self:
-        """Returns the whereabouts of a run of this process."""
         return cls(socket.gethostname(), Path.cwd(), str(run_dir), warehouse)
 
     @classmethod
@@ -41,30 +41,24 @@ class Whereabouts:
         return cls(host, Path(folder), str(labels[_RUN_DIR]), labels.get(_WAREHOUSE))
 
     def labels(self) -> dict[str, Any]:
-        """Returns the labels of a flow run."""
         where = {_FOLDER: f"{self.host}:{self.folder}", _RUN_DIR: self.run_dir}
         return where if self.warehouse is None else {**where, _WAREHOUSE: self.warehouse}
 
     @property
     def is_here(self) -> bool:
-        """Whether the results are on this machine."""
         return self.host == socket.gethostname()
 
     def is_unfinished_here(self) -> bool:
         """Returns whether the run is of this folder, and is not completed or not published."""
-        if not self.is_here or self.folder != Path.cwd():
-            return False
-        try:
-            metadata = RunDirectory(Path(self.run_dir)).read_metadata()
-        except RunDirectoryError:
-            return False
-        return metadata.get("status") != "completed" or not metadata.get("published_at")
+        metadata = self._metadata() if self.folder == Path.cwd() else None
+        return metadata is not None and not (metadata.get("status") == "completed" and metadata.get("published_at"))
 
     def is_unpublished(self) -> bool:
         """Returns whether this machine has results that are in no warehouse yet."""
-        if not self.is_here:
-            return False
-        try:
-            return not RunDirectory(self.folder / self.run_dir).read_metadata().get("published_at")
-        except RunDirectoryError:
-            return False
+        metadata = self._metadata()
+        return metadata is not None and not metadata.get("published_at")
+
+    def _metadata(self) -> dict[str, Any] | None:
+        with suppress(RunDirectoryError):
+            return RunDirectory(self.folder / self.run_dir).read_metadata() if self.is_here else None
+        return None

@@ -16,7 +16,7 @@ from nightjar.clients.client import AnyClient
 from nightjar.clients.config import resolve_client_config
 from nightjar.clients.credentials import NO_KEY, resolve_api_key
 from nightjar.core.calling.decorators import teardown
-from nightjar.core.calling.loops import BackgroundLoop
+from nightjar.core.calling.loops import HomeLoop
 from nightjar.core.home import read_config
 from nightjar.core.messages import Messages, Response, ResponseMessage, Tool, content_text
 from nightjar.core.rollout.state import SamplingArgs, State
@@ -40,9 +40,7 @@ class SeededRows(Sequence[dict[str, Any]]):
     ``system_prompt`` returns the prompt that replaces the benchmark's, or None.
     """
 
-    def __init__(
-        self, benchmark: EvalEnvironment, loop: BackgroundLoop, system_prompt: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, benchmark: EvalEnvironment, loop: HomeLoop, system_prompt: Callable[[], str | None]) -> None:
         self._benchmark = benchmark
         self._loop = loop
         self._system_prompt = system_prompt
@@ -85,7 +83,7 @@ class SeededEnv(SingleTurnEnv):
         self, benchmark: EvalEnvironment, judge: Judge | None = None, rows: Sequence[Any] | None = None, **kwargs: Any
     ) -> None:
         self.benchmark = benchmark
-        self._loop = BackgroundLoop("nightjar-benchmark")
+        self._loop = HomeLoop("nightjar-benchmark")
         made = (lambda: rows) if rows is not None else self._seeded
         super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nightjar.core.calling import call
 from nightjar.core.calling.decorators import teardown
-from nightjar.core.calling.loops import BackgroundLoop
+from nightjar.core.calling.loops import HomeLoop
 from nightjar.core.messages import Tool, ToolMessage
 from nightjar.environments.tools.tool_env import ToolEnv
 from nightjar.errors import InfraError
@@ -69,13 +69,13 @@ class MCPServerConnection:
     """
 
     def __init__(
-        self, config: MCPServerConfig, logger: logging.Logger = logger, background: BackgroundLoop | None = None
+        self, config: MCPServerConfig, logger: logging.Logger = logger, background: HomeLoop | None = None
     ) -> None:
         self.config = config
         self.logger = logger
         self.tools: dict[str, MCPTool] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._background = background or BackgroundLoop(f"nightjar-mcp-{config.name}")
+        self._background = background or HomeLoop(f"nightjar-mcp-{config.name}")
         self._stderr = _LastLines()
         self._starting = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -324,7 +324,7 @@ class MCPEnv(ToolEnv):
 
 class _Servers:
     def __init__(self, configs: Sequence[MCPServerConfig]) -> None:
-        self._background = BackgroundLoop("nightjar-mcp")
+        self._background = HomeLoop("nightjar-mcp")
         self._ending = threading.Lock()
         self.connections = {config.name: MCPServerConnection(config, background=self._background) for config in configs}
         _in_use.add(self)

@@ -16,7 +16,7 @@ from nightjar.evaluation.config.fields import NamedHeaders
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Defaults for the endpoint of a provider, under the names of the fields of ``RunConfig``."""
+    """Defaults for the endpoint of a provider, named like the fields of ``RunConfig``."""
 
     base_url: str
     api_key_var: str
@@ -39,27 +39,18 @@ class Replica(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base_url: BaseUrl
-    """Base URL of requests."""
     api_key_var: VariableName
-    """The environment variable with the key."""
     headers: NamedHeaders = Field(default_factory=dict)
     """HTTP headers of every request to it, with variables that hold their values."""
 
     def client_config(self, headers: dict[str, str]) -> EndpointClientConfig:
-        """Returns how to reach the replica; ``headers`` are those of all replicas."""
         return EndpointClientConfig(
             api_base_url=self.base_url, api_key_var=self.api_key_var, extra_headers={**self.headers, **headers}
         )
 
 
 class Endpoint(TypedDict):
-    """One variant of an endpoint in a registry; if an endpoint has several, they are replicas.
-
-    Example:
-        >>> endpoint = Endpoint(key="VLLM_API_KEY", url="http://localhost:8000/v1", model="qwen3-8b")
-        >>> endpoint.get("api_client_type", "openai_chat_completions")
-        'openai_chat_completions'
-    """
+    """One variant of an endpoint in a registry; if an endpoint has several, they are replicas."""
 
     key: str
     url: str
@@ -91,7 +82,6 @@ PROVIDERS: dict[str, Provider] = {
 
 
 def find_provider(name: str) -> Provider:
-    """Returns a provider; the error for an unknown name lists the choices."""
     if name not in PROVIDERS:
         raise ConfigError(f"Unknown provider {name!r}. Choose one of: {', '.join(sorted(PROVIDERS))}")
     return PROVIDERS[name]

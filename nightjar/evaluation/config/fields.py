@@ -53,12 +53,7 @@ _NAMED = {"type": "object", "additionalProperties": {"type": "string", "not": _R
 
 
 def name_values(headers: Mapping[str, str]) -> dict[str, str]:
-    """Moves header values that were typed in full into environment variables of this process.
-
-    Example:
-        >>> name_values({"X-Team": "$TEAM_TOKEN", "X-Trace": "on"})
-        {'X-Team': '$TEAM_TOKEN', 'X-Trace': '$NIGHTJAR_HEADER_X_TRACE'}
-    """
+    """Moves header values that were typed in full into environment variables of this process."""
     named = dict(headers)
     for name, value in headers.items():
         if not is_reference(value):
@@ -71,9 +66,7 @@ def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
     for name, value in headers.items():
         if not is_reference(value):
             raise PydanticCustomError(
-                NOT_TO_BE_SHOWN,
-                "the value of header {header} {rule}",
-                {"header": repr(name), "rule": _HEADER_RULE},
+                NOT_TO_BE_SHOWN, "the value of header {header} {rule}", {"header": repr(name), "rule": _HEADER_RULE}
             )
     return headers
 

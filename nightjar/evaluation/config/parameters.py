@@ -35,13 +35,7 @@ class After(NamedTuple):
 
 
 def parameters(kind: type[RunConfig] = RunConfig) -> dict[str, FieldInfo]:
-    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty.
-
-    Example:
-        >>> field = parameters()["num_examples"]
-        >>> field.default, field.description
-        (None, "How many examples; -1 for all (default: what the environment's pyproject.toml says, else 5).")
-    """
+    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty."""
     known = kind.model_fields
     return {
         name: _left_empty(field, LEFT_EMPTY[name]) if name in LEFT_EMPTY else field for name, field in known.items()
@@ -55,7 +49,6 @@ def plain_type(field: FieldInfo) -> Any:
 
 
 def groups(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields each field with its group."""
     group = ""
     for name in names:
         group = GROUPS.get(name, group)
@@ -136,14 +129,10 @@ def _placed(flat: dict[str, inspect.Parameter], others: list[inspect.Parameter])
 
 def _in_groups(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """Puts the group before the title of each parameter outside the first group: a form has no headings."""
-    group_by_name = dict(groups(parameter.name for parameter in parameters))
     first, *_ = GROUPS.values()
-    return [
-        parameter if group_by_name[parameter.name] == first else _titled(parameter, group_by_name[parameter.name])
-        for parameter in parameters
-    ]
-
-
-def _titled(parameter: inspect.Parameter, group: str) -> inspect.Parameter:
-    title = Field(json_schema_extra={"title": f"{group}: {parameter.name}"})
-    return parameter.replace(annotation=Annotated[parameter.annotation, title])
+    titled = []
+    for parameter, (name, group) in zip(parameters, groups(each.name for each in parameters), strict=True):
+        title = Field(json_schema_extra={"title": f"{group}: {name}"})
+        annotation = parameter.annotation if group == first else Annotated[parameter.annotation, title]
+        titled.append(parameter.replace(annotation=annotation))
+    return titled

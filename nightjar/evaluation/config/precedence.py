@@ -43,8 +43,6 @@ _OF_THE_PLACE = {"provider", "headers", "headers_from_state", "input_price", "ou
 
 @dataclass(frozen=True)
 class Layer:
-    """The values of one source."""
-
     source: str
     values: Mapping[str, Any]
 
@@ -58,12 +56,10 @@ class Evaluation:
 
     @property
     def label(self) -> str:
-        """Display name."""
         return self.config.name or self.config.env_id
 
     @property
     def has_named_key(self) -> bool:
-        """Returns whether the user named the key's variable for this run."""
         return self.sources["api_key_var"] in {FLAG, EVAL, SUITE}
 
 
@@ -77,7 +73,9 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
         [Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _without_other_endpoints(placed)]
     )
     own = _with_plain_sampling({name: value for name, value in user_defaults().items() if name != "output_dir"})
-    endpoint = _endpoint(_with_own_model(given, own), _registry(registry_path))
+    registry = Registry.load(registry_path or DEFAULT_PATH) if registry_path or DEFAULT_PATH.is_file() else None
+    has_model = "model" in given or ENDPOINT_ID in given or "model" not in own
+    endpoint = _endpoint(given if has_model else {**given, "model": own["model"]}, registry)
     env = defaults_of_environment(given)
     values, sources = _merged(
         [
@@ -130,24 +128,12 @@ def _with_plain_sampling(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "sampling_args": {**plain, **sampling}} if plain and not is_wrong else dict(values)
 
 
-def _with_own_model(given: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Adds the model of the user's defaults if no other is named."""
-    has_model = "model" in given or ENDPOINT_ID in given or "model" not in own
-    return given if has_model else {**given, "model": own["model"]}
-
-
 def _defaults_beside(
     own: Mapping[str, Any], given: Mapping[str, Any], endpoint: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Returns the user's defaults, without those of their endpoint if another endpoint is named."""
     is_another = endpoint or {"provider", "base_url", ENDPOINT_ID} & given.keys()
     return {name: value for name, value in own.items() if not (is_another and name in _OF_THE_PLACE)}
-
-
-def _registry(path: Path | None) -> Registry | None:
-    if path is None and not DEFAULT_PATH.is_file():
-        return None
-    return Registry.load(path or DEFAULT_PATH)
 
 
 def _endpoint(given: Mapping[str, Any], registry: Registry | None) -> dict[str, Any]:
@@ -184,8 +170,5 @@ def _warn_of_near(model: str, registry: Registry, *, is_certain: bool) -> None:
     if near:
         logger.warning(
             "%r is no endpoint of %s; did you mean %r? %r is used as the name of a model",
-            model,
-            registry.path,
-            near[0],
-            model,
-        )
+            model, registry.path, near[0], model,
+        )  # fmt: skip

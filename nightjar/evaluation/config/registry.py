@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightjar.clients import ClientType
 from nightjar.clients.config import BaseUrl
-from nightjar.core.config_files import TomlFile
+from nightjar.core.config_files import TomlFile, TomlTable
 from nightjar.core.text import nearest
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.endpoints import Replica, VariableName
@@ -60,30 +60,19 @@ class Prices(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: float = Field(ge=0)
-    """Of input tokens."""
     output: float = Field(ge=0)
-    """Of output tokens."""
 
 
 class EndpointRow(BaseModel):
-    """One table of a registry: an endpoint, or one of its replicas."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     endpoint_id: str = Field(min_length=1)
-    """Name for runs."""
     model: str = Field(min_length=1)
-    """Name of the model at the endpoint."""
     base_url: BaseUrl
-    """Base URL of requests."""
     api_key_var: VariableName
-    """The environment variable with the key."""
     api_client_type: ClientType = "openai_chat_completions"
-    """The protocol."""
     headers: NamedHeaders = Field(default_factory=dict)
-    """HTTP headers of every request, with variables that hold their values."""
     prices: Prices | None = None
-    """Prices of tokens; None if unknown."""
     max_concurrent: int | None = Field(None, ge=1)
     """Maximum number of concurrent requests; None for the limit of the run."""
     middleware: Middleware = Field(default_factory=list)
@@ -92,8 +81,6 @@ class EndpointRow(BaseModel):
 
 @dataclass(frozen=True)
 class Registry:
-    """The endpoints of a file, each with its replicas."""
-
     path: Path
     rows: Mapping[str, Sequence[EndpointRow]]
 
@@ -102,13 +89,14 @@ class Registry:
         """Reads a registry from a file, or from ``endpoints.toml`` in a folder; errors name the line."""
         file = TomlFile.read(path / _FILE_NAME if path.is_dir() else path)
         for key in file.content.keys() - {_TABLE}:
-            raise file.error(f"Unknown table or field {key!r}. A registry has tables [[{_TABLE}]] only", key=key)
-        tables = [_table(file, number) for number in range(len(file.tables(_TABLE)))]
+            raise file.top.error(f"Unknown table or field {key!r}. A registry has tables [[{_TABLE}]] only", key)
+        tables = file.tables(_TABLE)
+        values = [_values(table) for table in tables]
         rows: dict[str, list[EndpointRow]] = {}
-        for number, table in enumerate(tables):
-            for extended in _extended(file, number, table, tables):
-                row = _row(file, number, extended)
-                _check_alike(file, number, row, rows.setdefault(row.endpoint_id, []))
+        for table, own in zip(tables, values, strict=True):
+            for extended in _extended(table, own, values):
+                row = _row(table, extended)
+                _check_alike(table, row, rows.setdefault(row.endpoint_id, []))
                 rows[row.endpoint_id].append(row)
         return cls(file.path, rows)
 
@@ -133,39 +121,33 @@ class Registry:
         return own
 
 
-def _table(file: TomlFile, number: int) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for key, value in file.tables(_TABLE)[number].items():
-        field = SPELLINGS.get(key, key)
-        if field not in {*EndpointRow.model_fields, "extends"}:
-            choices = {*EndpointRow.model_fields, *SPELLINGS, "extends"}
-            raise file.error(f"Unknown field {key!r}. {nearest(key, choices)}", _TABLE, number, key)
-        if field in table:
-            raise file.error(f"{key!r} repeats the field {field}", _TABLE, number, key)
+def _values(table: TomlTable) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, field in table.fields({*EndpointRow.model_fields, "extends"}, SPELLINGS):
+        value = values[field] = table.content[key]
         if field in {"endpoint_id", "extends"} and not isinstance(value, str):
-            raise file.error(f"{key}: expected a text, found {type(value).__name__}", _TABLE, number, key)
-        table[field] = value
-    if "endpoint_id" not in table:
-        raise file.error("endpoint_id is missing", _TABLE, number)
-    return table
+            raise table.error(f"{key}: expected a text, found {type(value).__name__}", key)
+    if "endpoint_id" not in values:
+        raise table.error("endpoint_id is missing")
+    return values
 
 
 def _extended(
-    file: TomlFile, number: int, table: Mapping[str, Any], tables: Sequence[Mapping[str, Any]], depth: int = 0
+    table: TomlTable, values: Mapping[str, Any], others: Sequence[Mapping[str, Any]], depth: int = 0
 ) -> list[dict[str, Any]]:
-    """Returns a table with the fields it inherits, once for each replica of the endpoint that it extends.
+    """Returns the values of a table with those it inherits, once for each replica of the endpoint that it extends.
 
     A table with its own URL extends only the first replica.
     """
-    own = {key: value for key, value in table.items() if key != "extends"}
-    if (base := table.get("extends")) is None:
+    own = {key: value for key, value in values.items() if key != "extends"}
+    if (base := values.get("extends")) is None:
         return [own]
-    bases = [each for each in tables if each.get("endpoint_id") == base]
-    if not bases or depth > len(tables):
-        known = {str(each["endpoint_id"]) for each in tables if "endpoint_id" in each}
+    bases = [each for each in others if each["endpoint_id"] == base]
+    if not bases or depth > len(others):
+        known = {each["endpoint_id"] for each in others}
         wrong = f"extends {base!r}, which extends it" if bases else f"extends {base!r}, which is not here"
-        raise file.error(f"{wrong}. {nearest(str(base), known - {base})}", _TABLE, number, "extends")
-    inherited = [row for each in bases for row in _extended(file, number, each, tables, depth + 1)]
+        raise table.error(f"{wrong}. {nearest(base, known - {base})}", "extends")
+    inherited = [row for each in bases for row in _extended(table, each, others, depth + 1)]
     return [_merged(row, own) for row in (inherited[:1] if "base_url" in own else inherited)]
 
 
@@ -175,22 +157,22 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **own, **headers}
 
 
-def _row(file: TomlFile, number: int, table: Mapping[str, Any]) -> EndpointRow:
+def _row(table: TomlTable, values: Mapping[str, Any]) -> EndpointRow:
     try:
-        return EndpointRow.model_validate(table)
+        return EndpointRow.model_validate(values)
     except ValidationError as error:
         found = error.errors()[0]
         key = str(found["loc"][0])
         usual = next((name for name, field in SPELLINGS.items() if field == key), key)
-        written = next((name for name in file.tables(_TABLE)[number] if SPELLINGS.get(name, name) == key), usual)
-        raise file.error(message_of(found).replace(key, written, 1), _TABLE, number, written) from None
+        written = next((name for name in table.content if SPELLINGS.get(name, name) == key), usual)
+        raise table.error(message_of(found).replace(key, written, 1), written) from None
 
 
-def _check_alike(file: TomlFile, number: int, row: EndpointRow, others: Sequence[EndpointRow]) -> None:
+def _check_alike(table: TomlTable, row: EndpointRow, others: Sequence[EndpointRow]) -> None:
     for field in ("model", "api_client_type", "prices", "middleware"):
         if others and getattr(row, field) != getattr(others[0], field):
-            raise file.error(
+            raise table.error(
                 f"{field} of endpoint {row.endpoint_id!r} is {getattr(row, field)!r} here and "
                 f"{getattr(others[0], field)!r} above: replicas differ in url, key and headers only",
-                _TABLE, number, field,
-            )  # fmt: skip
+                field,
+            )

@@ -157,7 +157,6 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Adds the values of a named provider, and values that follow from other fields."""
         provider = PROVIDERS.get(str(given.get("provider")))
         plain = {name: given[name] for name in PLAIN_SAMPLING if given.get(name) is not None}
         others = given.get("sampling_args", {})
@@ -181,12 +180,10 @@ class RunConfig(BaseModel):
 
     @property
     def part_of_run(self) -> Part | None:
-        """The part of a run; None for a whole run."""
         return Part.of(self.part) if self.part else None
 
     @property
     def environments_dir(self) -> Path:
-        """Folder in which environments are developed."""
         return Path(self.env_dir_path)
 
     def identity(self) -> dict[str, Any]:
@@ -195,7 +192,6 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude={n for n, field in known.items() if _MAY_CHANGE in field.metadata})
 
     def client_config(self) -> ClientConfig:
-        """Returns how to reach the endpoint."""
         return ClientConfig(
             client_type=self.api_client_type,
             api_base_url=self.base_url,
@@ -210,13 +206,7 @@ class RunConfig(BaseModel):
 
 
 def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfig) -> RunConfig:
-    """Validates a configuration, and adds the defaults of its environment and provider; errors name the field.
-
-    Example:
-        >>> config = parse_run_config({"env_id": "arithmetic", "num_examples": None})
-        >>> config.num_examples, config.rollouts_per_example
-        (5, 3)
-    """
+    """Validates a configuration, and adds the defaults of its environment and provider; errors name the field."""
     values = located(values)
     given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
     try:
@@ -265,14 +255,7 @@ def message_of(found: ErrorDetails) -> str:
 
 
 def usual_name(parameters: Mapping[str, Any]) -> str:
-    """Returns the default name of a run: environment and model, or the endpoint that names a model.
-
-    Example:
-        >>> usual_name({"env_id": "gsm8k", "model": "gpt-4.1-mini"})
-        'gsm8k | gpt-4.1-mini'
-        >>> usual_name({"env_id": "gsm8k", "endpoint": "team"})
-        'gsm8k | team'
-    """
+    """Returns the default name of a run: environment and model, or the endpoint that names a model."""
     default = RunConfig.model_fields["model"].default
     model = parameters.get("model", default)
     return f"{parameters['env_id']} | {parameters.get('endpoint') or model if model == default else model}"

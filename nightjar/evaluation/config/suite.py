@@ -34,8 +34,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
 
-from nightjar.core.config_files import TomlFile
-from nightjar.core.text import nearest
+from nightjar.core.config_files import TomlFile, TomlTable
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.file import ENDINGS as YAML
 from nightjar.evaluation.config.nemo.file import NemoConfigFile
@@ -60,8 +59,7 @@ _SWEPT_BY_KEY = ("env_args", "extra_env_kwargs", "sampling_args")
 class _Part(NamedTuple):
     """One evaluation of the file; ``swept`` is the name that a sweep gives it."""
 
-    table: str
-    number: int
+    table: TomlTable
     values: dict[str, Any]
     swept: str = ""
 
@@ -74,83 +72,71 @@ def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
     if path.suffix in YAML:
         return NemoConfigFile.read(path).evaluations(typed)
     file = TomlFile.read(path)
-    top = {key: value for key, value in file.content.items() if key not in {_EVAL, _ABLATION}}
-    whole = {"suite": path.stem, **_fields(file, top)}
-    parts = [_Part(_EVAL, number, _fields(file, table, _EVAL, number))
-             for number, table in enumerate(file.tables(_EVAL))]  # fmt: skip
-    parts += [part for number in range(len(file.tables(_ABLATION))) for part in _swept(file, number, whole)]
+    arrays = {_EVAL: file.tables(_EVAL), _ABLATION: file.tables(_ABLATION)}
+    top = {key: value for key, value in file.content.items() if key not in arrays}
+    whole = {"suite": path.stem, **_fields(file.top._replace(content=top))}
+    parts = [_Part(table, _fields(table)) for table in arrays[_EVAL]]
+    parts += [part for table in arrays[_ABLATION] for part in _swept(table, whole)]
     if not parts:
         raise ConfigError(f"{path}: the file has no evaluations. Add [[{_EVAL}]] with an env_id")
-    names = _names(file, parts, whole)
-    return [_evaluation(file, part, whole, name, typed) for part, name in zip(parts, names, strict=True)]
+    names = _names(parts, whole)
+    return [_evaluation(part, whole, name, typed) for part, name in zip(parts, names, strict=True)]
 
 
-def _fields(
-    file: TomlFile, table: Mapping[str, Any], array: str = "", number: int = 0, below: str = ""
-) -> dict[str, Any]:
-    """Returns a table, or the one ``below`` it, with the canonical names of its fields."""
-    own = {_SWEEP} if array == _ABLATION and not below else set[str]()
+def _fields(table: TomlTable, below: str = "") -> dict[str, Any]:
+    """Returns the values of a table, or of the one ``below`` it, by field."""
+    own = {_SWEEP} if table.array == _ABLATION and not below else set[str]()
     known = {*RunConfig.model_fields, ENDPOINT_ID, _REGISTRY, *own}
+    content = table.content[below] if below else table.content
     found: dict[str, Any] = {}
-    for key, value in table.items():
-        field = _SPELLINGS.get(key, key)
-        if field in _WITHOUT_EFFECT:
-            continue
+    for key, field in table.fields(known, _SPELLINGS, below, _WITHOUT_EFFECT):
         place = f"{below}.{key}" if below else key
-        if field not in known:
-            raise file.error(f"Unknown field {key!r}. {nearest(key, {*known, *_SPELLINGS})}", array, number, place)
-        if array and field in BUDGETS:
-            raise file.error(f"{key} applies to the whole suite: set it above the evaluations", array, number, place)
-        if field in found:
-            raise file.error(f"{key!r} repeats the field {field}", array, number, place)
+        if table.array and field in BUDGETS:
+            raise table.error(f"{key} applies to the whole suite: set it above the evaluations", place)
         if not below:
-            _check_kind(file, field, value, array, number, place)
-        found[field] = value
+            _check_kind(table, field, content[key], place)
+        found[field] = content[key]
     return found
 
 
-def _check_kind(file: TomlFile, field: str, value: Any, array: str, number: int, place: str) -> None:
+def _check_kind(table: TomlTable, field: str, value: Any, place: str) -> None:
     """Checks that tables, lists and texts have the right type; their contents are checked later."""
     annotation = plain_type(RunConfig.model_fields[field]) if field in RunConfig.model_fields else str
     kind = get_origin(annotation) or annotation
     if field != _SWEEP and kind in _KINDS and not isinstance(value, kind):
-        raise file.error(f"{place}: expected {_KINDS[kind]}, found {type(value).__name__}", array, number, place)
+        raise table.error(f"{place}: expected {_KINDS[kind]}, found {type(value).__name__}", place)
 
 
-def _swept(file: TomlFile, number: int, whole: Mapping[str, Any]) -> Iterator[_Part]:
-    fixed = _fields(file, file.tables(_ABLATION)[number], _ABLATION, number)
+def _swept(table: TomlTable, whole: Mapping[str, Any]) -> Iterator[_Part]:
+    fixed = _fields(table)
     sweep = fixed.pop(_SWEEP, None)
     if not isinstance(sweep, dict) or not sweep:
-        raise file.error(f"the values of the sweep are missing: [{_ABLATION}.{_SWEEP}]", _ABLATION, number)
-    axes = dict(_axes(file, number, fixed, sweep))
+        raise table.error(f"the values of the sweep are missing: [{_ABLATION}.{_SWEEP}]")
+    axes = dict(_axes(table, fixed))
     for values in itertools.product(*axes.values()):
         part = dict(fixed)
         for (field, key), value in zip(axes, values, strict=True):
             part[field] = {**part.get(field, whole.get(field, {})), key: value} if key else value
         swept = " ".join(f"{key or field}={value}" for (field, key), value in zip(axes, values, strict=True))
-        yield _Part(_ABLATION, number, part, swept)
+        yield _Part(table, part, swept)
 
 
-def _axes(
-    file: TomlFile, number: int, fixed: Mapping[str, Any], sweep: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, str], list[Any]]]:
+def _axes(table: TomlTable, fixed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[Any]]]:
     """Yields each swept field, with the key in it if there is one, and its values."""
-    for field, swept in _fields(file, sweep, _ABLATION, number, _SWEEP).items():
+    for field, swept in _fields(table, _SWEEP).items():
         by_key = field in _SWEPT_BY_KEY and isinstance(swept, dict)
         for key, values in (swept if by_key else {"": swept}).items():
             place = f"{_SWEEP}.{field}" + (f".{key}" if key else "")
             if not isinstance(values, list) or not values:
-                raise file.error(f"{place}: expected a list of values", _ABLATION, number, place)
-            is_fixed = key in fixed.get(field, {}) if key else field in fixed
-            if is_fixed:
-                raise file.error(f"{place}: this field is both fixed and swept", _ABLATION, number, place)
+                raise table.error(f"{place}: expected a list of values", place)
+            if key in fixed.get(field, {}) if key else field in fixed:
+                raise table.error(f"{place}: this field is both fixed and swept", place)
             for value in [] if key else values:
-                _check_kind(file, field, value, _ABLATION, number, place)
+                _check_kind(table, field, value, place)
             yield (field, key), values
 
 
-def _names(file: TomlFile, parts: list[_Part], whole: Mapping[str, Any]) -> list[str | None]:
-    """Returns the name of each evaluation; None for the first one that has the name of its environment."""
+def _names(parts: list[_Part], whole: Mapping[str, Any]) -> list[str | None]:
     names: list[str | None] = []
     taken: Counter[str] = Counter()
     for part in parts:
@@ -159,14 +145,12 @@ def _names(file: TomlFile, parts: list[_Part], whole: Mapping[str, Any]) -> list
         name = " ".join(filter(None, (str(given or env_id), part.swept)))
         taken[name] += 1
         if given and taken[name] > 1:
-            raise file.error(f"{name!r} is also the name of another evaluation", part.table, part.number, "name")
+            raise part.table.error(f"{name!r} is also the name of another evaluation", "name")
         names.append(None if name == env_id and taken[name] == 1 else name + f"-{taken[name]}" * (taken[name] > 1))
     return names
 
 
-def _evaluation(
-    file: TomlFile, part: _Part, whole: Mapping[str, Any], name: str | None, typed: Mapping[str, Any]
-) -> Evaluation:
+def _evaluation(part: _Part, whole: Mapping[str, Any], name: str | None, typed: Mapping[str, Any]) -> Evaluation:
     own = {**part.values, **({"name": name} if name else {})}
     registry = own.pop(_REGISTRY, whole.get(_REGISTRY))
     tags = [*own.get("tags", whole.get("tags", [])), *typed.get("tags", [])]
@@ -176,18 +160,17 @@ def _evaluation(
         Layer(SUITE, {key: value for key, value in whole.items() if key != _REGISTRY}),
     ]
     try:
-        return resolve_evaluation(layers, None if registry is None else file.path.parent / registry)
+        return resolve_evaluation(layers, None if registry is None else part.table.file.path.parent / registry)
     except ConfigError as error:
         field = str(error).partition(":")[0].partition(".")[0]
         if type(error) is not ConfigError or field not in {*RunConfig.model_fields, ENDPOINT_ID}:
             raise
-        raise _located(file, part, field, str(error)) from error
+        raise _located(part.table, field, str(error)) from error
 
 
-def _located(file: TomlFile, part: _Part, field: str, message: str) -> ConfigError:
+def _located(table: TomlTable, field: str, message: str) -> ConfigError:
     keys = [field, *(key for key, name in _SPELLINGS.items() if name == field)]
-    own = file.tables(part.table)[part.number]
-    for table, number, content in ((part.table, part.number, own), ("", 0, file.content)):
-        if written := next((key for key in keys if key in content), None):
-            return file.error(message, table, number, written)
-    return file.error(message, part.table, part.number)
+    for place in (table, table.file.top):
+        if written := next((key for key in keys if key in place.content), None):
+            return place.error(message, written)
+    return table.error(message)

@@ -15,16 +15,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from functools import cache
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
+import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from nightjar.clients.config import BaseUrl
-from nightjar.core.home import config_path, read_config
+from nightjar.core.files import file_lock, replace_file
+from nightjar.core.home import config_path, home, read_config
 from nightjar.core.secrecy import is_secret_name
 from nightjar.core.text import nearest
 from nightjar.errors import ConfigError
@@ -72,7 +76,6 @@ def user_config() -> type[BaseModel]:
 
 @cache
 def known_settings() -> Mapping[str, FieldInfo]:
-    """Returns all keys with their fields."""
     found: dict[str, FieldInfo] = {}
     for name, field in user_config().model_fields.items():
         kind: Any = field.annotation
@@ -87,17 +90,11 @@ def user_defaults() -> dict[str, Any]:
 
 
 def settings() -> dict[str, Any]:
-    """Returns all settings by dotted key."""
     return dict(_flat(read_checked()))
 
 
 def field_of(key: str) -> tuple[FieldInfo, bool]:
-    """Returns the field of a key, and whether the key is inside of that field, which is a table.
-
-    Example:
-        >>> field_of("eval.sampling_args.top_p")[1]
-        True
-    """
+    """Returns the field of a key, and whether the key is inside of that field, which is a table."""
     known = known_settings()
     if key in known:
         return known[key], False
@@ -118,12 +115,11 @@ def field_of(key: str) -> tuple[FieldInfo, bool]:
 
 
 def below_of(key: str) -> list[str]:
-    """Returns the keys in a section; an empty list for another key."""
+    """Returns the keys in a section; none for another key."""
     return [name for name in known_settings() if name.startswith(f"{key}.")]
 
 
 def read_checked() -> dict[str, Any]:
-    """Returns the validated content of the file."""
     content = read_config()
     try:
         checked(content)
@@ -149,3 +145,62 @@ def _flat(content: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, An
             yield from _flat(value, f"{place}{key}.")
         else:
             yield f"{place}{key}", value
+
+
+def set_setting(key: str, text: str) -> Any:
+    """Parses and sets a value, and returns the validated value."""
+    value = _parsed(key, text)
+    with _document() as document:
+        *places, name = key.split(".")
+        table: Any = document
+        for place in places:
+            table = table.setdefault(place, {})
+        table[name] = value
+        found: Any = checked(document.unwrap()).model_dump(mode="json")
+        for place in key.split("."):
+            found = found[place]
+        table[name] = found
+    return found
+
+
+def unset_setting(key: str) -> bool:
+    """Removes a value; returns whether there was one."""
+    field_of(key)
+    with _document() as document:
+        return _remove(document, key.split("."))
+
+
+def _parsed(key: str, text: str) -> Any:
+    """Parses a typed value: JSON for lists and tables, and for values inside a table if it is JSON."""
+    field, is_below = field_of(key)
+    kind = plain_type(field)
+    if get_origin(kind) not in {dict, list} or (is_below and get_args(kind)[1] is str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        if is_below:
+            return text
+        raise ConfigError(f"{key}: expected JSON, such as {'[]' if get_origin(kind) is list else '{}'}") from None
+
+
+@contextmanager
+def _document() -> Iterator[Any]:
+    """Yields the file for changes, under a lock, and writes it at the end; the rest of it keeps its format."""
+    home()
+    path = config_path()
+    with file_lock(path.with_suffix(".lock")):
+        read_checked()
+        document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
+        yield document
+        replace_file(path, [tomlkit.dumps(document).encode()], mode=0o600)
+
+
+def _remove(table: Any, keys: list[str]) -> bool:
+    first, *rest = keys
+    if first not in table:
+        return False
+    was_set = _remove(table[first], rest) if rest else True
+    if not rest or not table[first]:
+        del table[first]
+    return was_set

@@ -127,12 +127,7 @@ def _at(whole: Any, place: str, path: Path) -> Any:
 
 
 def overridden(raw: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Applies overrides of the form ``key.of.it=value``; a number in a key is the position in a list.
-
-    Example:
-        >>> overridden({"benchmarks": [{"name": "a"}]}, ["benchmarks.0.repeats=4"])
-        {'benchmarks': [{'name': 'a', 'repeats': 4}]}
-    """
+    """Applies overrides of the form ``key.of.it=value``; a number in a key is the position in a list."""
     result = dict(raw)
     for text in overrides:
         place, equals, value = text.partition("=")

@@ -187,11 +187,9 @@ class EvalConfig(Section):
                     yield f"{where}.service: the model would judge itself; to allow that, set allow_self_judge: true"
 
     def get_service(self, name: str) -> ExternalApiService:
-        """Returns a service; raises ``KeyError`` if there is none of this name."""
         return self.services[name]
 
     def get_model_url(self, service_name: str) -> str:
-        """Returns the base URL of a service."""
         return self.services[service_name].base_url
 
     def get_model_id(self, service_name: str) -> str:
@@ -203,7 +201,7 @@ class EvalConfig(Section):
         return os.environ.get(self.services[service_name].api_key_var)
 
     def managed_services(self) -> dict[str, ExternalApiService]:
-        """Returns the services that are started with the run: none."""
+        """Returns no services: none is started with the run."""
         return {}
 
 

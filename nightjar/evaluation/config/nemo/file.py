@@ -66,7 +66,6 @@ class NemoConfigFile:
 
     @property
     def output_dir(self) -> Path:
-        """Folder of the results."""
         return Path(self.config.output.dir)
 
     def evaluations(self, typed: Mapping[str, Any]) -> list[Evaluation]:

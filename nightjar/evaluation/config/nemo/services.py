@@ -89,12 +89,7 @@ _MIDDLEWARE = "requests are changed by middleware of the endpoint: docs/configur
 
 
 def without_route(url: str, protocol: str = "chat_completions") -> str:
-    """Returns the base URL of an endpoint, without the route of its protocol.
-
-    Example:
-        >>> without_route("https://integrate.api.nvidia.com/v1/chat/completions")
-        'https://integrate.api.nvidia.com/v1'
-    """
+    """Returns the base URL of an endpoint, without the route of its protocol."""
     return url.rstrip("/").removesuffix(PROTOCOLS[_CLIENTS[protocol]].route).rstrip("/")
 
 
@@ -175,12 +170,10 @@ class ExternalApiService(Section):
 
     @property
     def base_url(self) -> str:
-        """URL without the route."""
         return without_route(self.url, self.protocol)
 
     @property
     def api_key_var(self) -> str:
-        """Variable that holds the key."""
         named = _VARIABLE.fullmatch(self.api_key or "")
         return named[1] if named else next((name for name in KEYS if os.environ.get(name)), KEYS[0])
 
@@ -191,5 +184,4 @@ class ExternalApiService(Section):
 
     @property
     def client_type(self) -> ClientType:
-        """Nightjar's name of the protocol."""
         return _CLIENTS[self.protocol]
