@@ -59,7 +59,6 @@ class SegmentedWarehouse:
         return str(self.store)
 
     def check_writable(self) -> None:
-        """Checks that a segment can be written."""
         self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
@@ -78,23 +77,19 @@ class SegmentedWarehouse:
         tidy(self.store)
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         return self.store.rows(file)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
         from nightjar.warehouse.reading.snapshot import write_snapshot
 
         self.store.write_rows(file, rows)
         write_snapshot(self.store)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else."""
         self.store.require()
         return self._reader.ask(question)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new connection with views over the current segments, which the caller owns."""
         self.store.require()
         with damage_named(self.store):
             return read_patiently(self.store, self._connect)

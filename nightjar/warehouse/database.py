@@ -115,7 +115,6 @@ def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
 
 
 def quoted(text: object) -> str:
-    """Returns a text as a SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 

@@ -54,8 +54,6 @@ class Selection:
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """A run to export."""
-
     run_id: str
     env_id: str | None
     model: str | None

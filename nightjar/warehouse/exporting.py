@@ -77,8 +77,6 @@ FROM rollouts
 
 
 class ExportFormat(StrEnum):
-    """The format of an export."""
-
     PARQUET = "parquet"
     CSV = "csv"
     JSONL = "jsonl"

@@ -51,8 +51,6 @@ _SECRET_VARIABLES = (
 
 
 class Kind(Enum):
-    """The kind of place that a location means."""
-
     FOLDER = "folder"
     STORE = "store"
     SERVED = "served"
@@ -103,7 +101,6 @@ def folder_of(location: str) -> Path:
 
 
 def is_in_memory(location: str) -> bool:
-    """Returns whether a location is in the memory of this process, where no other can read it."""
     return "memory://" in location
 
 
@@ -125,7 +122,6 @@ def shown(text: str) -> str:
 
 
 def has_secret(location: str) -> bool:
-    """Returns whether a location contains a password, a token or a key."""
     return bool(_SECRET.search(location) or _USER.search(location))
 
 

@@ -44,7 +44,6 @@ class AsideRun:
 
     @property
     def is_here(self) -> bool:
-        """Whether its run directory is on this machine."""
         return self.run_dir is not None and (Path(self.run_dir) / "metadata.json").is_file()
 
 
@@ -84,7 +83,6 @@ class RebuildReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing failed and nothing was lost."""
         return not (self.failures or self.lost)
 
 
@@ -224,12 +222,10 @@ def runs_in(path: Path) -> dict[str, AsideRun]:
 
 
 def missing_from(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
-    """Returns the runs that a warehouse no longer holds."""
     return {run_id: run for run_id, run in runs.items() if run_id not in catalog.holders}
 
 
 def older_in(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
-    """Returns the runs of which a warehouse holds an older version."""
     held = {run_id: run for run_id, run in runs.items() if run_id in catalog.holders}
     return {
         run_id: run for run_id, run in held.items() if catalog.holders[run_id].versions[run_id] < (run.version or "")

@@ -77,12 +77,10 @@ class Address:
 
     @property
     def is_motherduck(self) -> bool:
-        """Whether it is a database of MotherDuck."""
         return self.extensions == ("motherduck",)
 
     @property
     def schema(self) -> str:
-        """The schema with the tables, in SQL."""
         return f'"{self.catalog}".segments'
 
     def __str__(self) -> str:
@@ -102,7 +100,6 @@ class Address:
         connection.execute(f"ATTACH IF NOT EXISTS {quoted(self.target)}{self._options(read_only=read_only)}")
 
     def has_table(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-        """Returns whether the attached database has a table in its schema ``segments``."""
         return connection.execute(_TABLE, [self.catalog, name]).fetchone() is not None
 
     def _options(self, *, read_only: bool) -> str:
@@ -164,7 +161,6 @@ class ServedWarehouse:
         return str(self._address)
 
     def check_writable(self) -> None:
-        """Checks that the tables can be written; does not create a missing database file."""
         file = self._address.file
         if file is not None and not file.exists():
             check_place(file.parent, str(self))
@@ -181,13 +177,10 @@ class ServedWarehouse:
         """Does nothing: the service manages its storage."""
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         found = self.ask(lambda connection: connection.execute(f"FROM segments.{file.table}").fetchall())
         return file.load("\n".join(line for (line,) in found).encode())
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
-
         def replace(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"CREATE TABLE IF NOT EXISTS {file.table} ({file.columns})")
             same = " AND ".join(f"{file.column} ->> '{name}' = ?" for name in file.key)
@@ -200,7 +193,6 @@ class ServedWarehouse:
             self._change(connection, replace)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and, if possible, nothing else."""
         with _discreet(), scratch_folder() as spill:
             with explained(f"Cannot read the warehouse {self}"):
                 connection = _patiently(lambda: connect_locked(_Attached(self._address, spill), spill))
@@ -208,7 +200,6 @@ class ServedWarehouse:
                 return question(connection)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new connection to the tables, read only, with views over them; the caller owns it."""
         with _discreet(), explained(f"Cannot read the warehouse {self}"):
             return _patiently(self._open_freely)
 

@@ -52,7 +52,6 @@ class TimeLimit:
         return min(self._ends_at - now, threading.TIMEOUT_MAX)
 
     def over(self) -> WarehouseError:
-        """Returns the error to raise when the time is up."""
         return WarehouseError(f"The query was stopped after {self._seconds:g} s. Narrow it, or split it.")
 
 

@@ -29,7 +29,6 @@ class Archives:
         self._folder = f"{self._root}/{_FOLDER}"
 
     def newest(self, run_id: str) -> str | None:
-        """Returns the version of the newest archive of a run; None if there is none."""
         return max(self._versions(run_id), default=None)
 
     def put(self, run_id: str, version: str, archive: Path) -> None:
@@ -51,7 +50,6 @@ class Archives:
             self._filesystem.get_file(self._path(run_id, version), str(archive))
 
     def remove(self, run_id: str) -> None:
-        """Removes all archives of a run."""
         self._remove(run_id, self._versions(run_id))
 
     def shown(self, run_id: str, version: str) -> str:

@@ -69,7 +69,6 @@ class ObjectStore(Store):
         return shown(self.url)
 
     def exists(self) -> bool:
-        """Returns whether it has a segment."""
         return bool(self._known) or bool(self.catalog().segments)
 
     def make(self) -> None:
@@ -102,7 +101,6 @@ class ObjectStore(Store):
         return catalog
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns the path of a file for DuckDB."""
         return self._files.address(segment_id, kind)
 
     def faults(
@@ -112,7 +110,6 @@ class ObjectStore(Store):
         *,
         deep: bool = False,  # noqa: ARG002 - would fetch everything
     ) -> Iterator[Fault]:
-        """Checks the lengths in a listing."""
         with self._explained("read"):
             found = self._listing()
         for segment in segments:
@@ -124,14 +121,12 @@ class ObjectStore(Store):
                     yield fault
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
-        """Says what to move away and publish again."""
         return (
             f"Move {self}/segments/{segment_id} away, then publish its runs again: "
             f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
         )
 
     def readable(self) -> str:
-        """Returns the prefix of all paths for DuckDB."""
         return self._files.address()
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -140,7 +135,6 @@ class ObjectStore(Store):
         connection.execute(f"SET threads = {_THREADS}")
 
     def read_beside(self, name: str) -> bytes | None:
-        """Fetches an object beside the segments."""
         with self._explained("read"):
             try:
                 content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
@@ -149,13 +143,11 @@ class ObjectStore(Store):
         return content
 
     def write_beside(self, name: str, content: bytes) -> None:
-        """Replaces an object beside the segments."""
         with self._explained("write"):
             self._write(f"{self._root}/{name}", content)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Creates a temporary folder."""
         with scratch_folder() as path:
             yield path
 
@@ -176,7 +168,6 @@ class ObjectStore(Store):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
     def filesystem(self) -> tuple[Any, str]:
-        """Returns its own filesystem."""
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:

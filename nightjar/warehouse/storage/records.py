@@ -131,12 +131,10 @@ class LineFile(Generic[Row]):
 
     @property
     def file_name(self) -> str:
-        """The name of the file in the folder of the warehouse."""
         return f"{self.table}.jsonl"
 
     @property
     def columns(self) -> str:
-        """The columns of the table in SQL."""
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
@@ -150,16 +148,13 @@ class LineFile(Generic[Row]):
         return found
 
     def lines(self, rows: Iterable[Row]) -> list[str]:
-        """Returns the lines of the file in order; a later record replaces one with the same key."""
         by_key = {self.key_of(row): row for row in rows}
         return [self._adapter.dump_json(by_key[key]).decode() for key in sorted(by_key)]
 
     def dump(self, rows: Iterable[Row]) -> bytes:
-        """Returns the content of the file."""
         return "".join(f"{line}\n" for line in self.lines(rows)).encode()
 
     def key_of(self, row: Row) -> tuple[str, ...]:
-        """Returns the key of a record."""
         return tuple(str(getattr(row, name)) for name in self.key)
 
     @cached_property

@@ -81,16 +81,13 @@ class Segment:
 
     @property
     def is_pack(self) -> bool:
-        """Whether it merges other segments."""
         return bool(self.replaces)
 
     @property
     def size(self) -> int:
-        """The bytes of all its files."""
         return sum(self.sizes.values())
 
     def dump(self) -> bytes:
-        """Returns the content of its ``segment.json``."""
         content = {name: value for name, value in vars(self).items() if name != "segment_id"}
         return orjson.dumps({"schema": self.schema, **content}, option=orjson.OPT_INDENT_2)
 
@@ -200,7 +197,6 @@ class Catalog:
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> Self:
-        """Returns the catalog of these segments."""
         return cls({segment.segment_id: segment for segment in segments})
 
     @cached_property
@@ -253,7 +249,6 @@ class Catalog:
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
-        """Returns the sources of runs, rollouts and attempts."""
         whole, partial = [], []
         for name, segment in sorted(self.live.items()):
             dead = self.dead_runs(segment)
@@ -264,7 +259,6 @@ class Catalog:
         return [*Source.all_of(whole), *partial]
 
     def example_sources(self) -> list[Source]:
-        """Returns the sources of examples."""
         return Source.all_of(self.needed.values())
 
 
@@ -287,7 +281,6 @@ def is_held(held: str | None, offered: str) -> bool:
 
 
 def is_same(held: str, offered: str) -> bool:
-    """Returns whether two versions have the same content."""
     return held.rpartition("-")[2] == offered.rpartition("-")[2]
 
 

@@ -53,7 +53,6 @@ class Fault:
 
     @classmethod
     def of(cls, segment: Segment, kind: str, what: str, *, is_hidden: bool = False, is_damage: bool = True) -> Fault:
-        """Returns a fault in a Parquet file."""
         return cls(segment.segment_id, f"{kind}.parquet", what, is_hidden, is_damage)
 
     @classmethod
@@ -164,11 +163,9 @@ class Store(ABC):
         yield
 
     def prices(self) -> list[Price]:
-        """Returns the prices of models."""
         return self._kept(PRICES_NAME, load_prices)
 
     def write_prices(self, changed: Sequence[Price]) -> None:
-        """Replaces the prices of models."""
         self.write_beside(PRICES_NAME, dump_prices(changed).encode())
 
     @contextmanager
@@ -180,16 +177,13 @@ class Store(ABC):
             self.write_prices(changed)
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         return self._kept(file.file_name, file.load)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
         with self.changing_beside(file.file_name):
             self.write_beside(file.file_name, file.dump([*self.rows(file), *rows]))
 
     def records(self) -> Records:
-        """Returns all records."""
         lines = (tuple(self._kept(file.file_name, partial(_lines, file))) for file in LINE_FILES)
         return Records(tuple(self.prices()), tuple(lines))
 

@@ -42,7 +42,6 @@ class Column:
 
 @cache
 def tables_script() -> str:
-    """Returns the statements that create the empty tables of a segment."""
     return (resources.files(__package__) / "tables.sql").read_text("utf-8")
 
 

@@ -59,7 +59,6 @@ class RecordedRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its model and configuration."""
         return {**self.metadata, **{name: self.config[name] for name in _OF_CONFIG if name in self.config}}
 
 

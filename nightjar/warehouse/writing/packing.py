@@ -175,7 +175,6 @@ def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
 
 
 def new_pack_id() -> str:
-    """Returns a unique name for a pack."""
     return f"{PACK_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 

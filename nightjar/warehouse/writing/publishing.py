@@ -149,7 +149,6 @@ def publish_with(
 
 
 def recorded_in(files: RunFiles) -> RecordedRun:
-    """Returns the identity of the run."""
     config = orjson.loads(files.config) if files.config else {}
     return RecordedRun(files.run_id, files.metadata, config, lambda: example_hashes(files.results.path))
 

@@ -58,17 +58,14 @@ class RunFiles:
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
         return str(self.metadata["run_id"])
 
     @property
     def pass_threshold(self) -> float:
-        """The lowest reward of a correct rollout."""
         return _pass_threshold(self.metadata)
 
     @property
     def state_columns(self) -> list[str]:
-        """The additional columns of results."""
         return self.metadata.get("state_columns") or []
 
 

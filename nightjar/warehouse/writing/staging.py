@@ -174,7 +174,6 @@ def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[st
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
-    """Sets a SQL variable for ``getvariable``."""
     connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 
