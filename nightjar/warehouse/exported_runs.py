@@ -147,8 +147,7 @@ class ExportConnection:
 def copy_run(source: Store, target: Store, run_id: str) -> bool:
     """Copies a run to another warehouse as a segment of its own; returns False if the target has this or newer content.
 
-    Raises:
-        RunConflictError: the target holds another run with this id.
+    Raises RunConflictError if the target holds another run with this id.
     """
     catalog = source.catalog()
     holder, held = catalog.holders.get(run_id), target.catalog().holders.get(run_id)

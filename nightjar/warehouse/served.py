@@ -59,13 +59,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Address:
-    """A database that DuckDB attaches.
+    """A database that DuckDB attaches; ``target`` is the argument of ATTACH.
 
-    Attributes:
-        target: the argument of ATTACH.
-        extensions: DuckDB extensions that it needs.
-        file: the database file of ``duckdb:path``; None for a service.
-        data_path: where a new DuckLake stores its files; None for its default.
+    ``file`` is that of ``duckdb:path``. ``data_path`` is where a new DuckLake stores its files; None for its default.
     """
 
     location: str
@@ -89,9 +85,7 @@ class Address:
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
         """Attaches the database; creates it if it is missing, unless it is read only.
 
-        Raises:
-            WarehouseError: an extension of DuckDB or a token is missing.
-            duckdb.Error: it cannot be reached, or another process holds it.
+        Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
         """
         if self.is_motherduck and not any(map(os.environ.get, _TOKENS)):
             raise WarehouseError(f"Cannot open the warehouse {self}: set MOTHERDUCK_TOKEN to an access token.")
@@ -195,7 +189,9 @@ class ServedWarehouse:
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         with _discreet(), scratch_folder() as spill:
             with explained(f"Cannot read the warehouse {self}"):
-                connection = _patiently(lambda: connect_locked(_Attached(self._address, spill), spill))
+                connection = _patiently(
+                    lambda: connect_locked(lambda opened: _define(opened, self._address, spill), spill)
+                )
             with closing(connection):
                 return question(connection)
 
@@ -230,7 +226,8 @@ class ServedWarehouse:
         """Calls a function in a transaction in the schema ``segments``; retries if others interfere."""
 
         def once() -> Answer:
-            self._make_folder()
+            if self._address.file:
+                self._make_folder(self._address.file.parent)
             self._address.attach(connection, read_only=False)
             try:
                 _make_tables(connection, self._address)
@@ -256,60 +253,55 @@ class ServedWarehouse:
                 if not _BUSY.search(str(error)):  # another process is writing, so it can be written
                     raise
 
-    def _make_folder(self) -> None:
-        if self._address.file:
-            try:
-                self._address.file.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
 
     def _open_freely(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         try:
             connection.execute("SET TimeZone = 'UTC'")
-            _Attached(self._address, Path()).prepare(connection)
+            _define(connection, self._address, Path())
         except BaseException:
             connection.close()
             raise
         return connection
 
 
-class _Attached:
-    def __init__(self, address: Address, spill: Path) -> None:
-        self._address, self._readable = address, str(spill)
+def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path) -> str:
+    """Attaches a database read only, and defines the views over its tables.
 
-    def readable(self) -> str:
-        """Returns the folder of a DuckLake's files; for other databases DuckDB's own temporary folder."""
-        return f"{self._readable.rstrip('/')}/"
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        address = self._address
-        if address.file and not address.file.exists():
-            raise missing(address)
-        try:
-            address.attach(connection, read_only=True)
-        except duckdb.Error as error:
-            if "does not exist" in str(error):
-                raise missing(address) from error
-            raise
-        schema = _version(connection, address)
-        if schema is None:
-            raise missing(address)
-        if "ducklake" in address.extensions:
-            [(self._readable,)] = connection.execute(
-                f"SELECT data_path FROM ducklake_settings({quoted(address.catalog)})"  # noqa: S608 - quoted
-            ).fetchall()
-        connection.execute("CREATE SCHEMA segments")
-        for kind in KINDS:
-            rows = in_current_form(kind, [(f"{address.schema}.{kind}", schema)])
-            connection.execute(f"CREATE VIEW segments.{kind} AS {rows}")
-        connection.execute(f"CREATE VIEW segments.prices AS FROM {address.schema}.prices")
-        for file in LINE_FILES:
-            if address.has_table(connection, file.table):
-                connection.execute(f"CREATE VIEW segments.{file.table} AS FROM {address.schema}.{file.table}")
-            else:  # an older Nightjar created the database
-                connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
-        connection.execute(views_script())
+    Returns the prefix of all paths that a query may read: of a DuckLake's files, else of DuckDB's own spill folder.
+    """
+    if address.file and not address.file.exists():
+        raise missing(address)
+    try:
+        address.attach(connection, read_only=True)
+    except duckdb.Error as error:
+        if "does not exist" in str(error):
+            raise missing(address) from error
+        raise
+    schema = _version(connection, address)
+    if schema is None:
+        raise missing(address)
+    readable = str(spill)
+    if "ducklake" in address.extensions:
+        settings = f"SELECT data_path FROM ducklake_settings({quoted(address.catalog)})"  # noqa: S608 - quoted
+        [(readable,)] = connection.execute(settings).fetchall()
+    connection.execute("CREATE SCHEMA segments")
+    for kind in KINDS:
+        rows = in_current_form(kind, [(f"{address.schema}.{kind}", schema)])
+        connection.execute(f"CREATE VIEW segments.{kind} AS {rows}")
+    connection.execute(f"CREATE VIEW segments.prices AS FROM {address.schema}.prices")
+    for file in LINE_FILES:
+        if address.has_table(connection, file.table):
+            connection.execute(f"CREATE VIEW segments.{file.table} AS FROM {address.schema}.{file.table}")
+        else:  # an older Nightjar created the database
+            connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
+    connection.execute(views_script())
+    return f"{readable.rstrip('/')}/"
 
 
 def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
@@ -339,18 +331,13 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
             for statement in added_since(schema):
                 connection.execute(statement)
             connection.execute("UPDATE version SET number = ?", [SCHEMA])
-        _make_views(connection, address)
-
-
-def _make_views(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
-    """Creates the views for other tools; a DuckLake refuses comments on columns of views."""
-    connection.execute(f'USE "{address.catalog}".main')
-    for statement in connection.extract_statements(views_script()):
-        try:
-            connection.execute(statement)
-        except duckdb.Error:
-            if not statement.query.lstrip().startswith("COMMENT"):
-                raise
+        connection.execute(f'USE "{address.catalog}".main')
+        for statement in connection.extract_statements(views_script()):
+            try:
+                connection.execute(statement)
+            except duckdb.Error:
+                if not statement.query.lstrip().startswith("COMMENT"):  # a DuckLake refuses those on columns of views
+                    raise
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:

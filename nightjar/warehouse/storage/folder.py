@@ -139,12 +139,8 @@ class Folder(Store):
             message += f". Its owner, or root, can let everybody read it: chmod -R a+rX {path}"
         return WarehouseError(message)
 
-    def readable(self) -> str:
-        """Returns the path of the folder ``segments``."""
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002 - every connection can read files
         return f"{self.real_path}/"
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Does nothing: every connection can read files."""
 
     def read_beside(self, name: str) -> bytes | None:
         try:

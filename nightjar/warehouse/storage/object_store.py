@@ -126,13 +126,11 @@ class ObjectStore(Store):
             f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
         )
 
-    def readable(self) -> str:
-        return self._files.address()
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Registers the files as a filesystem, which needs no extension of DuckDB."""
         connection.register_filesystem(self._files)
         connection.execute(f"SET threads = {_THREADS}")
+        return self._files.address()
 
     def read_beside(self, name: str) -> bytes | None:
         with self._explained("read"):

@@ -95,8 +95,7 @@ class Segment:
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
         """Returns the segment that a ``segment.json`` describes; unknown fields are ignored.
 
-        Raises:
-            WarehouseError: the file is damaged, or a newer Nightjar wrote it (then without a cause).
+        Raises WarehouseError if the file is damaged, or a newer Nightjar wrote it (then without a cause).
         """
         try:
             read = orjson.loads(content)

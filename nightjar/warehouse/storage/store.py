@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -60,16 +60,6 @@ class Fault:
         """Returns a fault if a Parquet file does not have the expected length."""
         expected = segment.sizes[kind]
         return None if length == expected else cls.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
-
-
-class Readable(Protocol):
-    """A place that connections can read."""
-
-    def readable(self) -> str:
-        """Returns the prefix of all paths that a query may read."""
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Enables a connection to read the published runs."""
 
 
 class Store(ABC):
@@ -142,12 +132,8 @@ class Store(ABC):
         return ""
 
     @abstractmethod
-    def readable(self) -> str:
-        """Returns the prefix of all paths that a query may read."""
-
-    @abstractmethod
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Enables a connection to read the published runs."""
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """Enables a connection to read the published runs; returns the prefix of all paths that it may read."""
 
     @abstractmethod
     def read_beside(self, name: str) -> bytes | None:

@@ -63,20 +63,13 @@ class RecordedRun:
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if a place holds another run with this id.
+    """Raises RunConflictError if a place holds another run with this id: a setting or an example of both differs.
 
-    Two runs differ if a setting that both know differs, or an example that both have.
-
-    Args:
-        held: the run that the place holds; None for none.
-        offered: the new run; damaged results raise WarehouseError.
-        place: starts the message: ``The warehouse outputs/warehouse``.
-        remedy: see ``RunConflictError``.
+    ``place`` starts the message: ``The warehouse outputs/warehouse``. Damaged results raise WarehouseError.
     """
     if held is None:
         return
-    found = recorded_differences(held.settings, offered.settings) or _other_examples(held, offered)
-    if found:
+    if found := recorded_differences(held.settings, offered.settings) or _other_examples(held, offered):
         raise RunConflictError(offered.run_id, place, found, remedy)
 
 

@@ -86,9 +86,7 @@ def _outcome(store: Store, run_dir: Path, *, anew: bool) -> PublishReport | Nigh
 def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:
     """Publishes a run directory, unless the warehouse has newer content, or this content and not ``anew``.
 
-    Raises:
-        RunConflictError: the warehouse holds another run with this id.
-        WarehouseError: the run directory is damaged, or the warehouse cannot be written.
+    Raises RunConflictError if the warehouse holds another run with this id.
     """
 
     def held(files: RunFiles) -> str | None:
