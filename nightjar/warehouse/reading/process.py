@@ -59,11 +59,8 @@ class TimeLimit:
 class Request:
     """A request to a query process, with the state of this process that the answer depends on.
 
-    Attributes:
-        kind: a key of ``answering._ANSWERS``.
-        given: the pickled arguments.
-        folder: the current directory; None if it was removed.
-        environment: all variables, because storage credentials may change between two queries.
+    ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments, ``folder`` the current directory (None
+    if it was removed). Storage credentials in ``environment`` may change between two queries.
     """
 
     kind: str

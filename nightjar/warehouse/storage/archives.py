@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -76,10 +76,8 @@ class Archives:
     def _remove(self, run_id: str, versions: list[str]) -> None:
         with self._explained("write"):
             for version in versions:
-                try:
+                with suppress(FileNotFoundError):
                     self._filesystem.rm_file(self._path(run_id, version))
-                except FileNotFoundError:
-                    continue
 
     def _path(self, run_id: str, version: str) -> str:
         return f"{self._folder}/{segment_id_of(run_id, version)}{_ENDING}"

@@ -232,14 +232,13 @@ class Folder(Store):
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
         with ExitStack() as stack:
+            is_alone = True
             try:
                 stack.enter_context(file_lock(self.path / _PACKING_LOCK, timeout_seconds, is_shared=True))
             except FileLockedError:
                 is_alone = False
             except OSError as error:
                 raise WarehouseError(f"Cannot lock the warehouse {self}: {error.strerror}") from error
-            else:
-                is_alone = True
             yield is_alone
 
     def _listed(self) -> set[str]:
@@ -294,7 +293,7 @@ def is_alive(path: Path) -> bool:
     except (ValueError, OverflowError, ProcessLookupError, FileNotFoundError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -326,7 +325,6 @@ def _sync(path: Path) -> None:
 
 
 def _changed_at(path: Path) -> float:
-    try:
+    with suppress(FileNotFoundError):
         return path.lstat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
+    return float("inf")

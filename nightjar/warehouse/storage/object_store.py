@@ -133,12 +133,10 @@ class ObjectStore(Store):
         return self._files.address()
 
     def read_beside(self, name: str) -> bytes | None:
-        with self._explained("read"):
-            try:
-                content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
-            except FileNotFoundError:
-                return None
-        return content
+        with self._explained("read"), suppress(FileNotFoundError):
+            content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
+            return content
+        return None
 
     def write_beside(self, name: str, content: bytes) -> None:
         with self._explained("write"):
@@ -203,11 +201,10 @@ class ObjectStore(Store):
         contents = self._filesystem.cat(list(paths), on_error="return") if paths else {}
         loaded = {}
         for path, content in contents.items():
-            if isinstance(content, FileNotFoundError):
-                continue
-            if isinstance(content, Exception):
+            if isinstance(content, bytes):
+                loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
+            elif not isinstance(content, FileNotFoundError):
                 raise content
-            loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
         return loaded
 
     def _abandoned(self, listing: dict[str, dict[str, int]]) -> list[str]:
@@ -216,19 +213,17 @@ class ObjectStore(Store):
         return [
             name
             for name, files in listing.items()
-            if COMMIT not in files and all(self._modified(f"{self._segments}/{name}/{file}") < before for file in files)
+            if COMMIT not in files and all(self._modified(name, file) < before for file in files)
         ]
 
-    def _modified(self, path: str) -> datetime:
-        moment: datetime = self._filesystem.modified(path)
+    def _modified(self, name: str, file: str) -> datetime:
+        moment: datetime = self._filesystem.modified(f"{self._segments}/{name}/{file}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def _remove(self, name: str, files: Collection[str]) -> None:
         for file in sorted(files, key=lambda file: file != COMMIT):
-            try:
+            with suppress(FileNotFoundError):
                 self._filesystem.rm_file(f"{self._segments}/{name}/{file}")
-            except FileNotFoundError:
-                continue
         self._known.pop(name, None)
 
     def _write(self, path: str, content: bytes) -> None:
@@ -263,17 +258,13 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 def open_filesystem(url: str) -> tuple[Any, str]:
     """Returns fsspec's filesystem and the path in it; raises WarehouseError if a package for the URL is missing."""
     scheme = url.partition("://")[0].rpartition("::")[2]
+    retries_by_default = scheme in _EXTRAS and not any(variable in os.environ for variable in _S3_RETRY_VARIABLES)
+    options = {"config_kwargs": _S3_CONFIG} if retries_by_default else {}
     try:
-        filesystem, root = fsspec.core.url_to_fs(url, **_options(scheme))
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         advice = f"Run: pip install '{_EXTRAS[scheme]}'" if scheme in _EXTRAS else cause_of(error, url)
         raise WarehouseError(f"Cannot open the warehouse {shown(url)}: a package is missing. {advice}") from None
     except Exception as error:  # noqa: BLE001 - every library has its own
         raise WarehouseError(f"Cannot open the warehouse {shown(url)}: {cause_of(error, url)}") from None
     return filesystem, str(root).rstrip("/")
-
-
-def _options(scheme: str) -> dict[str, Any]:
-    if scheme not in _EXTRAS or any(variable in os.environ for variable in _S3_RETRY_VARIABLES):
-        return {}
-    return {"config_kwargs": _S3_CONFIG}

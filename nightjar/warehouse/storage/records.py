@@ -43,7 +43,7 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """Returns a price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """Returns a checked price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
@@ -118,10 +118,8 @@ def _short(text: str) -> str:
 class LineFile(Generic[Row]):
     """A kind of records with one line each.
 
-    Attributes:
-        table: its name in the schema ``segments``, and the name of the file without ``.jsonl``.
-        column: the only column of the table, with the record as JSON.
-        key: the fields that identify a record and order the file.
+    ``table`` is its name in the schema ``segments``, and of the file without ``.jsonl``. Its only column, ``column``,
+    holds the record as JSON. The fields in ``key`` identify a record and order the file.
     """
 
     table: str
@@ -174,10 +172,8 @@ class NightEvaluation:
 
     Attributes:
         change: against the last accepted night.
-        errors: error class to count.
         reason: why there is no run.
         against_night, against_run: the last accepted night that has this evaluation, and its run.
-        against_nights: number of accepted nights that it is compared with.
         pairs, unpaired: examples that both sides have scored, and examples that only one side has scored.
         difference, difference_stderr: this run minus the accepted nights, mean reward over the pairs.
         p_worse: probability of a difference this low if nothing changed.
@@ -211,13 +207,10 @@ class NightEvaluation:
 
 @dataclass(frozen=True)
 class Night:
-    """A suite on one date.
+    """A suite on one date, ``night``, such as 2026-11-20.
 
-    Attributes:
-        night: the date, such as 2026-11-20.
-        line: the verdict in a sentence.
-        is_accepted_by_hand: somebody accepted it whatever the verdict.
-        file: the file of the suite.
+    ``line`` is the verdict in a sentence. ``is_accepted_by_hand``: a person accepted it whatever the verdict. ``file``
+    is the file of the suite.
     """
 
     suite: str
@@ -306,10 +299,9 @@ class RecordedComparison:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """A gate's decision; its benchmarks are the comparisons with its id.
+    """A gate's decision: GO, NO-GO or INCONCLUSIVE. Its benchmarks are the comparisons with its id.
 
     Attributes:
-        verdict: GO, NO-GO or INCONCLUSIVE.
         baseline, candidate: as given on the command line.
         alpha: the probability that an interval misses.
         level: the one-sided probability of any false breach.
@@ -344,12 +336,9 @@ Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
 
 @dataclass(frozen=True)
 class Note:
-    """A person's note on a rollout, whose recorded reward does not change.
+    """A person's note on a rollout, whose recorded reward does not change; a later note with the same id replaces it.
 
-    Attributes:
-        note_id: a later note with the same id replaces it.
-        overruled_reward: the reward that the author proposes; None for none.
-        is_withdrawn: the note no longer holds and is in no view.
+    ``overruled_reward`` is what the author proposes; None for none. A withdrawn note is in no view.
     """
 
     note_id: str

@@ -248,14 +248,9 @@ class Catalog:
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
-        whole, partial = [], []
-        for name, segment in sorted(self.live.items()):
-            dead = self.dead_runs(segment)
-            if dead:
-                partial.append(Source((name,), dead, segment.schema))
-            else:
-                whole.append(segment)
-        return [*Source.all_of(whole), *partial]
+        dead = {name: self.dead_runs(segment) for name, segment in sorted(self.live.items())}
+        whole = Source.all_of(self.live[name] for name in dead if not dead[name])
+        return whole + [Source((name,), gone, self.live[name].schema) for name, gone in dead.items() if gone]
 
     def example_sources(self) -> list[Source]:
         return Source.all_of(self.needed.values())

@@ -8,6 +8,7 @@ import logging
 import shutil
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,10 +65,6 @@ class RunFiles:
     def pass_threshold(self) -> float:
         return _pass_threshold(self.metadata)
 
-    @property
-    def state_columns(self) -> list[str]:
-        return self.metadata.get("state_columns") or []
-
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     """Reads the small files of a run directory and measures the large ones; raises WarehouseError if one is damaged.
@@ -120,8 +117,7 @@ def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str])
     if not isinstance(row, dict):
         return line
     kept = {name: value for name, value in row.items() if name in fields}
-    state = {name: row.get(name) for name in names}
-    return json.dumps({**kept, "state": state}).encode() + b"\n"
+    return json.dumps({**kept, "state": {name: row.get(name) for name in names}}).encode() + b"\n"
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
@@ -220,10 +216,9 @@ def _settings(config: str | None) -> bytes:
 
 def _finished_at(last_attempt: bytes) -> float:
     """Returns the Unix time of the newest attempt, the last one in the ledger; 0 if there is none."""
-    try:
+    with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
-    except (ValueError, TypeError, KeyError):
-        return 0.0
+    return 0.0
 
 
 def _moment(text: object) -> float:

@@ -114,19 +114,17 @@ _NAMELESS = "SELECT count(*) FROM {table} WHERE example_id IS NULL OR rollout_in
 def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
     """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``."""
     _stage_metadata(connection, files, scratch)
-    results, extra, state = files.results, _state_columns(files), "state"
+    named = dict.fromkeys(files.metadata.get("state_columns") or ())
+    results, extra, state = files.results, [name for name in named if name not in _RESULT_FIELDS], "state"
     if _are_columns(extra):
-        state = f"{_state(extra)} AS state"
+        pairs = ", ".join(f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in extra)
+        state = f"{f'json_object({pairs})' if extra else 'NULL::JSON'} AS state"
     else:
         results, extra = gathered(results, _RESULT_FIELDS, extra, scratch), ["state"]
     fields = _RESULT_FIELDS | dict.fromkeys(extra, "JSON")
     _stage(connection, "staged_results", ", ".join([*_RESULT_FIELDS, state]), results, fields, files.run_dir)
     connection.execute(_KEEP_LAST_LINES)
     _stage(connection, "staged_attempts", "*", files.attempts, _ATTEMPT_FIELDS, files.run_dir)
-
-
-def _state_columns(files: RunFiles) -> list[str]:
-    return [name for name in dict.fromkeys(files.state_columns) if name not in _RESULT_FIELDS]
 
 
 def _are_columns(names: Collection[str]) -> bool:
@@ -159,11 +157,6 @@ def _stage(
     [(nameless,)] = connection.execute(_NAMELESS.format(table=table)).fetchall()
     if nameless:
         raise WarehouseError(f"Cannot read {path}: a line without example_id or rollout_index.")
-
-
-def _state(columns: Collection[str]) -> str:
-    pairs = (f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in columns)
-    return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
 
 
 def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
