@@ -119,7 +119,7 @@ def _operands(node: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_run_id(node: Any) -> bool:
-    names = node.get("column_names") if isinstance(node, dict) else None
+    names: Any = node.get("column_names") if isinstance(node, dict) else None
     return bool(names) and str(names[-1]).lower() == _COLUMN
 
 
