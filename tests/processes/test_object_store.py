@@ -1,17 +1,15 @@
 """A warehouse in an object store: real S3 requests to moto's server, from several processes at once."""
 
+import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 import uuid
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
-from subprocess import DEVNULL, PIPE
+from subprocess import PIPE
 
 import fsspec
 import pytest
@@ -24,10 +22,11 @@ from nightjar.warehouse.reading.querying import run_query
 from nightjar.warehouse.storage import object_store, remote_files
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.records import price
+from nightjar.warehouse.storage.tables import SCHEMA
 from nightjar.warehouse.writing.packing import merge, pack_everything
 
 s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-pytest.importorskip("moto", reason="needs pip install -e '.[dev]'")
+moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
 
 PUBLISH = """
 import sys
@@ -118,22 +117,11 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def server():
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-    )
-    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 60
-    try:
-        while time.monotonic() < deadline:
-            with suppress(OSError), urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=5):
-                break
-            time.sleep(0.05)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
+    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
 
 
 @pytest.fixture
@@ -539,8 +527,25 @@ class TestTrouble:
         assert str(caught.value).endswith(f"/runs.parquet of {location}: Slow Down, says the store to ***")
 
     def test_a_bucket_that_does_not_exist(self, bucket, run_dirs):
-        with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
-            Warehouse("s3://no-such-bucket/a").publish(run_dirs[0])
+        house = Warehouse("s3://no-such-bucket/a")
+        for action in (lambda: house.publish(run_dirs[0]), house.check_writable):
+            with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
+                action()
+
+    def test_the_check_before_a_run_leaves_nothing(self, warehouse, objects, run_dirs):
+        warehouse.check_writable()
+        assert objects() == []
+        warehouse.publish(run_dirs[0])
+        before = objects()
+        warehouse.check_writable()
+        assert objects() == before
+
+    def test_the_check_before_a_run_refuses_segments_of_a_newer_nightjar(self, filled, location, objects):
+        path = f"{location}/{next(path for path in objects() if path.endswith('segment.json'))}"
+        files = s3fs.S3FileSystem()
+        files.pipe_file(path, json.dumps({**json.loads(files.cat_file(path)), "schema": 99}).encode())
+        with pytest.raises(WarehouseError, match=rf"at version 99, this Nightjar knows version {SCHEMA}"):
+            Warehouse(location).check_writable()
 
 
 class TestOtherPlaces:

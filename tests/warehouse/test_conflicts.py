@@ -58,6 +58,10 @@ def with_hashes(run_dir, hashes):
     return run_dir
 
 
+def files_of(run_dir):
+    return {path.name: path.read_bytes() for path in run_dir.iterdir() if path.name != ".lock"}
+
+
 def everything(house):
     return house.query("SELECT run_id, model, scored, published_at FROM runs ORDER BY ALL").rows
 
@@ -91,11 +95,10 @@ def test_several_differences_are_named(folder_house, run):
     folder_house.publish(run("a"))
     with pytest.raises(RunConflictError) as caught:
         folder_house.publish(run("b", model="other", env_id="math"))
-    assert str(caught.value) == (
-        f"The warehouse {folder_house.location} holds another run 'run': env_id: held 'gsm8k', offered 'math'; model: "
-        "held 'openai/gpt', offered 'other'. Nothing was published. To give this one a new id and publish it: nightjar "
-        f"publish {caught.value.remedy.split()[-4]} --new-id --warehouse {folder_house.location}"
-    )
+    said = str(caught.value)
+    assert said.startswith(f"The warehouse {folder_house.location} holds another run 'run': ")
+    assert "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'other'." in said
+    assert said.endswith(f" --new-id --warehouse {folder_house.location}")
 
 
 def test_another_dataset_is_refused(house, run):
@@ -160,11 +163,9 @@ def test_a_pack_that_holds_the_run_is_asked(folder_house, run, write_run, tmp_pa
         folder_house.publish(run("b", model="other"))
 
 
-def test_a_damaged_segment_does_not_keep_a_newer_run_out(folder_house, run, caplog):
+def test_a_damaged_segment_does_not_keep_a_newer_run_out(folder_house, run, damage, caplog):
     folder_house.publish(run("a"))
-    [file] = folder_house.folder.glob("segments/*/runs.parquet")
-    file.chmod(0o600)
-    file.write_bytes(b"damaged")
+    damage.truncate(next(folder_house.folder.glob("segments/*/runs.parquet")))
     assert folder_house.publish(run("b", attempt=2)).is_new
     assert "is not compared with the one in" in caplog.text
 
@@ -190,10 +191,10 @@ def test_a_push_is_refused_before_anything_is_kept(tmp_path, run):
 
 def test_a_folder_that_holds_another_run_is_not_overwritten(run):
     held, offered = run("a"), run("b", model="other", examples=3)
-    before = {path.name: path.read_bytes() for path in held.iterdir()}
+    before = files_of(held)
     with pytest.raises(RunConflictError, match=f"The folder {held} holds another run 'run': model"):
         take_over(RunDirectory(offered), RunDirectory(held))
-    assert {path.name: path.read_bytes() for path in held.iterdir() if path.name != ".lock"} == before
+    assert files_of(held) == before
 
 
 def test_a_rebuild_names_the_directory_and_keeps_what_is_held(tmp_path, folder_house, run):
@@ -215,12 +216,12 @@ class TestCommand:
     def test_a_refused_publish_exits_1_and_changes_nothing(self, folder_house, run, nightjar):
         folder_house.publish(run("a"))
         offered, before = run("b", model="other", examples=3), everything(folder_house)
-        content = {path.name: path.read_bytes() for path in offered.iterdir() if path.name != ".lock"}
+        content = files_of(offered)
         ended = nightjar("publish", offered, "--warehouse", folder_house.folder)
         assert ended.code == 1
         assert (ended.out, ended.err.count("\n")) == ("", 0)
         assert everything(folder_house) == before
-        assert {path.name: path.read_bytes() for path in offered.iterdir() if path.name != ".lock"} == content
+        assert files_of(offered) == content
 
     def test_a_new_id_publishes_both(self, folder_house, run, nightjar):
         folder_house.publish(run("a"))
@@ -235,28 +236,18 @@ class TestCommand:
 
     def test_a_directory_of_a_newer_nightjar_is_refused(self, folder_house, run, nightjar):
         offered = run("a", format=3)
-        before = {path.name: path.read_bytes() for path in offered.iterdir()}
+        before = files_of(offered)
         ended = nightjar("publish", offered, "--warehouse", folder_house.folder)
         assert ended.code == 1
         assert f"The run directory '{offered}' is of version 3, this Nightjar knows version 2." in ended.err
-        assert {path.name: path.read_bytes() for path in offered.iterdir()} == before
+        assert files_of(offered) == before
         with pytest.raises(WarehouseError, match="is of version 3, this Nightjar knows version 2"):
             folder_house.publish(offered)
 
 
-def test_the_error_survives_a_process_boundary():
-    error = RunConflictError("run", "The warehouse w", {"model": ("a", "b")}, "Do this")
+def test_the_error_survives_a_process_boundary_and_cuts_long_values():
+    error = RunConflictError("run", "The warehouse w", {"env_args": ({"text": "x" * 1000}, {})}, "Do this")
     copy = pickle.loads(pickle.dumps(error))
-    assert str(copy) == str(error)
-    assert (copy.run_id, copy.place, copy.differences, copy.remedy) == (
-        "run", "The warehouse w", {"model": ("a", "b")}, "Do this",
-    )  # fmt: skip
-
-
-def test_what_to_do_about_it_is_a_matter_of_settings():
-    assert failure_class(RunConflictError("run", "The warehouse w", {"model": ("a", "b")})) is FailureClass.SETTINGS
-
-
-def test_long_values_are_cut():
-    error = RunConflictError("run", "The warehouse w", {"env_args": ({"text": "x" * 1000}, {})})
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
     assert len(str(error)) < 400
+    assert failure_class(error) is FailureClass.SETTINGS

@@ -158,17 +158,14 @@ class TestCrowds:
         large = [publish(f"large-{n:02}", "1", rollouts=500) for n in range(FAN_IN - 1)]
         assert crowded(Catalog.of([*small, *large])) == small
 
-    def test_runs_without_rollouts_are_merged_as_well(self):
-        empty = [publish(f"run-{n:02}", "1", rollouts=0) for n in range(FAN_IN)]
-        assert crowded(Catalog.of(empty)) == empty
-
-    def test_a_large_segment_is_not_merged(self):
-        large = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS) for n in range(FAN_IN)]
-        assert crowded(Catalog.of(large)) == []
-
-    def test_a_merge_ends_at_a_large_segment(self):
-        halves = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS // 2) for n in range(FAN_IN)]
-        assert len(crowded(Catalog.of(halves))) == 2
+    @pytest.mark.parametrize(
+        ("rollouts", "merged"),
+        [(0, FAN_IN), (LARGE_ROLLOUTS // 2, 2), (LARGE_ROLLOUTS, 0)],
+        ids=["empty", "half", "large"],
+    )
+    def test_a_merge_ends_at_a_large_segment(self, rollouts, merged):
+        segments = [publish(f"run-{n:02}", "1", rollouts=rollouts) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(segments)) == segments[:merged]
 
     def test_what_does_not_count_is_not_merged(self):
         old = [publish("run", str(n)) for n in range(FAN_IN)]
