@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import threading
-import time
 import uuid
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
@@ -184,52 +182,6 @@ def filled(warehouse, location, published):
     for path, content in published.items():
         files.pipe_file(f"{location}/{path}", content)
     return warehouse
-
-
-class Doorway:
-    """A port that leads to the server while it is open; closed, it refuses connections and has cut those there were."""
-
-    def __init__(self, url):
-        self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
-        self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._listener, self._connections = None, []
-
-    def open(self):
-        self._listener = socket.create_server(("127.0.0.1", self._port))
-        threading.Thread(target=self._accept, args=[self._listener], daemon=True).start()
-
-    def close(self):
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in self._connections:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-        self._connections.clear()
-
-    def _accept(self, listener):
-        with suppress(OSError):
-            while True:
-                inside, outside = listener.accept()[0], socket.create_connection(self._target)
-                self._connections += [inside, outside]
-                for pair in ((inside, outside), (outside, inside)):
-                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    def _copy(self, source, target):
-        with suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-
-@pytest.fixture
-def doorway(bucket, server):
-    doorway = Doorway(server)
-    doorway.open()
-    yield doorway
-    doorway.close()
 
 
 class TestPublish:
@@ -492,12 +444,17 @@ class TestPruningWhileAnotherPacks:
 
 
 class TestTrouble:
-    def test_a_server_that_is_away_for_some_seconds_is_waited_for(self, start, warehouse, location, run_dirs, doorway):
-        doorway.close()
-        publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=doorway.url)
-        time.sleep(1.5)
-        doorway.open()
-        assert finish(publisher) == (0, "")
+    def test_a_server_that_is_away_for_a_moment_is_waited_for(self, start, warehouse, location, run_dirs):
+        with closing(socket.create_server(("127.0.0.1", 0))) as away:
+            port = away.getsockname()[1]
+            publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
+            away.accept()[0].close()
+        back = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)  # with the same buckets
+        back.start()
+        try:
+            assert finish(publisher) == (0, "")
+        finally:
+            back.stop()
         assert runs(warehouse) == ["run-0"]
 
     def test_a_server_that_stays_away_is_an_error_in_one_line(self, bucket, run_dirs, monkeypatch):

@@ -26,6 +26,10 @@ def publish(run_id, version, **fields):
     return segment(segment_id_of(run_id, version), {run_id: version}, **fields)
 
 
+PACK = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
+PACK_OF_PACK = segment("pack-2", {"a": "1", "b": "1", "c": "1"}, ["pack-1", "c.1"])
+
+
 def what_counts(catalog):
     """run_id to the versions of it that a query sees, by reading the sources as a query does."""
     seen = defaultdict(list)
@@ -76,73 +80,43 @@ class TestSegment:
 
 
 class TestCatalog:
-    def test_nothing_is_in_an_empty_one(self):
-        catalog = Catalog()
-        assert (catalog.sources(), catalog.example_sources(), dict(catalog.live)) == ([], [], {})
+    @pytest.mark.parametrize(
+        ("segments", "sources", "retired"),
+        [
+            ([], [], set()),
+            ([publish("b", "1"), publish("a", "1")], [Source(("a.1", "b.1"))], set()),
+            ([publish("a", "1"), publish("a", "2"), publish("a", "3")], [Source(("a.3",))], {"a.1", "a.2"}),
+            ([publish("a", "2"), publish("a", "3"), publish("a", "1")], [Source(("a.3",))], {"a.1", "a.2"}),
+            ([publish("a", "1"), publish("b", "1"), PACK], [Source(("pack-1",))], {"a.1", "b.1"}),
+            ([PACK, publish("a", "2")], [Source(("a.2",)), Source(("pack-1",), ("a",))], set()),
+            ([PACK, publish("a", "0")], [Source(("pack-1",))], {"a.0"}),
+            ([publish("a", "1"), segment("big", {"a": "1", "b": "1"}, ["gone"])], [Source(("big",))], {"a.1"}),
+            ([segment("pack-1", {"a": "1"}, ["a.1"]), publish("a", "2")], [Source(("a.2",))], set()),
+            (
+                [PACK, PACK_OF_PACK, publish("a", "1"), publish("c", "1")],
+                [Source(("pack-2",))],
+                {"a.1", "c.1", "pack-1"},
+            ),
+        ],
+        ids=[
+            *("nothing", "two runs", "versions in order", "versions in another order", "a pack and what it replaced"),
+            *("a newer version than that in a pack", "an older version", "of equal versions the one in the larger"),
+            *("a pack of which no run counts", "a pack of packs"),
+        ],
+    )
+    def test_the_newest_version_of_each_run_counts(self, segments, sources, retired):
+        catalog = Catalog.of(segments)
+        assert catalog.sources() == sources
+        assert set(catalog.retired) == retired
 
-    def test_runs_that_were_published_once_count(self):
-        catalog = Catalog.of([publish("b", "1"), publish("a", "1")])
-        assert catalog.sources() == [Source(("a.1", "b.1"))]
-        assert catalog.example_sources() == [Source(("a.1", "b.1"))]
-        assert not catalog.retired
-
-    @pytest.mark.parametrize("order", [("1", "2", "3"), ("3", "2", "1"), ("2", "3", "1")])
-    def test_the_newest_version_counts_whoever_came_first(self, order):
-        catalog = Catalog.of([publish("a", version) for version in order])
-        assert what_counts(catalog) == {"a": ["3"]}
-        assert set(catalog.retired) == {"a.1", "a.2"}
-        assert catalog.example_sources() == [Source(("a.3",))]
-
-    def test_a_pack_counts_and_what_it_replaces_does_not(self):
-        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        catalog = Catalog.of([publish("a", "1"), publish("b", "1"), pack])
-        assert catalog.sources() == [Source(("pack-1",))]
-        assert catalog.replaced == {"a.1", "b.1"}
-        assert set(catalog.retired) == {"a.1", "b.1"}
-
-    def test_a_pack_of_packs_counts(self):
-        first = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        second = segment("pack-2", {"a": "1", "b": "1", "c": "1"}, ["pack-1", "c.1"])
-        catalog = Catalog.of([first, second, publish("a", "1"), publish("c", "1")])
-        assert what_counts(catalog) == {"a": ["1"], "b": ["1"], "c": ["1"]}
-        assert set(catalog.retired) == {"a.1", "c.1", "pack-1"}
-
-    def test_a_newer_version_takes_a_run_out_of_a_pack(self):
-        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        catalog = Catalog.of([pack, publish("a", "2")])
-        assert catalog.sources() == [Source(("a.2",)), Source(("pack-1",), ("a",))]
-        assert catalog.dead_runs(pack) == ("a",)
-        assert not catalog.retired
-
-    def test_an_older_version_does_not(self):
-        pack = segment("pack-1", {"a": "2", "b": "1"}, ["a.2", "b.1"])
-        catalog = Catalog.of([pack, publish("a", "1")])
-        assert catalog.sources() == [Source(("pack-1",))]
-        assert set(catalog.retired) == {"a.1"}
-
-    def test_of_equal_versions_the_one_in_the_larger_segment_counts(self):
-        pack = segment("a-pack", {"a": "1", "b": "1"}, ["elsewhere"])
-        catalog = Catalog.of([publish("a", "1"), pack])
-        assert catalog.sources() == [Source(("a-pack",))]
-        assert set(catalog.retired) == {"a.1"}
+    def test_a_pack_without_counting_runs_keeps_its_examples(self):
+        catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1"]), publish("a", "2")])
+        assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
 
     def test_of_two_packs_of_the_same_runs_one_counts(self):
         """Two machines may pack at the same time, where no lock keeps them apart."""
         packs = [segment(f"pack-{n}", {"a": "1", "b": "1"}, ["a.1", "b.1"]) for n in range(2)]
-        catalog = Catalog.of([*packs, publish("a", "1")])
-        assert what_counts(catalog) == {"a": ["1"], "b": ["1"]}
-
-    def test_a_pack_of_which_nothing_counts_is_not_read_but_its_examples_are(self):
-        pack = segment("pack-1", {"a": "1"}, ["a.1"])
-        catalog = Catalog.of([pack, publish("a", "2")])
-        assert catalog.sources() == [Source(("a.2",))]
-        assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
-        assert not catalog.retired
-
-    def test_what_a_pack_replaced_need_not_be_there(self):
-        catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1", "gone"])])
-        assert catalog.replaced == frozenset()
-        assert what_counts(catalog) == {"a": ["1"]}
+        assert what_counts(Catalog.of([*packs, publish("a", "1")])) == {"a": ["1"], "b": ["1"]}
 
 
 class TestCrowds:
