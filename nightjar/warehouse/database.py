@@ -51,7 +51,6 @@ def hide_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commits the changes of its body, or rolls them back if the body raises."""
     connection.begin()
     try:
         yield

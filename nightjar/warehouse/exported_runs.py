@@ -16,6 +16,7 @@ from nightjar.warehouse.reading.reader import ask_once, damage_named, refuse_dam
 from nightjar.warehouse.reading.relations import define_records, selection, views_script
 from nightjar.warehouse.storage.segments import (
     KINDS,
+    RUN_KINDS,
     Catalog,
     Segment,
     Source,
@@ -101,7 +102,7 @@ class ExportConnection:
         holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(one), one.schema) for name, one in sorted(holders.items())]
         condition = f"run_id IN ({', '.join(map(quoted, run_ids))})" if run_ids else "false"
-        for kind in ("runs", "rollouts", "attempts"):
+        for kind in RUN_KINDS:
             self._define(kind, sources, condition)
         used = "content_id IN (SELECT content_id FROM segments.rollouts)"
         self._define("examples", _example_sources(catalog, sources), used)

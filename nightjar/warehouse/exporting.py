@@ -29,7 +29,7 @@ from nightjar.warehouse.exported_runs import ExportConnection, ExportedRun, Sele
 from nightjar.warehouse.reading.reader import Look, damage_named, read_patiently
 from nightjar.warehouse.reading.relations import define_records, views_script
 from nightjar.warehouse.storage.records import Records
-from nightjar.warehouse.storage.segments import KINDS, PARQUET_OPTIONS
+from nightjar.warehouse.storage.segments import KINDS, ORDER, PARQUET_OPTIONS, RUN_KINDS
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publishing import Progress, silent
 
@@ -44,12 +44,6 @@ TABLES = {
     "errors": "run_id, example_id, rollout_index",
 }
 """The tables that can be exported, with the order of their rows."""
-
-_SEGMENT_ORDER = {
-    "runs": "run_id",
-    "rollouts": "run_id, example_id, rollout_index",
-    "attempts": "run_id, finished_at",
-}
 
 _NESTED = ("MAP", "STRUCT", "JSON")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -96,11 +90,7 @@ class ExportReport:
 
 
 def format_of(target: Path) -> ExportFormat:
-    """Returns the format that the name of a target implies.
-
-    >>> format_of(Path("gsm8k.duckdb")).value, format_of(Path("for-ann")).value
-    ('duckdb', 'parquet')
-    """
+    """Returns the format that the name of a target implies: a DuckDB file, or a folder of Parquet files."""
     return ExportFormat.DUCKDB if target.suffix in {".duckdb", ".db", ".ddb"} else ExportFormat.PARQUET
 
 
@@ -242,8 +232,8 @@ def _write_database(
     parts = list(source.slices(runs))
     for done, run_ids in enumerate(parts, start=1):
         source.narrow(run_ids)
-        for kind, order in _SEGMENT_ORDER.items():
-            connection.execute(f"INSERT INTO target.segments.{kind} FROM segments.{kind} ORDER BY {order}")
+        for kind in RUN_KINDS:
+            connection.execute(f"INSERT INTO target.segments.{kind} FROM segments.{kind} ORDER BY {ORDER[kind]}")
         progress(done, len(parts))
     for condition in source.example_parts(runs, "content_id"):
         connection.execute(

@@ -34,7 +34,7 @@ from nightjar.warehouse.reading.querying import connect_locked
 from nightjar.warehouse.reading.relations import PRICES_COLUMNS, views_script
 from nightjar.warehouse.storage.folder import check_place
 from nightjar.warehouse.storage.records import LINE_FILES, LineFile, Row
-from nightjar.warehouse.storage.segments import KINDS, is_held, is_same
+from nightjar.warehouse.storage.segments import KINDS, RUN_KINDS, is_held, is_same
 from nightjar.warehouse.storage.store import ask_patiently
 from nightjar.warehouse.storage.tables import SCHEMA, added_since, in_current_form, tables_script
 from nightjar.warehouse.writing.conflicts import new_id_remedy, recorded_run, refuse_conflict
@@ -305,7 +305,7 @@ def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path
 
 
 def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    for kind in ("runs", "rollouts", "attempts"):
+    for kind in RUN_KINDS:
         connection.execute(f"DELETE FROM {kind} WHERE run_id = ?", [run_id])  # noqa: S608 - own names
         connection.execute(f"INSERT INTO {kind} BY NAME FROM temp.new_{kind}")
     connection.execute(

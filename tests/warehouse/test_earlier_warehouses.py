@@ -167,9 +167,8 @@ class Copy:
         self.folder = folder
         last = "ALTER TABLE rollouts ADD COLUMN model_ms DOUBLE;\n"
         self.edit("storage/tables.sql", last, f"{last}ALTER TABLE runs ADD COLUMN eval_name VARCHAR;\n")
-        self.edit(
-            "writing/staging.py", '    "suite": "VARCHAR",\n', '    "suite": "VARCHAR",\n    "name": "VARCHAR",\n'
-        )
+        field = '    "api_client_type": "VARCHAR",\n'
+        self.edit("writing/staging.py", field, f'{field}    "name": "VARCHAR",\n')
         protocol = "    api_client_type AS protocol"
         self.edit("writing/publish.sql", protocol, f"{protocol},\n    name AS eval_name")
 

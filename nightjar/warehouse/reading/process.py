@@ -181,6 +181,7 @@ class _Processes:
         self._reset()
 
     def prepare(self) -> None:
+        """Starts a process for the next query without waiting for it."""
         if not self._idle:
             self._idle.append(self._start())
 
@@ -203,6 +204,7 @@ class _Processes:
             self._places.release()
 
     def stop(self) -> None:
+        """Stops the queries of all threads, as when the program is told to end; each raises in its own thread."""
         for process in tuple(self._busy):
             process.kill()
 
@@ -235,18 +237,9 @@ class _Processes:
 
 
 _processes = _Processes()
+prepare, stop = _processes.prepare, _processes.stop
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_processes.forget)
-
-
-def prepare() -> None:
-    """Starts a process for the next query without waiting for it."""
-    _processes.prepare()
-
-
-def stop() -> None:
-    """Stops the queries of all threads, as when the program is told to end; each raises in its own thread."""
-    _processes.stop()
 
 
 def ask(kind: str, *arguments: object, limit: TimeLimit) -> Any:

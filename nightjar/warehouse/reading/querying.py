@@ -120,7 +120,6 @@ def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters:
 
 
 def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs one statement of any kind."""
     with explained("The statement failed"), _stopped_on_error(connection):
         return _answer(connection.execute(one_statement(connection, sql), parameters))
 

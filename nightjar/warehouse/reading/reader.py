@@ -111,7 +111,6 @@ class Reader:
             cursor.close()
 
     def _refreshed(self, look: Look) -> duckdb.DuckDBPyConnection:
-        """Returns a cursor after bringing the views up to date with the current segments."""
         with self._lock:
             catalog, records = look(), self._store.records()
             if self._connection is None:
@@ -170,11 +169,7 @@ def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
 
 
 def listed(run_ids: Iterable[str]) -> str:
-    """Names runs in a message.
-
-    >>> listed(["a"]), listed("abcdefg")
-    ("run 'a'", "runs 'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
+    """Names runs in a message: ``runs 'a', 'b', 'c', 'd', 'e' and 2 more``."""
     names = sorted(run_ids)
     shown = ", ".join(map(repr, names[:_FEW_RUNS]))
     more = f" and {len(names) - _FEW_RUNS:,} more" if len(names) > _FEW_RUNS else ""

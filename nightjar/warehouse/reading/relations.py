@@ -43,7 +43,6 @@ def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, fil
 
 
 def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> None:
-    """Creates or replaces the tables of the records beside the segments."""
     connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
     if prices := records.prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)

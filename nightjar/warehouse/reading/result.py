@@ -34,7 +34,6 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns one mapping of column to value per row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 

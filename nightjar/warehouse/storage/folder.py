@@ -61,7 +61,6 @@ class Folder(Store):
             raise WarehouseError(f"Cannot read the warehouse {self}: {error.strerror}") from error
 
     def make(self) -> None:
-        """Creates the folder ``segments``."""
         try:
             self.segments_path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -118,11 +117,7 @@ class Folder(Store):
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
-        """Returns the command line of a ``nightjar warehouse`` command for this warehouse.
-
-        >>> Folder(Path("our runs")).command("doctor --fix")
-        "nightjar warehouse doctor --fix --warehouse 'our runs'"
-        """
+        """Returns the command line of a ``nightjar warehouse`` command for this warehouse."""
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all

@@ -31,7 +31,7 @@ import fsspec
 
 from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.location import cause_of, shown
+from nightjar.warehouse.location import cause_of, remote_errors, shown
 from nightjar.warehouse.storage.remote_files import RemoteFiles
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.storage.store import ADVICE, Fault, Store, ask_patiently, in_time
@@ -92,7 +92,7 @@ class ObjectStore(Store):
 
     def catalog(self) -> Catalog:
         """Lists the store once, and reads the ``segment.json`` of new segments."""
-        with self._explained("read"):
+        with remote_errors("read", self, self.url):
             names = {name for name, files in self._listing().items() if COMMIT in files}
             self._known = {name: segment for name, segment in self._known.items() if name in names}
             self._known |= self._load(sorted(names - self._known.keys()))
@@ -110,7 +110,7 @@ class ObjectStore(Store):
         *,
         deep: bool = False,  # noqa: ARG002 - would fetch everything
     ) -> Iterator[Fault]:
-        with self._explained("read"):
+        with remote_errors("read", self, self.url):
             found = self._listing()
         for segment in segments:
             for kind in kinds:
@@ -133,13 +133,13 @@ class ObjectStore(Store):
         return self._files.address()
 
     def read_beside(self, name: str) -> bytes | None:
-        with self._explained("read"), suppress(FileNotFoundError):
+        with remote_errors("read", self, self.url), suppress(FileNotFoundError):
             content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
             return content
         return None
 
     def write_beside(self, name: str, content: bytes) -> None:
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._write(f"{self._root}/{name}", content)
 
     @contextmanager
@@ -152,7 +152,7 @@ class ObjectStore(Store):
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._filesystem.put([str(scratch / file) for file in files], [f"{folder}/{file}" for file in files])
             self._write(f"{folder}/{COMMIT}", segment.dump())
         self._known[name] = replace(segment, segment_id=name)
@@ -160,7 +160,7 @@ class ObjectStore(Store):
 
     def remove(self, segment_id: str) -> None:
         """Removes ``segment.json`` first."""
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
     def filesystem(self) -> tuple[Any, str]:
@@ -168,7 +168,7 @@ class ObjectStore(Store):
 
     def remove_leftovers(self) -> None:
         """Removes abandoned uploads, and old packs of which nothing counts."""
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             listing = self._listing()
             for name in self._abandoned(listing):
                 self._remove(name, listing[name])
@@ -235,15 +235,6 @@ class ObjectStore(Store):
         self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._filesystem.pipe_file(beside, content)
         self._filesystem.mv(beside, path)
-
-    @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except WarehouseError:
-            raise
-        except Exception as error:  # noqa: BLE001 - every library has its own
-            raise WarehouseError(f"Cannot {verb} the warehouse {self}: {cause_of(error, self.url)}") from None
 
 
 def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:

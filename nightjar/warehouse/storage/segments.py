@@ -36,8 +36,17 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import newer, quoted
 from nightjar.warehouse.storage.tables import SCHEMA
 
-KINDS = ("runs", "rollouts", "attempts", "examples")
+RUN_KINDS = ("runs", "rollouts", "attempts")
+KINDS = (*RUN_KINDS, "examples")
 """The files of a segment, without ``.parquet``."""
+
+ORDER = {
+    "runs": "run_id",
+    "rollouts": "run_id, example_id, rollout_index",
+    "attempts": "run_id, finished_at",
+    "examples": "content_id",
+}
+"""The order of the rows of a pack."""
 
 COMMIT = "segment.json"
 """The file whose presence makes a segment exist."""

@@ -51,7 +51,6 @@ SCHEMA = FIRST_SCHEMA + len(_ADDED_COLUMN.findall(tables_script()))
 
 @cache
 def columns() -> Mapping[str, Sequence[Column]]:
-    """Returns the columns of each table in order."""
     created = _TABLE.findall(tables_script())
     found = {
         table: [Column(name, sql_type, FIRST_SCHEMA) for name, sql_type in _COLUMN.findall(body)]

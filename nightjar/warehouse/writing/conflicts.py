@@ -111,7 +111,6 @@ def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:
 
 
 def recorded_run(run_id: str, ask: Ask) -> RecordedRun | None:
-    """Returns a run in a warehouse; None if there is none."""
     if not (found := ask("runs", _SETTINGS)):
         return None
     metadata, config = (orjson.loads(text) if text else {} for text in found[0])

@@ -24,7 +24,7 @@ from nightjar.warehouse.database import connect_scratch, explained, parquet
 from nightjar.warehouse.reading.reader import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source, write_files
+from nightjar.warehouse.storage.segments import ORDER, PACK_PREFIX, RUN_KINDS, Catalog, Segment, Source, write_files
 from nightjar.warehouse.storage.store import Store
 
 FAN_IN = 16
@@ -202,20 +202,18 @@ def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], withou
     """Returns the statements for a pack by kind; its examples exclude those of packs that it relies on."""
     merged = {name: catalog.segments[name] for source in sources for name in source.segment_ids}
     kept = _packs_to_rely_on(store, catalog, merged)
-    rows = {kind: selection(kind, sources, store.file) for kind in ("runs", "rollouts", "attempts")}
+    rows = {kind: f"{selection(kind, sources, store.file)} ORDER BY {ORDER[kind]}" for kind in RUN_KINDS}
     contents = selection("examples", Source.all_of(merged.values()), store.file)
     known = selection("examples", Source.all_of(kept), store.file)
     used = ""
     if without:
         kept_sources = [replace(source, without=(*source.without, *without)) for source in catalog.sources()]
         used = f" AND content_id IN (SELECT content_id FROM ({selection('rollouts', kept_sources, store.file)}))"  # noqa: S608 - own paths, quoted
-    return {
-        "runs": f"{rows['runs']} ORDER BY run_id",
-        "rollouts": f"{rows['rollouts']} ORDER BY run_id, example_id, rollout_index",
-        "attempts": f"{rows['attempts']} ORDER BY run_id, finished_at",
-        "examples": f"SELECT DISTINCT ON (content_id) * FROM ({contents}) "  # noqa: S608 - own paths, quoted
-        f"WHERE content_id NOT IN (SELECT content_id FROM ({known})){used} ORDER BY content_id",
-    }
+    rows["examples"] = (
+        f"SELECT DISTINCT ON (content_id) * FROM ({contents}) "  # noqa: S608 - own paths, quoted
+        f"WHERE content_id NOT IN (SELECT content_id FROM ({known})){used} ORDER BY {ORDER['examples']}"
+    )
+    return rows
 
 
 def _is_large(segments: Sequence[Segment]) -> bool:
