@@ -58,15 +58,6 @@ while True:
 print("seen", flush=True)
 """
 
-PACK = """
-import sys
-from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.writing.packing import pack_everything
-print("ready", flush=True)
-sys.stdin.readline()
-pack_everything(open_store(sys.argv[1]))
-"""
-
 CONTENTS = {
     "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
     "rollouts": "FROM rollouts ORDER BY ALL",
@@ -311,17 +302,6 @@ class TestPacking:
         assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
         assert contents(filled) == before
 
-    def test_two_packers_at_once_do_no_harm(self, start, filled, location, monkeypatch):
-        before = contents(filled)
-        packers = [start(PACK, location) for _ in range(2)]
-        for packer in packers:
-            assert packer.stdout.readline() == "ready\n"
-        for packer in packers:
-            packer.stdin.write("\n")
-            packer.stdin.flush()
-        assert [finish(packer) for packer in packers] == [(0, "")] * 2
-        assert contents(filled) == before
-
     def test_of_two_packs_of_the_same_either_may_go(self, filled, location, monkeypatch):
         before, store = contents(filled), open_store(location)
         published = list(store.catalog().segments.values())
@@ -339,15 +319,6 @@ class TestPacking:
         [kept] = open_store(location).catalog().segments
         assert kept.startswith("pack-")
         assert contents(Warehouse(location)) == before
-
-    def test_a_pruned_run_is_gone(self, warehouse, location, run_dirs):
-        for run_dir in run_dirs[:3]:
-            warehouse.publish(run_dir)
-        pack_everything(open_store(location))
-        warehouse.publish(run_dirs[3])
-        prune(open_store(location), ["run-1", "run-3"])
-        assert runs(warehouse) == ["run-0", "run-2"]
-        assert warehouse.query("SELECT DISTINCT run_id FROM rollouts ORDER BY ALL").rows == [("run-0",), ("run-2",)]
 
 
 class TestPruningWhileAnotherPacks:

@@ -4,12 +4,10 @@
 """
 
 import json
-import os
-import subprocess
-import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
+from subprocess import PIPE
 
 import duckdb
 import pytest
@@ -101,13 +99,11 @@ def run_dirs(tmp_path, run_writer):
     return [run_writer.write(tmp_path / f"run-{i}", None, attempts, run_id=f"run-{i}") for i in range(3)]
 
 
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def start(fork):
+    """Starts a script in a process of its own, which ends with the test."""
+    with ExitStack() as started:
+        yield lambda *arguments: started.enter_context(fork.python(*arguments, stdout=PIPE, stderr=PIPE))
 
 
 def finish(process):
@@ -223,7 +219,7 @@ class TestTables:
 
 
 class TestTogether:
-    def test_processes_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
+    def test_processes_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
         processes = [
