@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -39,6 +39,18 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
     )
     connection.execute("SET TimeZone = 'UTC'")
     hide_progress_bar(connection)
+    return connection
+
+
+def connect_freely(prepare: Callable[[duckdb.DuckDBPyConnection], object]) -> duckdb.DuckDBPyConnection:
+    """Returns a connection without limits and with times in UTC, which a function has prepared."""
+    connection = duckdb.connect(":memory:")
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

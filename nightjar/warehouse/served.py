@@ -22,6 +22,7 @@ from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import (
     STORAGE_VERSION,
+    connect_freely,
     connect_scratch,
     explained,
     newer,
@@ -197,7 +198,7 @@ class ServedWarehouse:
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         with _discreet(), explained(f"Cannot read the warehouse {self}"):
-            return _patiently(self._open_freely)
+            return _patiently(lambda: connect_freely(lambda opened: _define(opened, self._address, Path())))
 
     def _write(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
         define_new(connection, files)
@@ -258,16 +259,6 @@ class ServedWarehouse:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
-
-    def _open_freely(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
-        try:
-            connection.execute("SET TimeZone = 'UTC'")
-            _define(connection, self._address, Path())
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
 
 def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path) -> str:

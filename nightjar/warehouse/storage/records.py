@@ -168,16 +168,10 @@ Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
 
 @dataclass(frozen=True)
 class NightEvaluation:
-    """An evaluation of a night; fields of its run are None if unknown.
+    """An evaluation of a night; ``night_evaluations`` in ``views/records.sql`` describes more fields.
 
-    Attributes:
-        change: against the last accepted night.
-        reason: why there is no run.
-        against_night, against_run: the last accepted night that has this evaluation, and its run.
-        pairs, unpaired: examples that both sides have scored, and examples that only one side has scored.
-        difference, difference_stderr: this run minus the accepted nights, mean reward over the pairs.
-        p_worse: probability of a difference this low if nothing changed.
-        differs: settings in which the runs differ, such as ``dataset``.
+    Fields of its run are None if unknown; then ``reason`` says why there is no run. ``against_night`` is the last
+    accepted night that has this evaluation. Both sides have scored ``pairs`` examples, only one side ``unpaired``.
     """
 
     name: str
@@ -246,22 +240,17 @@ def checked_night(text: str) -> str:
 
 @dataclass(frozen=True)
 class RecordedComparison:
-    """A comparison of a benchmark's runs.
+    """A comparison of a benchmark's runs; ``comparisons`` in ``views/records.sql`` describes more fields.
 
     Attributes:
         benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
-        decision: PASS, BREACH, INSUFFICIENT or MISSING in a gate; else PASS, REGRESSION or INCONCLUSIVE.
         direction: which direction of the metric is better.
         alpha: the probability that the interval misses.
         gate_id: of the decision that it belongs to; None if it stands alone.
-        margin: how much worse the candidate may be.
         method, seed: of the interval and the sign flips.
         pairs, clusters: examples that both sides have scored, and their groups.
         baseline_coverage, candidate_coverage: scored / requested.
-        difference, low, high: candidate minus baseline over the pairs, and its interval; None for an open end.
-        p: probability of a loss this large if the true loss is the margin; ``p_adjusted`` for all benchmarks of a gate.
-        p_sign_flips: probability of a difference this bad if nothing changed.
-        nights: number of nights that together show a breach most clearly; None if none were tested.
+        low, high: None for an open end.
         pairs_needed: for a decision; None if it is decided or unknown.
     """
 
@@ -304,7 +293,6 @@ class GateDecision:
     Attributes:
         baseline, candidate: as given on the command line.
         alpha: the probability that an interval misses.
-        level: the one-sided probability of any false breach.
         correction: for several benchmarks: holm, bh or none.
         min_pairs: fewer pairs never pass.
         suite, night: of the candidate, if it is a night.
