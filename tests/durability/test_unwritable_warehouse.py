@@ -95,7 +95,7 @@ class TestBeforeTheRun:
         reason = refused("duckdb:team.duckdb")
         assert f"duckdb:team.duckdb is at version 99, this Nightjar knows version {SCHEMA}" in reason
 
-    def test_a_database_that_is_none(self, nightjar, refused):
+    def test_a_file_that_is_no_database(self, nightjar, refused):
         (nightjar.folder / "team.duckdb").write_text("no database")
         reason = refused("duckdb:team.duckdb")
         assert reason.startswith("Cannot write the warehouse duckdb:team.duckdb: IO Error: The file ")
@@ -136,7 +136,7 @@ class TestBeforeTheRun:
 
 class TestAWarehouseThatWorks:
     @pytest.mark.parametrize("location", ["team/runs", "duckdb:team/runs.duckdb"])
-    def test_is_not_made(self, tmp_path, monkeypatch, location):
+    def test_is_not_created(self, tmp_path, monkeypatch, location):
         monkeypatch.chdir(tmp_path)
         Warehouse(location).check_writable()
         assert files_in(tmp_path) == {}
@@ -185,7 +185,7 @@ class TestAWarehouseThatBreaksMeanwhile:
         assert nightjar.start(*command).wait().code == 0
         assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 120)]
 
-    def test_changes_nothing_about_ctrl_c(self, nightjar, started):
+    def test_ctrl_c_works_as_usual(self, nightjar, started):
         started.send(signal.SIGINT)
         ended = started.wait()
 

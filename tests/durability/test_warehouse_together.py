@@ -149,13 +149,13 @@ def test_many_publish_while_others_query(folder, run_dirs, start, tmp_path, publ
     done.touch()
     assert packer is None or int(finish(packer)) > 2
     check(folder, publishers * runs_each)
-    assert list(folder.glob("segments/pack-*")), "packing went on meanwhile"
+    assert list(folder.glob("segments/pack-*")), "packing happened meanwhile"
     assert hidden(folder) == []
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
-    """Ten kills in some seconds; whoever is killed begins anew and publishes all of its runs again."""
+    """Ten kills in some seconds; a killed publisher restarts and publishes all of its runs again."""
     moments = random.Random(seed)
     publishers, runs_each = 4, 12
     own = run_dirs(publishers, runs_each)
@@ -181,7 +181,7 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
 
 
 def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs, monkeypatch):
-    """A connection of one's own goes on for an hour, whatever is packed."""
+    """A connection reads its segments for an hour, whatever is packed."""
     monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
     [own] = run_dirs(1, 5)
     warehouse = Warehouse(folder)

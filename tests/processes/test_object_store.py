@@ -188,7 +188,7 @@ class TestPublish:
         s3fs.S3FileSystem().get(location, str(tmp_path / "copy"), recursive=True)
         assert contents(Warehouse(tmp_path / "copy")) == contents(filled)
 
-    def test_any_run_id_will_do(self, warehouse, tmp_path, run_writer):
+    def test_any_run_id_works(self, warehouse, tmp_path, run_writer):
         name = "gsm8k/a b%2F'ü?*[1]#"
         warehouse.publish(run_writer.write(tmp_path / "run", run_id=name))
         assert runs(warehouse) == [name]
@@ -210,7 +210,7 @@ class TestReading:
         with pytest.raises(WarehouseError, match="is in no segment"):
             warehouse.query("FROM read_parquet('segments://other/runs.parquet')")
 
-    def test_of_large_files_only_what_is_asked_for_is_fetched(self, warehouse, tmp_path, run_writer, monkeypatch):
+    def test_only_the_needed_parts_of_large_files_are_fetched(self, warehouse, tmp_path, run_writer, monkeypatch):
         monkeypatch.setattr(remote_files, "SMALL_BYTES", 10_000)
         texts = [run_writer.rollout(i, 0, 1.0, completion=[{"content": os.urandom(2000).hex()}]) for i in range(2000)]
         warehouse.publish(run_writer.write(tmp_path / "run", texts))
@@ -226,12 +226,12 @@ class TestReading:
         assert ask_here(warehouse, "SELECT sum(length(completion)) FROM rollouts")[0][0] > 8_000_000
         assert sum(fetched) > 4_000_000
 
-    def test_what_was_fetched_is_fetched_once(self, filled, monkeypatch):
+    def test_a_file_is_fetched_once(self, filled, monkeypatch):
         before = [ask_here(filled, sql) for sql in CONTENTS.values()]
         monkeypatch.setattr(remote_files.RemoteFiles, "_fetch", lambda *_: pytest.fail("fetched again"))
         assert [ask_here(filled, sql) for sql in CONTENTS.values()] == before
 
-    def test_a_segment_that_is_removed_meanwhile_is_looked_for_elsewhere(self, filled, location, monkeypatch):
+    def test_a_segment_that_is_removed_meanwhile_is_found_in_its_pack(self, filled, location, monkeypatch):
         reader, other = Warehouse(location), open_store(location)
         assert ask_here(reader, "SELECT count(*) FROM runs") == [(4,)]
         store = reader._backend.store
@@ -289,7 +289,7 @@ class TestTogether:
 
 
 class TestPacking:
-    def test_it_is_done_on_request_and_changes_no_answer(self, filled, location, monkeypatch):
+    def test_packing_on_request_changes_no_answer(self, filled, location, monkeypatch):
         before = contents(filled)
         assert len(open_store(location).catalog().segments) == 4
         assert pack_everything(open_store(location)) == 1
@@ -371,7 +371,7 @@ class TestPruningWhileAnotherPacks:
             (len(others), True)
         ]
 
-    def test_the_packer_says_so_and_leaves_no_pack(self, place, meanwhile):
+    def test_the_packer_reports_it_and_leaves_no_pack(self, place, meanwhile):
         meanwhile(before=lambda: prune(open_store(place), ["run-1"]))
         with pytest.raises(WarehouseError) as caught:
             pack_everything(open_store(place))
@@ -394,19 +394,19 @@ class TestPruningWhileAnotherPacks:
         prune(open_store(place), ["run-1"])
         assert runs(Warehouse(place)) == ["run-0", "run-2"]
 
-    def test_other_runs_survive_a_packer_that_slept_for_long(self, place, monkeypatch, meanwhile):
+    def test_other_runs_survive_a_packer_that_was_suspended(self, place, monkeypatch, meanwhile):
         """All that its pack replaces is gone when it wakes up: the pack is the only one that holds the runs."""
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         meanwhile(after=lambda: pack_everything(open_store(place)))
         pack_everything(open_store(place))
         assert runs(Warehouse(place)) == ["run-0", "run-1", "run-2"]
 
-    def test_what_is_pruned_from_a_pack_does_not_come_back_as_what_the_pack_was_made_of(self, place):
+    def test_the_segments_of_a_pruned_pack_do_not_return(self, place):
         pack_everything(open_store(place))
         prune(open_store(place), ["run-0", "run-1", "run-2"])
         assert open_store(place).catalog().segments == {}
 
-    def test_what_readers_may_need_stays_when_runs_are_pruned(self, place):
+    def test_files_stay_for_readers_when_runs_are_pruned(self, place):
         pack_everything(open_store(place))
         with Warehouse(place).connect() as elsewhere:
             prune(open_store(place), ["run-1"])

@@ -149,7 +149,7 @@ def test_the_other_program_may_resume_an_imported_run_with_other_settings(house,
         house.publish(run("c", original={"by": "other"}, model="other", attempt=3))
 
 
-def test_a_pack_that_holds_the_run_is_asked(folder_house, run, write_run, tmp_path, nightjar):
+def test_a_run_in_a_pack_is_compared(folder_house, run, write_run, tmp_path, nightjar):
     folder_house.publish(run("a"))
     folder_house.publish(write_run(tmp_path / "others", "second"))
     assert nightjar("warehouse", "compact", "--now", "--warehouse", folder_house.folder).code == 0
@@ -173,7 +173,7 @@ def test_a_copy_into_another_warehouse_is_refused(tmp_path, run):
     assert target.query("SELECT model FROM runs").rows == [("other",)]
 
 
-def test_a_push_is_refused_before_anything_is_kept(tmp_path, run):
+def test_a_push_is_refused_before_anything_is_stored(tmp_path, run):
     target = Warehouse(tmp_path / "target")
     target.publish(run("a"))
     offered = run("b", model="other", examples=3)
@@ -199,7 +199,7 @@ def test_a_rebuild_names_the_directory_and_keeps_what_is_held(tmp_path, folder_h
     assert folder_house.query("SELECT model, scored FROM runs").rows == [("openai/gpt", 4)]
 
 
-def test_an_import_reports_it_and_goes_on(folder_house, run, write_run, tmp_path):
+def test_an_import_reports_it_and_continues(folder_house, run, write_run, tmp_path):
     folder_house.publish(run("a"))
     outcomes = list(import_all(folder_house, [run("b", model="other"), write_run(tmp_path / "c", "third")]))
     assert [bool(each.error) for each in outcomes] == [True, False]

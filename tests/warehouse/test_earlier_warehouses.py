@@ -88,7 +88,7 @@ def schemas(warehouse):
     return {segment.schema for segment in warehouse.store().catalog().live.values()}
 
 
-def test_the_houses_are_what_they_are_called(houses):
+def test_the_warehouses_have_the_expected_versions(houses):
     assert {name: schemas(houses[name]) for name in HOUSES} == {
         "earlier": {FIRST_SCHEMA},
         "today": {SCHEMA},

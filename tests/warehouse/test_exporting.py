@@ -65,7 +65,7 @@ class TestParquet:
         ]
         assert report.rows == {"runs": 3, "rollouts": 12, "attempts": 12, "examples": 3}
 
-    def test_what_is_read_back(self, write, house):
+    def test_other_programs_read_it_back(self, write, house):
         _, target = write("x")
         read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
         models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
@@ -180,7 +180,7 @@ class TestSelection:
             (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
         ],
     )
-    def test_runs_that_meet_everything(self, write, chosen, expected):
+    def test_runs_meet_all_criteria(self, write, chosen, expected):
         _, target = write("x", chosen=chosen, tables=["runs", "rollouts", "attempts", "metrics"])
         for table in ("runs", "rollouts", "attempts", "metrics"):
             found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
@@ -197,12 +197,12 @@ class TestSelection:
             (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
         ],
     )
-    def test_what_selects_nothing_or_does_more(self, write, tmp_path, chosen, message):
+    def test_a_condition_that_selects_nothing_or_does_more_is_refused(self, write, tmp_path, chosen, message):
         with pytest.raises(WarehouseError, match=message):
             write("x", chosen=chosen)
         assert list(tmp_path.iterdir()) == []
 
-    def test_packed_or_not_is_the_same(self, house, write, nightjar):
+    def test_a_pack_exports_the_same(self, house, write, nightjar):
         _, before = write("before", output_format=ExportFormat.CSV)
         nightjar("warehouse", "compact", "--warehouse", house.folder)
         _, after = write("after", output_format=ExportFormat.CSV)
@@ -211,7 +211,7 @@ class TestSelection:
 
 
 class TestTheTarget:
-    def test_one_that_is_there_needs_force(self, write):
+    def test_an_existing_target_needs_force(self, write):
         write("x")
         with pytest.raises(WarehouseError, match="exists already"):
             write("x")
@@ -235,7 +235,7 @@ class TestTheTarget:
         with pytest.raises(WarehouseError, match="inside of the warehouse"):
             export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
 
-    def test_it_says_what_it_is(self, write, house):
+    def test_the_manifest_describes_the_export(self, write, house):
         _, target = write("x", chosen=Selection(suite="nightly"), tables=["runs"])
         manifest = json.loads((target / "export.json").read_text())
         assert (manifest["format"], manifest["rows"]) == ("parquet", {"runs": 1})
@@ -297,7 +297,7 @@ class TestTheTarget:
 
 
 class TestTheCommand:
-    def test_it_says_what_was_written_and_how_to_go_on(self, house, tmp_path, nightjar):
+    def test_it_prints_what_was_written_and_the_next_command(self, house, tmp_path, nightjar):
         chosen = ("--suite", "nightly", "--warehouse", house.folder)
         ended = nightjar("warehouse", "export", tmp_path / "x.duckdb", *chosen)
         assert ended.code == 0
@@ -312,7 +312,7 @@ class TestTheCommand:
         assert ended.json["rows"] == {"metrics": 6, "errors": 0}
         assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
 
-    def test_what_cannot_be_asked(self, house, tmp_path, nightjar):
+    def test_invalid_options_are_refused(self, house, tmp_path, nightjar):
         export = ("warehouse", "export", tmp_path / "x", "--warehouse", house.folder)
         ended = nightjar(*export, "--format", "xml")
         assert ended.code == 2

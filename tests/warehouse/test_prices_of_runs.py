@@ -24,7 +24,7 @@ def run(tmp_path):
     return run
 
 
-async def test_its_price_is_that_of_its_first_run(run, tmp_path, caplog):
+async def test_the_first_run_of_a_model_sets_its_price(run, tmp_path, caplog):
     await run(**PRICED)
     house = Warehouse(tmp_path / "house")
     [(tokens_in, tokens_out, cost)] = house.query("SELECT input_tokens, output_tokens, cost FROM runs").rows

@@ -102,7 +102,7 @@ class TestAnswers:
             "FROM flips('run-1', 'run-1') SELECT count(*)",
         ],
     )
-    def test_runs_whatever_only_reads(self, published, sql):
+    def test_runs_reading_statements(self, published, sql):
         assert published.query(sql).rows
 
     @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ class TestAnswers:
     def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
         assert one(published, sql, parameters) == (4,)
 
-    def test_several_are_answered_in_their_order(self, published):
+    def test_several_queries_are_answered_in_order(self, published):
         first, second, none = published.query_all(
             [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
         )
@@ -128,12 +128,12 @@ class TestAnswers:
         assert none.rows == []
         assert published.query_all([]) == []
 
-    def test_of_several_the_first_that_fails_is_said(self, published):
+    def test_the_first_of_several_that_fails_is_reported(self, published):
         with pytest.raises(WarehouseError, match="nowhere"):
             published.query_all([("SELECT 1", None), ("FROM nowhere", None), ("DROP VIEW runs", None)])
         assert one(published, "SELECT 2") == (2,)
 
-    def test_several_see_the_same_moment(self, tmp_path, run_writer):
+    def test_several_queries_see_the_same_state(self, tmp_path, run_writer):
         warehouse = Warehouse(tmp_path / "warehouse")
         warehouse.publish(run_writer.write(tmp_path / "first"))
         run_dirs = [run_writer.write(tmp_path / f"run-{number}", run_id=f"run-{number}") for number in range(20)]
@@ -171,7 +171,7 @@ class TestAnswers:
             ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),
         ],
     )
-    def test_says_in_one_line_what_is_wrong(self, published, sql, message):
+    def test_an_error_has_one_line(self, published, sql, message):
         assert message in refusal(published, sql)
 
     @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ class TestAnswers:
     def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
         assert refusal(published, sql, parameters).startswith("The query failed: ")
 
-    def test_values_without_a_word_in_json_come_as_they_are(self, published):
+    def test_nan_infinity_and_huge_integers_are_returned(self, published):
         nan, infinite, huge = one(
             published, "SELECT 'nan'::DOUBLE, 'inf'::DOUBLE, 170141183460469231731687303715884105727"
         )
         assert math.isnan(nan)
         assert (infinite, huge) == (math.inf, 2**127 - 1)
 
-    def test_without_a_warehouse_says_where_it_looked(self, tmp_path):
+    def test_a_missing_warehouse_is_named(self, tmp_path):
         warehouse = Warehouse(tmp_path / "warehouse")
         with pytest.raises(WarehouseError) as caught:
             warehouse.query("SELECT 1")
@@ -241,7 +241,7 @@ class TestStatements:
             "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
         ],
     )
-    def test_refuses_whatever_does_more_than_read(self, published, segments, sql):
+    def test_refuses_statements_that_do_more_than_read(self, published, segments, sql):
         assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
 
     @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ class TestFiles:
             "read_text(['{segments}/run-1*/segment.json', '{path}'])",
         ],
     )
-    def test_sees_no_file_but_those_of_the_warehouse(self, published, segments, source, path):
+    def test_reads_only_files_of_the_warehouse(self, published, segments, source, path):
         path = path.format(outside=published.folder.parent)
         message = refusal(published, "FROM " + source.format(path=path, segments=segments))
         assert "file system operations are disabled" in message
@@ -409,7 +409,7 @@ class TestFiles:
         ],
     )
     @pytest.mark.parametrize("function", ["read_text", "read_csv", "glob"])
-    def test_no_path_leads_out(self, published, segments, function, path):
+    def test_no_path_leads_out_of_the_warehouse(self, published, segments, function, path):
         path = path.format(segments=segments)
         assert "file system operations are disabled" in refusal(published, f"FROM {function}(?)", [path])
         assert "file system operations are disabled" in refusal(published, f"FROM {function}('{path}')")

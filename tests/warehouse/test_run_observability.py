@@ -154,7 +154,7 @@ def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):
     assert [step["failure_category"] for step in steps] == [*CHAINS.values()]
 
 
-def test_what_came_from_the_cache_is_counted(ask, tmp_path, monkeypatch, nightjar):
+def test_answers_from_the_cache_are_counted(ask, tmp_path, monkeypatch, nightjar):
     monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
     with ModelServer(FixedAnswer("4")) as server:
         typed = ("eval run arithmetic -m m -n 2 -r 1 --cache --direct -b", server.base_url)

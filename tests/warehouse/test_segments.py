@@ -1,4 +1,4 @@
-"""What counts of the segments that are there: the newest version of every run, exactly once."""
+"""Which segments count: the newest version of every run, exactly once."""
 
 import json
 from collections import defaultdict
@@ -42,7 +42,7 @@ def what_counts(catalog):
 
 
 class TestSegment:
-    def test_what_is_written_is_read_again(self):
+    def test_a_written_description_is_read_back(self):
         written = segment("pack-1", {"a": "1", "b": "2"}, ["x", "y"])
         assert Segment.load("pack-1", written.dump()) == written
         assert (written.is_pack, written.size) == (True, 400)
@@ -55,7 +55,7 @@ class TestSegment:
         with pytest.raises(WarehouseError, match=r"Segment 'a\.1' is damaged: segment\.json: "):
             Segment.load("a.1", content)
 
-    def test_what_a_later_nightjar_says_besides_is_no_damage(self):
+    def test_unknown_fields_are_no_damage(self):
         written = segment("a.1", {"a": "1"})
         content = json.loads(written.dump()) | {"packed_by": "ada", "segment_id": "other"}
         assert Segment.load("a.1", json.dumps(content).encode()) == written
@@ -68,7 +68,7 @@ class TestSegment:
             Segment.load("a.1", json.dumps({"schema": SCHEMA + 1, "anything": {}}).encode())
 
     @pytest.mark.parametrize("run_id", ["gsm8k/1", "..", "a.b", "ü", "a%2Fb", "", "a b"])
-    def test_any_run_id_makes_the_name_of_one_folder(self, run_id):
+    def test_any_run_id_becomes_the_name_of_one_folder(self, run_id):
         name = segment_id_of(run_id, "1-2-ab")
         assert name.endswith(".1-2-ab")
         assert "/" not in name
@@ -120,10 +120,10 @@ class TestCatalog:
 
 
 class TestCrowds:
-    def test_there_is_none_below_the_number(self):
+    def test_fewer_segments_are_not_merged(self):
         assert crowded(Catalog.of(publish(f"run-{n:02}", "1") for n in range(FAN_IN - 1))) == []
 
-    def test_so_many_of_a_size_are_one(self):
+    def test_enough_segments_of_a_size_are_merged(self):
         segments = [publish(f"run-{n:02}", "1", created_at=MORNING + timedelta(n)) for n in range(FAN_IN)]
         assert crowded(Catalog.of(reversed(segments))) == segments
 
@@ -141,7 +141,7 @@ class TestCrowds:
         segments = [publish(f"run-{n:02}", "1", rollouts=rollouts) for n in range(FAN_IN)]
         assert crowded(Catalog.of(segments)) == segments[:merged]
 
-    def test_what_does_not_count_is_not_merged(self):
+    def test_outdated_segments_are_not_merged(self):
         old = [publish("run", str(n)) for n in range(FAN_IN)]
         assert crowded(Catalog.of(old)) == []
 
@@ -197,7 +197,7 @@ class Folder:
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(publishes, merges, removals), max_size=30))
-def test_whatever_happens_each_run_counts_once_with_its_newest_version(operations):
+def test_each_run_counts_once_with_its_newest_version(operations):
     folder = Folder()
     for operation, *arguments in operations:
         getattr(folder, operation)(*arguments)
@@ -206,7 +206,7 @@ def test_whatever_happens_each_run_counts_once_with_its_newest_version(operation
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(publishes, merges, removals), max_size=30), st.data())
-def test_what_counts_does_not_depend_on_what_comes_again(operations, data):
+def test_returning_old_segments_change_nothing(operations, data):
     """Any segments that were there once may come back, as copies between machines do."""
     folder, ever = Folder(), {}
     for operation, *arguments in operations:

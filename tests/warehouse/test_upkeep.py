@@ -1,4 +1,4 @@
-"""Packing, pruning, importing and repairing where something else goes wrong, or goes on, at the same time."""
+"""Packing, pruning, importing and repairing while something else fails or changes."""
 
 import errno
 import logging
@@ -184,7 +184,7 @@ class TestTheLock:
         assert held == [True]
 
     def test_a_segment_that_is_gone_is_not_set_aside(self, folder, runs, monkeypatch):
-        """Somebody removes it by hand after it was seen."""
+        """A person removes it after it was seen."""
         [path] = folder.segments_path.glob("run-1.*")
         (path / "segment.json").unlink()
         monkeypatch.setattr(repair, "file_faults", lambda *_, **__: shutil.rmtree(path) or [])

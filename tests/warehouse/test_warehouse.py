@@ -108,7 +108,7 @@ class TestPublish:
         warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)], attempts))
         assert one(warehouse, "SELECT trajectory FROM rollouts") == ('["second"]',)
 
-    def test_twice_writes_nothing(self, warehouse, run_dir, run_writer):
+    def test_publishing_twice_writes_nothing(self, warehouse, run_dir, run_writer):
         assert warehouse.publish(run_dir).is_new
         before, files_before = contents(warehouse), files(warehouse.folder)
         run_writer.write(run_dir, published_at="2026-11-20T19:00:00Z")
@@ -150,7 +150,7 @@ class TestPublish:
         rewards = warehouse.query("SELECT rollout_index, reward FROM rollouts ORDER BY 1").rows
         assert rewards == [(0, 0.75), (1, 0.5)]
 
-    def test_results_that_were_lost_are_told(self, warehouse, tmp_path, run_writer, caplog):
+    def test_lost_results_are_reported(self, warehouse, tmp_path, run_writer, caplog):
         run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)])
         assert warehouse.publish(run_dir).rollouts == 1
         [said] = caplog.messages
@@ -238,7 +238,7 @@ class TestPublish:
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
 
     @pytest.mark.parametrize("run_id", ["a/b*c ü'.x", ".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])
-    def test_any_folder_name_and_run_id_will_do(self, tmp_path, run_writer, run_id):
+    def test_any_folder_name_and_run_id_works(self, tmp_path, run_writer, run_id):
         run_dir = run_writer.write(tmp_path / "gsm8k--a*b?[c] it's" / "key=value", run_id=run_id)
         warehouse = Warehouse(tmp_path / "it's [a] house* ü" / "model=evil" / "run_id=7")
         assert warehouse.publish(run_dir).rollouts == 4
@@ -294,16 +294,14 @@ class TestFiles:
             tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
             assert connection.execute(tags).fetchall() == [("v1.4.0+",)]
 
-    def test_a_program_that_reads_the_snapshot_keeps_nobody_from_publishing(
-        self, warehouse, run_dir, tmp_path, run_writer
-    ):
+    def test_a_reader_of_the_snapshot_does_not_block_a_publish(self, warehouse, run_dir, tmp_path, run_writer):
         warehouse.publish(run_dir)
         with duckdb.connect(str(warehouse.folder / "nightjar.duckdb"), read_only=True) as connection:
             warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
             assert connection.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
         assert one(warehouse, "SELECT count(*) FROM runs") == (2,)
 
-    def test_a_snapshot_that_is_damaged_or_of_another_nightjar_is_made_anew(
+    def test_a_snapshot_that_is_damaged_or_of_another_nightjar_is_replaced(
         self, warehouse, run_dir, tmp_path, run_writer
     ):
         snapshot = warehouse.folder / "nightjar.duckdb"
@@ -329,7 +327,7 @@ class TestFiles:
                 assert connection.execute("SELECT count(*) FROM runs").fetchone() == runs
                 assert connection.execute("SELECT count(*) FROM leaderboard").fetchone() > (0,)
 
-    def test_as_many_segments_of_a_size_as_are_packed_become_one(self, warehouse, tmp_path, run_writer, fan_in):
+    def test_enough_segments_of_a_size_become_a_pack(self, warehouse, tmp_path, run_writer, fan_in):
         for number in range(fan_in):
             warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
         packs = [path for path in (warehouse.folder / "segments").iterdir() if path.name.startswith("pack-")]
@@ -415,7 +413,7 @@ class TestDamage:
             ):
                 operation(Warehouse(warehouse.folder))
 
-    def test_what_is_no_segment_is_left_alone(self, warehouse, run_dir):
+    def test_foreign_files_are_left_alone(self, warehouse, run_dir):
         warehouse.publish(run_dir)
         strange = warehouse.folder / "segments" / "strange"
         strange.mkdir()
@@ -437,7 +435,7 @@ class TestDamage:
 
 
 class TestOthers:
-    def test_what_a_dead_process_left_half_written_is_removed(self, warehouse, run_dir, tmp_path, run_writer):
+    def test_leftovers_of_dead_processes_are_removed(self, warehouse, run_dir, tmp_path, run_writer):
         warehouse.publish(run_dir)
         segments = warehouse.folder / "segments"
         alive, dead, elsewhere, reused, forgotten = (segments / scratch_name() for _ in range(5))
@@ -481,7 +479,7 @@ class TestCatalog:
         with pytest.raises(WarehouseError, match="No run 'a' in this warehouse"):
             warehouse.query("FROM flips('a', 'b')")
 
-    def test_columns_do_not_depend_on_there_being_runs(self, warehouse, run_dir):
+    def test_an_empty_warehouse_has_the_same_columns(self, warehouse, run_dir):
         (warehouse.folder / "segments").mkdir(parents=True)
         before = warehouse.catalog().rows
         warehouse.publish(run_dir)

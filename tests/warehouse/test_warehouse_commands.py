@@ -32,7 +32,7 @@ def evals(tmp_path):
 
 
 def publish(house, *run_dirs):
-    """Publishes runs as who publishes many does: ``nightjar.duckdb`` is written once."""
+    """Publishes several runs and writes ``nightjar.duckdb`` once."""
     for run_dir in run_dirs:
         house.publish(run_dir, tidies=False)
     house.tidy()
@@ -51,7 +51,7 @@ def segments(house):
 
 
 class TestRebuild:
-    def test_it_makes_what_publishing_made(self, house, evals, write_run, nightjar):
+    def test_it_restores_what_was_published(self, house, evals, write_run, nightjar):
         publish(house, *(write_run(evals, f"run-{number}", examples=number + 1) for number in range(3)))
         before = everything(house)
         ended = nightjar("warehouse", "rebuild")
@@ -63,7 +63,7 @@ class TestRebuild:
         assert nightjar("warehouse", "rebuild").code == 0
         assert everything(house) == before
 
-    def test_it_makes_a_warehouse_where_there_is_none(self, house, evals, write_run, nightjar, tmp_path):
+    def test_it_creates_a_missing_warehouse(self, house, evals, write_run, nightjar, tmp_path):
         write_run(evals, "run-1")
         write_run(tmp_path / "environments/chess/outputs/evals/chess--gpt", "run-2")
         ended = nightjar("warehouse", "rebuild", "--json")
@@ -201,7 +201,7 @@ class TestImport:
         assert found == {"nightjar": ("gsm8k", "openai/gpt", 4, "new"), "verifiers": ("reverse", "m", 1, "new")}
         assert house.query("SELECT avg_reward FROM leaderboard WHERE env_id = 'reverse'").rows == [(0.5,)]
 
-    def test_what_is_newer_and_older(self, house, write_run, nightjar, tmp_path):
+    def test_newer_and_older_copies_are_told_apart(self, house, write_run, nightjar, tmp_path):
         for name, attempt in (("first", 1), ("second", 2)):
             write_run(tmp_path / name, "run-1", attempt=attempt)
         said = []
@@ -316,7 +316,7 @@ class TestPrune:
         assert run_ids(nights) == ["night-1", "night-2", "night-3", "night-4"]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
-    def test_examples_that_others_use_stay(self, house, evals, write_run, nightjar):
+    def test_examples_of_other_runs_stay(self, house, evals, write_run, nightjar):
         """The second pack has left out the examples that the first one holds, and the first one goes."""
         publish(house, *(write_run(evals, name, env_id="first", examples=4) for name in ("first-1", "first-2")))
         nightjar("warehouse", "compact")
@@ -357,7 +357,7 @@ class TestPrices:
         assert nightjar("warehouse", "prices", "remove", "openai/gpt").code == 0
         assert house.query("SELECT cost FROM runs").rows == [(None,)]
 
-    def test_what_cannot_be(self, house, nightjar):
+    def test_invalid_prices_are_refused(self, house, nightjar):
         given = ("warehouse", "prices", "set", "m", "--output", 1, "--input")
         assert "date 'soon'" in nightjar(*given, 1, "--since", "soon").err
         assert nightjar(*given, -1).code == 1
@@ -366,7 +366,7 @@ class TestPrices:
 
 
 class TestInfo:
-    def test_it_says_where_and_how_much(self, house, evals, write_run, nightjar):
+    def test_it_shows_location_and_size(self, house, evals, write_run, nightjar):
         house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
         house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
         ended = nightjar("warehouse")
