@@ -319,8 +319,8 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
             connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         else:
             connection.execute(f"USE {address.schema}")
-            for statement in added_since(schema):
-                connection.execute(statement)
+            for added in added_since(schema):
+                connection.execute(added)
             connection.execute("UPDATE version SET number = ?", [SCHEMA])
         connection.execute(f'USE "{address.catalog}".main')
         for statement in connection.extract_statements(views_script()):
