@@ -135,13 +135,6 @@ class TestAnyPlace:
         assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
-    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
-        warehouse.publish(run_dirs[0])
-        before = contents(warehouse)
-        with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
-            warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
-        assert contents(warehouse) == before
-
     def test_nothing_but_the_warehouse_can_be_read_or_changed(self, warehouse, run_dirs, tmp_path):
         warehouse.publish(run_dirs[0])
         (tmp_path / "secret.txt").write_text("secret")
@@ -159,6 +152,13 @@ class TestAnyPlace:
 
 
 class TestTables:
+    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
+        warehouse.publish(run_dirs[0])
+        before = contents(warehouse)
+        with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
+            warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
+        assert contents(warehouse) == before
+
     def test_a_content_is_kept_once(self, warehouse, run_dirs):
         for run_dir in run_dirs:
             warehouse.publish(run_dir)
