@@ -6,13 +6,14 @@ Some modules are imported late, because every query waits for this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained
+from nightjar.warehouse.database import connect_freely, explained
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.reading.reader import Look, Reader, damage_named, read_patiently
 from nightjar.warehouse.reading.relations import define
@@ -59,7 +60,6 @@ class SegmentedWarehouse:
         return str(self.store)
 
     def check_writable(self) -> None:
-        """Checks that a segment can be written."""
         self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
@@ -78,38 +78,27 @@ class SegmentedWarehouse:
         tidy(self.store)
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         return self.store.rows(file)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
         from nightjar.warehouse.reading.snapshot import write_snapshot
 
         self.store.write_rows(file, rows)
         write_snapshot(self.store)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else."""
         self.store.require()
         return self._reader.ask(question)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new connection with views over the current segments, which the caller owns."""
         self.store.require()
         with damage_named(self.store):
-            return read_patiently(self.store, self._connect)
+            return read_patiently(self.store, lambda look: connect_freely(partial(self._define, look)))
 
-    def _connect(self, look: Look) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
-        try:
-            with explained(f"Cannot read the warehouse {self}"):
-                connection.execute("SET TimeZone = 'UTC'")
-                self.store.prepare(connection)
-                define(connection, look(), self.store.file, self.store.records())
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _define(self, look: Look, connection: duckdb.DuckDBPyConnection) -> None:
+        with explained(f"Cannot read the warehouse {self}"):
+            self.store.prepare(connection)
+            define(connection, look(), self.store.file, self.store.records())
 
 
 Backend: TypeAlias = "SegmentedWarehouse | ServedWarehouse"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,6 +42,18 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
     return connection
 
 
+def connect_freely(prepare: Callable[[duckdb.DuckDBPyConnection], object]) -> duckdb.DuckDBPyConnection:
+    """Returns a connection without limits and with times in UTC, which a function has prepared."""
+    connection = duckdb.connect(":memory:")
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def hide_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     """Turns DuckDB's progress bar off if it is on; in a notebook without ipywidgets the setting cannot be changed."""
     [(is_shown,)] = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
@@ -51,7 +63,6 @@ def hide_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commits the changes of its body, or rolls them back if the body raises."""
     connection.begin()
     try:
         yield
@@ -115,7 +126,6 @@ def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
 
 
 def quoted(text: object) -> str:
-    """Returns a text as a SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 

@@ -82,8 +82,6 @@ class Finding:
 
 @dataclass(frozen=True)
 class Totals:
-    """The numbers of rows that count; ``examples`` counts distinct contents."""
-
     runs: int = 0
     rollouts: int = 0
     attempts: int = 0
@@ -113,7 +111,6 @@ class Diagnosis:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing needs action."""
         return not any(finding.needs_action for finding in self.findings)
 
 

@@ -16,6 +16,7 @@ from nightjar.warehouse.reading.reader import ask_once, damage_named, refuse_dam
 from nightjar.warehouse.reading.relations import define_records, selection, views_script
 from nightjar.warehouse.storage.segments import (
     KINDS,
+    RUN_KINDS,
     Catalog,
     Segment,
     Source,
@@ -54,8 +55,6 @@ class Selection:
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """A run to export."""
-
     run_id: str
     env_id: str | None
     model: str | None
@@ -103,7 +102,7 @@ class ExportConnection:
         holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(one), one.schema) for name, one in sorted(holders.items())]
         condition = f"run_id IN ({', '.join(map(quoted, run_ids))})" if run_ids else "false"
-        for kind in ("runs", "rollouts", "attempts"):
+        for kind in RUN_KINDS:
             self._define(kind, sources, condition)
         used = "content_id IN (SELECT content_id FROM segments.rollouts)"
         self._define("examples", _example_sources(catalog, sources), used)
@@ -149,8 +148,7 @@ class ExportConnection:
 def copy_run(source: Store, target: Store, run_id: str) -> bool:
     """Copies a run to another warehouse as a segment of its own; returns False if the target has this or newer content.
 
-    Raises:
-        RunConflictError: the target holds another run with this id.
+    Raises RunConflictError if the target holds another run with this id.
     """
     catalog = source.catalog()
     holder, held = catalog.holders.get(run_id), target.catalog().holders.get(run_id)

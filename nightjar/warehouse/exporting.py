@@ -29,7 +29,7 @@ from nightjar.warehouse.exported_runs import ExportConnection, ExportedRun, Sele
 from nightjar.warehouse.reading.reader import Look, damage_named, read_patiently
 from nightjar.warehouse.reading.relations import define_records, views_script
 from nightjar.warehouse.storage.records import Records
-from nightjar.warehouse.storage.segments import KINDS, PARQUET_OPTIONS
+from nightjar.warehouse.storage.segments import KINDS, ORDER, PARQUET_OPTIONS, RUN_KINDS
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publishing import Progress, silent
 
@@ -45,12 +45,7 @@ TABLES = {
 }
 """The tables that can be exported, with the order of their rows."""
 
-_SEGMENT_ORDER = {
-    "runs": "run_id",
-    "rollouts": "run_id, example_id, rollout_index",
-    "attempts": "run_id, finished_at",
-}
-
+_NESTED = ("MAP", "STRUCT", "JSON")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 _RESULTS = """
@@ -77,8 +72,6 @@ FROM rollouts
 
 
 class ExportFormat(StrEnum):
-    """The format of an export."""
-
     PARQUET = "parquet"
     CSV = "csv"
     JSONL = "jsonl"
@@ -97,11 +90,7 @@ class ExportReport:
 
 
 def format_of(target: Path) -> ExportFormat:
-    """Returns the format that the name of a target implies.
-
-    >>> format_of(Path("gsm8k.duckdb")).value, format_of(Path("for-ann")).value
-    ('duckdb', 'parquet')
-    """
+    """Returns the format that the name of a target implies: a DuckDB file, or a folder of Parquet files."""
     return ExportFormat.DUCKDB if target.suffix in {".duckdb", ".db", ".ddb"} else ExportFormat.PARQUET
 
 
@@ -118,24 +107,27 @@ def export(
     """Writes runs into a folder, or into one DuckDB file; raises WarehouseError if the target exists.
 
     Args:
-        store: the warehouse.
-        target: the folder or file.
-        chosen: which runs; None for all.
         output_format: None for the format that the name of the target implies.
         tables: None for runs, rollouts, attempts and examples. A DuckDB file has all tables.
         force: replaces an earlier export.
-        progress: called with the number of slices written.
     """
     started = time.monotonic()
     target = Path(target)
     chosen, output_format = chosen or Selection(), output_format or format_of(target)
     is_folder = output_format is not ExportFormat.DUCKDB
-    names = _checked(tables, is_folder=is_folder)
+    names = _chosen_tables(tables, is_folder=is_folder)
     _check_target(target, store.path, is_folder=is_folder, force=force)
     runs = choose_runs(store, chosen)
 
     def write(look: Look) -> dict[str, int]:
-        with _written_beside(target) as beside, _reading(store, look, target) as source:
+        with (
+            _written_beside(target) as beside,
+            scratch_folder() as spill,
+            damage_named(store),
+            explained(f"Cannot export to {str(target)!r}"),
+            closing(connect_scratch(spill)) as connection,
+        ):
+            source = ExportConnection(store, look(), connection)
             if not is_folder:
                 with database_name(beside) as path:
                     return _write_database(source, path, runs, store.records(), progress)
@@ -145,7 +137,9 @@ def export(
             return rows
 
     rows = read_patiently(store, write)
-    return ExportReport(target, len(runs), rows, _length(target), time.monotonic() - started)
+    files = target.rglob("*") if target.is_dir() else [target]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return ExportReport(target, len(runs), rows, size, time.monotonic() - started)
 
 
 class _Files:
@@ -164,8 +158,10 @@ class _Files:
     def write(self, runs: Sequence[ExportedRun], tables: Sequence[str], progress: Progress) -> dict[str, int]:
         counts = dict.fromkeys(tables, 0)
         statements = {table: self._statement(table) for table in tables}
-        places = _partitions(runs) if self._format is ExportFormat.PARQUET else {"": runs}
-        parts = [(place, part) for place, held in places.items() for part in self._source.slices(held)]
+        places: dict[str, list[ExportedRun]] = defaultdict(list)
+        for run in runs:
+            places[_partition(run) if self._format is ExportFormat.PARQUET else ""].append(run)
+        parts = [(place, part) for place, held in sorted(places.items()) for part in self._source.slices(held)]
         for done, (place, run_ids) in enumerate(parts, start=1):
             self._source.narrow(run_ids)
             for table in [table for table in tables if table != "examples"]:
@@ -186,7 +182,8 @@ class _Files:
         if self._format is ExportFormat.JSONL and table == "rollouts":
             return _RESULTS
         if self._format is ExportFormat.CSV:
-            texts = [f"to_json({name})::VARCHAR AS {name}" for name, kind in columns if _is_nested(kind)]
+            nested = [name for name, kind in columns if kind.startswith(_NESTED) or kind.endswith("]")]
+            texts = [f"to_json({name})::VARCHAR AS {name}" for name in nested]
         else:
             texts = [
                 f"strftime({name}, '%Y-%m-%dT%H:%M:%S.%f+00:00') AS {name}"
@@ -216,19 +213,9 @@ class _Files:
         return int(rows)
 
 
-def _partitions(runs: Sequence[ExportedRun]) -> dict[str, list[ExportedRun]]:
-    places: dict[str, list[ExportedRun]] = defaultdict(list)
-    for run in runs:
-        places[f"env_id={_folder_name(run.env_id)}/model={_folder_name(run.model)}"].append(run)
-    return dict(sorted(places.items()))
-
-
-def _folder_name(value: str | None) -> str:
-    return _NO_VALUE if value is None else quote(value, safe=" ")
-
-
-def _is_nested(kind: str) -> bool:
-    return kind.startswith(("MAP", "STRUCT", "JSON")) or kind.endswith("]")
+def _partition(run: ExportedRun) -> str:
+    env_id, model = (_NO_VALUE if value is None else quote(value, safe=" ") for value in (run.env_id, run.model))
+    return f"env_id={env_id}/model={model}"
 
 
 def _write_database(
@@ -242,7 +229,17 @@ def _write_database(
         connection.execute(f"CREATE TABLE segments.{kind} AS FROM memory.segments.{kind} LIMIT 0")
     connection.execute(views_script())
     connection.execute("USE memory")
-    _fill(source, runs, progress)
+    parts = list(source.slices(runs))
+    for done, run_ids in enumerate(parts, start=1):
+        source.narrow(run_ids)
+        for kind in RUN_KINDS:
+            connection.execute(f"INSERT INTO target.segments.{kind} FROM segments.{kind} ORDER BY {ORDER[kind]}")
+        progress(done, len(parts))
+    for condition in source.example_parts(runs, "content_id"):
+        connection.execute(
+            "INSERT INTO target.segments.examples "  # noqa: S608
+            f"SELECT DISTINCT ON (content_id) * FROM segments.examples WHERE {condition} ORDER BY content_id"
+        )
     counts = {
         kind: connection.execute(f"SELECT count(*) FROM target.segments.{kind}").fetchall()[0][0]  # noqa: S608
         for kind in KINDS
@@ -251,32 +248,7 @@ def _write_database(
     return counts
 
 
-def _fill(source: ExportConnection, runs: Sequence[ExportedRun], progress: Progress) -> None:
-    parts = list(source.slices(runs))
-    for done, run_ids in enumerate(parts, start=1):
-        source.narrow(run_ids)
-        for kind, order in _SEGMENT_ORDER.items():
-            source.connection.execute(f"INSERT INTO target.segments.{kind} FROM segments.{kind} ORDER BY {order}")
-        progress(done, len(parts))
-    for condition in source.example_parts(runs, "content_id"):
-        source.connection.execute(
-            "INSERT INTO target.segments.examples "  # noqa: S608
-            f"SELECT DISTINCT ON (content_id) * FROM segments.examples WHERE {condition} ORDER BY content_id"
-        )
-
-
-@contextmanager
-def _reading(store: Store, look: Look, target: Path) -> Iterator[ExportConnection]:
-    with (
-        scratch_folder() as spill,
-        damage_named(store),
-        explained(f"Cannot export to {str(target)!r}"),
-        closing(connect_scratch(spill)) as connection,
-    ):
-        yield ExportConnection(store, look(), connection)
-
-
-def _checked(tables: Sequence[str] | None, *, is_folder: bool) -> Sequence[str]:
+def _chosen_tables(tables: Sequence[str] | None, *, is_folder: bool) -> Sequence[str]:
     if tables is not None and not is_folder:
         raise WarehouseError("A DuckDB file has all tables: omit --tables.")
     unknown = [table for table in tables or () if table not in TABLES]
@@ -298,11 +270,6 @@ def _manifest(
         "rows": rows,
     }
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _length(target: Path) -> int:
-    files = target.rglob("*") if target.is_dir() else [target]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _check_target(target: Path, warehouse: Path | None, *, is_folder: bool, force: bool) -> None:
@@ -333,14 +300,7 @@ def _written_beside(target: Path) -> Iterator[Path]:
     except OSError as error:
         raise WarehouseError(f"Cannot write {str(target)!r}: {error.strerror}") from error
     finally:
-        for path in (beside, aside):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-        Path(f"{path}.wal").unlink(missing_ok=True)
+        for path in (beside, aside, Path(f"{beside}.wal")):
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                path.unlink()

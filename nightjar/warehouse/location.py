@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -51,8 +53,6 @@ _SECRET_VARIABLES = (
 
 
 class Kind(Enum):
-    """The kind of place that a location means."""
-
     FOLDER = "folder"
     STORE = "store"
     SERVED = "served"
@@ -103,7 +103,6 @@ def folder_of(location: str) -> Path:
 
 
 def is_in_memory(location: str) -> bool:
-    """Returns whether a location is in the memory of this process, where no other can read it."""
     return "memory://" in location
 
 
@@ -125,7 +124,6 @@ def shown(text: str) -> str:
 
 
 def has_secret(location: str) -> bool:
-    """Returns whether a location contains a password, a token or a key."""
     return bool(_SECRET.search(location) or _USER.search(location))
 
 
@@ -140,7 +138,6 @@ def refuse_secret(location: str) -> str:
 
 
 def missing(place: object) -> MissingWarehouseError:
-    """Returns the error for a place where nothing was published."""
     return MissingWarehouseError(
         f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another with "
         "--warehouse or NIGHTJAR_WAREHOUSE."
@@ -153,8 +150,18 @@ def cause_of(error: Exception, url: str = "") -> str:
     return shown(text.replace(url, shown(url)) if url else text)
 
 
+@contextmanager
+def remote_errors(verb: str, warehouse: object, url: str) -> Iterator[None]:
+    """Turns errors of a filesystem, which may be of any class, into a WarehouseError of one line."""
+    try:
+        yield
+    except WarehouseError:
+        raise
+    except Exception as error:  # noqa: BLE001 - every library has its own
+        raise WarehouseError(f"Cannot {verb} the warehouse {warehouse}: {cause_of(error, url)}") from None
+
+
 def publish_command(run_dir: Path, warehouse: str, *flags: str) -> str:
-    """Returns the command that publishes a run directory, for messages."""
     command = ["nightjar", "publish", str(run_dir), *flags]
     if has_secret(warehouse):
         return f"{shlex.join(command)}, with this --warehouse"

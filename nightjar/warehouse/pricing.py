@@ -19,7 +19,6 @@ ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def set_price(store: Store, price: Price) -> None:
-    """Adds a price, or replaces that of the same model and moment."""
     with store.changing_prices() as prices:
         prices[:] = [one for one in prices if (one.model, one.since) != (price.model, price.since)]
         prices.append(price)

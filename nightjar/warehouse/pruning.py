@@ -84,11 +84,7 @@ class Candidate:
 
 
 def parse_age(text: str) -> timedelta:
-    """Returns the duration of an age: a number and h, d, w or y.
-
-    >>> parse_age("26w").days
-    182
-    """
+    """Returns the duration of an age such as ``26w``: a number and h, d, w or y."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise WarehouseError(f"Cannot read the age {text!r}: write a number and h, d, w or y, for instance 180d.")
@@ -99,7 +95,6 @@ def parse_age(text: str) -> timedelta:
 
 
 def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
-    """Returns the runs that meet the criteria, the oldest first."""
     runs = ask_once(store, _CANDIDATES, vars(criteria))
     rollouts, catalog = dict(ask_once(store, _COUNTS).rows), store.catalog()
     return [

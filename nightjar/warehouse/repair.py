@@ -44,7 +44,6 @@ class AsideRun:
 
     @property
     def is_here(self) -> bool:
-        """Whether its run directory is on this machine."""
         return self.run_dir is not None and (Path(self.run_dir) / "metadata.json").is_file()
 
 
@@ -84,7 +83,6 @@ class RebuildReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing failed and nothing was lost."""
         return not (self.failures or self.lost)
 
 
@@ -111,7 +109,8 @@ def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silen
     """
     started = time.monotonic()
     folder.make()
-    report = RebuildReport(set_aside=list(set_damaged_aside(folder, deep=True).set_aside))
+    fixed = set_damaged_aside(folder, deep=True)
+    report = RebuildReport(set_aside=list(fixed.set_aside))
     published: dict[str, PublishReport] = {}
     conflicts: set[str] = set()
     for run_dir, outcome in publish_all(folder, run_dirs, progress, anew=True):
@@ -126,9 +125,8 @@ def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silen
     report.published, report.rollouts = len(made), sum(one.rollouts for one in made)
     catalog = folder.catalog()
     report.kept = dict(_kept(catalog, published, report, conflicts))
-    for path, runs in aside_segments(folder):
-        if path.name.rstrip("-") in report.set_aside:
-            report.lost += sorted(missing_from(catalog, runs))
+    for path in fixed.set_aside.values():
+        report.lost += sorted(missing_from(catalog, runs_in(path)))
     report.seconds = time.monotonic() - started
     return report
 
@@ -224,16 +222,12 @@ def runs_in(path: Path) -> dict[str, AsideRun]:
 
 
 def missing_from(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
-    """Returns the runs that a warehouse no longer holds."""
     return {run_id: run for run_id, run in runs.items() if run_id not in catalog.holders}
 
 
 def older_in(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
-    """Returns the runs of which a warehouse holds an older version."""
-    held = {run_id: run for run_id, run in runs.items() if run_id in catalog.holders}
-    return {
-        run_id: run for run_id, run in held.items() if catalog.holders[run_id].versions[run_id] < (run.version or "")
-    }
+    held = {run_id: holder.versions[run_id] for run_id, holder in catalog.holders.items() if run_id in runs}
+    return {run_id: run for run_id, run in runs.items() if run_id in held and held[run_id] < (run.version or "")}
 
 
 def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:

@@ -22,6 +22,7 @@ from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import (
     STORAGE_VERSION,
+    connect_freely,
     connect_scratch,
     explained,
     newer,
@@ -34,7 +35,7 @@ from nightjar.warehouse.reading.querying import connect_locked
 from nightjar.warehouse.reading.relations import PRICES_COLUMNS, views_script
 from nightjar.warehouse.storage.folder import check_place
 from nightjar.warehouse.storage.records import LINE_FILES, LineFile, Row
-from nightjar.warehouse.storage.segments import KINDS, is_held, is_same
+from nightjar.warehouse.storage.segments import KINDS, RUN_KINDS, is_held, is_same
 from nightjar.warehouse.storage.store import ask_patiently
 from nightjar.warehouse.storage.tables import SCHEMA, added_since, in_current_form, tables_script
 from nightjar.warehouse.writing.conflicts import new_id_remedy, recorded_run, refuse_conflict
@@ -59,13 +60,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Address:
-    """A database that DuckDB attaches.
+    """A database that DuckDB attaches; ``target`` is the argument of ATTACH.
 
-    Attributes:
-        target: the argument of ATTACH.
-        extensions: DuckDB extensions that it needs.
-        file: the database file of ``duckdb:path``; None for a service.
-        data_path: where a new DuckLake stores its files; None for its default.
+    ``file`` is that of ``duckdb:path``. ``data_path`` is where a new DuckLake stores its files; None for its default.
     """
 
     location: str
@@ -77,12 +74,10 @@ class Address:
 
     @property
     def is_motherduck(self) -> bool:
-        """Whether it is a database of MotherDuck."""
         return self.extensions == ("motherduck",)
 
     @property
     def schema(self) -> str:
-        """The schema with the tables, in SQL."""
         return f'"{self.catalog}".segments'
 
     def __str__(self) -> str:
@@ -91,9 +86,7 @@ class Address:
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
         """Attaches the database; creates it if it is missing, unless it is read only.
 
-        Raises:
-            WarehouseError: an extension of DuckDB or a token is missing.
-            duckdb.Error: it cannot be reached, or another process holds it.
+        Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
         """
         if self.is_motherduck and not any(map(os.environ.get, _TOKENS)):
             raise WarehouseError(f"Cannot open the warehouse {self}: set MOTHERDUCK_TOKEN to an access token.")
@@ -102,7 +95,6 @@ class Address:
         connection.execute(f"ATTACH IF NOT EXISTS {quoted(self.target)}{self._options(read_only=read_only)}")
 
     def has_table(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-        """Returns whether the attached database has a table in its schema ``segments``."""
         return connection.execute(_TABLE, [self.catalog, name]).fetchone() is not None
 
     def _options(self, *, read_only: bool) -> str:
@@ -164,7 +156,6 @@ class ServedWarehouse:
         return str(self._address)
 
     def check_writable(self) -> None:
-        """Checks that the tables can be written; does not create a missing database file."""
         file = self._address.file
         if file is not None and not file.exists():
             check_place(file.parent, str(self))
@@ -181,13 +172,10 @@ class ServedWarehouse:
         """Does nothing: the service manages its storage."""
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         found = self.ask(lambda connection: connection.execute(f"FROM segments.{file.table}").fetchall())
         return file.load("\n".join(line for (line,) in found).encode())
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
-
         def replace(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"CREATE TABLE IF NOT EXISTS {file.table} ({file.columns})")
             same = " AND ".join(f"{file.column} ->> '{name}' = ?" for name in file.key)
@@ -200,17 +188,17 @@ class ServedWarehouse:
             self._change(connection, replace)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and, if possible, nothing else."""
         with _discreet(), scratch_folder() as spill:
             with explained(f"Cannot read the warehouse {self}"):
-                connection = _patiently(lambda: connect_locked(_Attached(self._address, spill), spill))
+                connection = _patiently(
+                    lambda: connect_locked(lambda opened: _define(opened, self._address, spill), spill)
+                )
             with closing(connection):
                 return question(connection)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new connection to the tables, read only, with views over them; the caller owns it."""
         with _discreet(), explained(f"Cannot read the warehouse {self}"):
-            return _patiently(self._open_freely)
+            return _patiently(lambda: connect_freely(lambda opened: _define(opened, self._address, Path())))
 
     def _write(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
         define_new(connection, files)
@@ -239,7 +227,8 @@ class ServedWarehouse:
         """Calls a function in a transaction in the schema ``segments``; retries if others interfere."""
 
         def once() -> Answer:
-            self._make_folder()
+            if self._address.file:
+                self._make_folder(self._address.file.parent)
             self._address.attach(connection, read_only=False)
             try:
                 _make_tables(connection, self._address)
@@ -265,64 +254,49 @@ class ServedWarehouse:
                 if not _BUSY.search(str(error)):  # another process is writing, so it can be written
                     raise
 
-    def _make_folder(self) -> None:
-        if self._address.file:
-            try:
-                self._address.file.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
-
-    def _open_freely(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
+    def _make_folder(self, folder: Path) -> None:
         try:
-            connection.execute("SET TimeZone = 'UTC'")
-            _Attached(self._address, Path()).prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
 
 
-class _Attached:
-    def __init__(self, address: Address, spill: Path) -> None:
-        self._address, self._readable = address, str(spill)
+def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path) -> str:
+    """Attaches a database read only, and defines the views over its tables.
 
-    def readable(self) -> str:
-        """Returns the folder of a DuckLake's files; for other databases DuckDB's own temporary folder."""
-        return f"{self._readable.rstrip('/')}/"
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        address = self._address
-        if address.file and not address.file.exists():
-            raise missing(address)
-        try:
-            address.attach(connection, read_only=True)
-        except duckdb.Error as error:
-            if "does not exist" in str(error):
-                raise missing(address) from error
-            raise
-        schema = _version(connection, address)
-        if schema is None:
-            raise missing(address)
-        if "ducklake" in address.extensions:
-            [(self._readable,)] = connection.execute(
-                f"SELECT data_path FROM ducklake_settings({quoted(address.catalog)})"  # noqa: S608 - quoted
-            ).fetchall()
-        connection.execute("CREATE SCHEMA segments")
-        for kind in KINDS:
-            rows = in_current_form(kind, [(f"{address.schema}.{kind}", schema)])
-            connection.execute(f"CREATE VIEW segments.{kind} AS {rows}")
-        connection.execute(f"CREATE VIEW segments.prices AS FROM {address.schema}.prices")
-        for file in LINE_FILES:
-            if address.has_table(connection, file.table):
-                connection.execute(f"CREATE VIEW segments.{file.table} AS FROM {address.schema}.{file.table}")
-            else:  # an older Nightjar created the database
-                connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
-        connection.execute(views_script())
+    Returns the prefix of all paths that a query may read: of a DuckLake's files, else of DuckDB's own spill folder.
+    """
+    if address.file and not address.file.exists():
+        raise missing(address)
+    try:
+        address.attach(connection, read_only=True)
+    except duckdb.Error as error:
+        if "does not exist" in str(error):
+            raise missing(address) from error
+        raise
+    schema = _version(connection, address)
+    if schema is None:
+        raise missing(address)
+    readable = str(spill)
+    if "ducklake" in address.extensions:
+        settings = f"SELECT data_path FROM ducklake_settings({quoted(address.catalog)})"  # noqa: S608 - quoted
+        [(readable,)] = connection.execute(settings).fetchall()
+    connection.execute("CREATE SCHEMA segments")
+    for kind in KINDS:
+        rows = in_current_form(kind, [(f"{address.schema}.{kind}", schema)])
+        connection.execute(f"CREATE VIEW segments.{kind} AS {rows}")
+    connection.execute(f"CREATE VIEW segments.prices AS FROM {address.schema}.prices")
+    for file in LINE_FILES:
+        if address.has_table(connection, file.table):
+            connection.execute(f"CREATE VIEW segments.{file.table} AS FROM {address.schema}.{file.table}")
+        else:  # an older Nightjar created the database
+            connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
+    connection.execute(views_script())
+    return f"{readable.rstrip('/')}/"
 
 
 def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    for kind in ("runs", "rollouts", "attempts"):
+    for kind in RUN_KINDS:
         connection.execute(f"DELETE FROM {kind} WHERE run_id = ?", [run_id])  # noqa: S608 - own names
         connection.execute(f"INSERT INTO {kind} BY NAME FROM temp.new_{kind}")
     connection.execute(
@@ -345,21 +319,16 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
             connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         else:
             connection.execute(f"USE {address.schema}")
-            for statement in added_since(schema):
-                connection.execute(statement)
+            for added in added_since(schema):
+                connection.execute(added)
             connection.execute("UPDATE version SET number = ?", [SCHEMA])
-        _make_views(connection, address)
-
-
-def _make_views(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
-    """Creates the views for other tools; a DuckLake refuses comments on columns of views."""
-    connection.execute(f'USE "{address.catalog}".main')
-    for statement in connection.extract_statements(views_script()):
-        try:
-            connection.execute(statement)
-        except duckdb.Error:
-            if not statement.query.lstrip().startswith("COMMENT"):
-                raise
+        connection.execute(f'USE "{address.catalog}".main')
+        for statement in connection.extract_statements(views_script()):
+            try:
+                connection.execute(statement)
+            except duckdb.Error:
+                if not statement.query.lstrip().startswith("COMMENT"):  # a DuckLake refuses those on columns of views
+                    raise
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:

@@ -7,6 +7,7 @@ import socket
 from contextlib import closing
 
 import duckdb
+import fsspec
 import pytest
 
 from nightjar.errors import WarehouseError
@@ -15,8 +16,8 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage import store
 from nightjar.warehouse.storage.tables import SCHEMA
 
+KEYS = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_MAX_ATTEMPTS": "1"}
 ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
-UPGRADE = "Upgrade Nightjar: pip install --upgrade nightjar-evals"
 
 
 def files_in(folder):
@@ -46,36 +47,33 @@ def refused(nightjar, serve):
 
 
 class TestBeforeTheRun:
-    def test_a_file_is_in_its_place(self, nightjar, refused):
+    @pytest.mark.parametrize(
+        ("warehouse", "reason"),
+        [
+            ("file", "Not a directory"),
+            ("file/team", "Not a directory (file)"),
+            ("house", "Not a directory (house/segments)"),
+            ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
+            ("link", "No such file or directory"),
+            ("duckdb:file/team.duckdb", "Not a directory ({folder}/file)"),
+        ],
+        ids=["a file", "inside of a file", "segments is a file", "a long name", "a broken link", "tables in a file"],
+    )
+    def test_a_place_that_cannot_be_a_warehouse(self, nightjar, refused, warehouse, reason):
         (nightjar.folder / "file").touch()
-        assert refused("file") == f"Cannot write the warehouse file: Not a directory. {ADVICE}"
-        assert refused("file/team") == f"Cannot write the warehouse file/team: Not a directory (file). {ADVICE}"
+        (nightjar.folder / "house").mkdir()
+        (nightjar.folder / "house/segments").touch()
+        (nightjar.folder / "link").symlink_to("nowhere")
+        reason = reason.format(folder=nightjar.folder)
+        assert refused(warehouse) == f"Cannot write the warehouse {warehouse}: {reason}. {ADVICE}"
 
     def test_also_as_a_flow(self, nightjar, refused):
         (nightjar.folder / "file").touch()
         assert refused("file", "--prefect") == f"Cannot write the warehouse file: Not a directory. {ADVICE}"
 
-    def test_segments_is_a_file(self, nightjar, refused):
-        (nightjar.folder / "warehouse").mkdir()
-        (nightjar.folder / "warehouse/segments").touch()
-        assert refused("warehouse") == (
-            f"Cannot write the warehouse warehouse: Not a directory (warehouse/segments). {ADVICE}"
-        )
-
-    def test_a_folder_that_cannot_be_made(self, refused):
-        name = "x" * 300
-        assert refused(name) == f"Cannot write the warehouse {name}: File name too long ({name}/segments). {ADVICE}"
-
-    def test_a_link_that_leads_nowhere(self, nightjar, refused):
-        (nightjar.folder / "warehouse").symlink_to("nowhere")
-        assert refused("warehouse") == f"Cannot write the warehouse warehouse: No such file or directory. {ADVICE}"
-
     def test_a_disk_that_is_read_only(self, refused, mount):
         disk = mount("ro")
         assert refused(disk) == f"Cannot write the warehouse {disk}: Read-only file system. {ADVICE}"
-        assert refused(disk / "team") == (
-            f"Cannot write the warehouse {disk}/team: Read-only file system ({disk}). {ADVICE}"
-        )
 
     def test_a_disk_that_became_read_only(self, refused, mount, run_writer, tmp_path):
         disk = mount("size=4m")
@@ -88,54 +86,39 @@ class TestBeforeTheRun:
         [path] = (nightjar.folder / "outputs/warehouse/segments").glob("*/segment.json")
         path.chmod(0o644)
         path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
-        assert refused("outputs/warehouse") == (
-            f"The warehouse is at version 99, this Nightjar knows version {SCHEMA}. {UPGRADE}"
-        )
+        assert f"is at version 99, this Nightjar knows version {SCHEMA}" in refused("outputs/warehouse")
 
     def test_tables_of_a_newer_nightjar(self, nightjar, refused, run_writer, tmp_path):
         Warehouse(f"duckdb:{nightjar.folder}/team.duckdb").publish(run_writer.write(tmp_path / "run-1"))
         with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
             connection.execute("UPDATE segments.version SET number = 99")
-        assert refused("duckdb:team.duckdb") == (
-            f"The warehouse duckdb:team.duckdb is at version 99, this Nightjar knows version {SCHEMA}. {UPGRADE}"
-        )
+        reason = refused("duckdb:team.duckdb")
+        assert f"duckdb:team.duckdb is at version 99, this Nightjar knows version {SCHEMA}" in reason
 
-    def test_a_database_that_is_none(self, nightjar, refused):
+    def test_a_file_that_is_no_database(self, nightjar, refused):
         (nightjar.folder / "team.duckdb").write_text("no database")
         reason = refused("duckdb:team.duckdb")
         assert reason.startswith("Cannot write the warehouse duckdb:team.duckdb: IO Error: The file ")
         assert "is not a valid DuckDB database file" in reason
 
-    def test_a_database_where_no_folder_can_be(self, nightjar, refused):
-        (nightjar.folder / "file").touch()
-        assert refused("duckdb:file/team.duckdb") == (
-            f"Cannot write the warehouse duckdb:file/team.duckdb: Not a directory ({nightjar.folder}/file). {ADVICE}"
-        )
-
     def test_a_store_that_refuses_connections(self, refused):
         pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
         with closing(socket.create_server(("127.0.0.1", 0))) as found:
             port = found.getsockname()[1]
-        keys = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret-key"}
         url = f"http://127.0.0.1:{port}"
-        reason = refused("s3://team/runs", AWS_ENDPOINT_URL=url, AWS_MAX_ATTEMPTS="1", **keys)
-        assert reason.startswith(
-            f'Cannot write the warehouse s3://team/runs: Could not connect to the endpoint URL: "{url}'
-        )
-        assert reason.endswith(ADVICE)
+        reason = refused("s3://team/runs", AWS_ENDPOINT_URL=url, **KEYS)
+        assert reason.startswith("Cannot write the warehouse s3://team/runs: ")
+        assert url in reason
 
     def test_a_store_that_does_not_answer(self, monkeypatch):
         s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
         monkeypatch.setattr(store, "PATIENCE_SECONDS", 1.0)
         with closing(socket.create_server(("127.0.0.1", 0))) as silent:
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-            monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
-            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
-            monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+            for name, value in KEYS.items():
+                monkeypatch.setenv(name, value)
             s3fs.S3FileSystem.clear_instance_cache()
-            with pytest.raises(
-                WarehouseError, match=r"Cannot write the warehouse s3://team/runs: no answer within 1 s"
-            ):
+            with pytest.raises(WarehouseError, match=r"the warehouse s3://team/runs: no answer within 1 s"):
                 Warehouse("s3://team/runs").check_writable()
         s3fs.S3FileSystem.clear_instance_cache()
 
@@ -146,28 +129,17 @@ class TestBeforeTheRun:
         ended = nightjar.eval("arithmetic", "--warehouse", "s3://team/runs", server=server, PYTHONPATH=path)
         assert ended.code == 1
         [line] = ended.stderr.splitlines()
-        assert line == (
-            "Error: Cannot open the warehouse s3://team/runs: a package is missing. "
-            "Run: pip install 'nightjar-evals[s3]'"
-        )
+        assert "Cannot open the warehouse s3://team/runs: a package is missing" in line
+        assert "pip install 'nightjar-evals[s3]'" in line
         assert server.stats().received == 0
 
 
 class TestAWarehouseThatWorks:
     @pytest.mark.parametrize("location", ["team/runs", "duckdb:team/runs.duckdb"])
-    def test_is_not_made(self, tmp_path, monkeypatch, location):
+    def test_is_not_created(self, tmp_path, monkeypatch, location):
         monkeypatch.chdir(tmp_path)
         Warehouse(location).check_writable()
         assert files_in(tmp_path) == {}
-
-    @pytest.mark.parametrize("location", ["runs", "duckdb:runs.duckdb"])
-    def test_is_left_as_it_is(self, tmp_path, monkeypatch, run_writer, location):
-        monkeypatch.chdir(tmp_path)
-        warehouse = Warehouse(location)
-        warehouse.publish(run_writer.write(tmp_path / "run-1"))
-        before = files_in(tmp_path)
-        warehouse.check_writable()
-        assert files_in(tmp_path) == before
 
     def test_may_be_written_by_another_meanwhile(self, tmp_path, run_writer):
         warehouse = Warehouse(f"duckdb:{tmp_path}/runs.duckdb")
@@ -175,13 +147,14 @@ class TestAWarehouseThatWorks:
         with duckdb.connect(tmp_path / "runs.duckdb"):
             warehouse.check_writable()
 
-    def test_is_left_as_it_is_elsewhere(self, run_writer, tmp_path):
-        fsspec = pytest.importorskip("fsspec")
-        warehouse = Warehouse("memory://writability/warehouse")
+    @pytest.mark.parametrize("location", ["runs", "duckdb:runs.duckdb", "memory://writability/warehouse"])
+    def test_is_left_unchanged(self, tmp_path, monkeypatch, run_writer, location):
+        monkeypatch.chdir(tmp_path)
+        warehouse, memory = Warehouse(location), fsspec.filesystem("memory")
         warehouse.publish(run_writer.write(tmp_path / "run-1"))
-        before = fsspec.filesystem("memory").find("/writability", withdirs=True)
+        before = files_in(tmp_path), memory.find("/writability", withdirs=True)
         warehouse.check_writable()
-        assert fsspec.filesystem("memory").find("/writability", withdirs=True) == before
+        assert (files_in(tmp_path), memory.find("/writability", withdirs=True)) == before
 
 
 class TestAWarehouseThatBreaksMeanwhile:
@@ -212,7 +185,7 @@ class TestAWarehouseThatBreaksMeanwhile:
         assert nightjar.start(*command).wait().code == 0
         assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 120)]
 
-    def test_changes_nothing_about_ctrl_c(self, nightjar, started):
+    def test_ctrl_c_works_as_usual(self, nightjar, started):
         started.send(signal.SIGINT)
         ended = started.wait()
 

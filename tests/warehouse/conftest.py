@@ -4,6 +4,7 @@ import json
 import shutil
 from datetime import datetime, timedelta
 
+import duckdb
 import pytest
 
 from nightjar.analysis import compare_runs
@@ -82,6 +83,36 @@ def write_run():
         return run_dir
 
     return write
+
+
+class Damage:
+    """Damages files, as a broken disk or a careless copy would; segments are read-only."""
+
+    def overwrite(self, path, change):
+        path.chmod(0o644)
+        path.write_bytes(change(path.read_bytes()))
+
+    def truncate(self, path):
+        self.overwrite(path, lambda content: content[: len(content) // 2])
+
+    def flip(self, path, column):
+        """Turns over the bits of a byte in the middle of a column's data."""
+        with duckdb.connect() as connection:
+            [(start, length)] = connection.execute(
+                "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
+                [str(path), column],
+            ).fetchall()
+        at = start + length // 2
+        self.overwrite(path, lambda content: content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+
+    def describe(self, path, **changes):
+        """Changes the ``segment.json`` of a segment."""
+        self.overwrite(path / "segment.json", lambda content: json.dumps(json.loads(content) | changes).encode())
+
+
+@pytest.fixture(scope="session")
+def damage():
+    return Damage()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``nightjar publish`` of a run whose process is gone: what it had finished, with a status that says so."""
+"""``nightjar publish`` of a run whose process died: its finished rollouts, with the status ``crashed``."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def dead(tmp_path, run_writer):
     return path
 
 
-def test_it_is_added_up_and_published_as_crashed(dead, tmp_path, nightjar):
+def test_it_is_published_as_crashed_with_its_aggregates(dead, tmp_path, nightjar):
     house = Warehouse(tmp_path / "house")
     ended = nightjar("publish", dead, "--warehouse", house.location)
     assert ended.code == 0
@@ -56,7 +56,7 @@ def test_it_is_added_up_and_published_as_crashed(dead, tmp_path, nightjar):
     assert again.out == f"Already there: 4 rollouts of run abc in {house.location}\n"
 
 
-def test_one_that_somebody_writes_is_left_alone(dead, tmp_path, nightjar):
+def test_a_run_that_another_process_writes_is_left_alone(dead, tmp_path, nightjar):
     before = {path.name: path.read_bytes() for path in dead.iterdir()}
     (dead / ".lock").write_text("process 1 on elsewhere")
     with FileLock(dead / ".lock"):

@@ -1,6 +1,5 @@
 """A damaged warehouse: every message names what is damaged and what to do, and doing that ends in a sound warehouse."""
 
-import json
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.writing.packing import merge, pack_everything
 
+HEADER = b"model,since,input,output\n"
 ALL = "SELECT count(*), sum(reward), max(completion::VARCHAR) FROM rollouts"
 
 
@@ -47,56 +47,31 @@ def segment(house, run_id="run-1"):
     return path
 
 
-def overwrite(path, change):
-    path.chmod(0o644)
-    path.write_bytes(change(path.read_bytes()))
-
-
-def truncate(path):
-    overwrite(path, lambda content: content[: len(content) // 2])
-
-
-def flip(path, column):
-    """Turns over the bits of a byte in the middle of a column's data."""
-    with duckdb.connect() as connection:
-        [(start, length)] = connection.execute(
-            "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
-            [str(path), column],
-        ).fetchall()
-    at = start + length // 2
-    overwrite(path, lambda content: content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
-
-
-def describe(path, **changes):
-    """Makes a segment.json say something else."""
-    overwrite(path / "segment.json", lambda content: json.dumps(json.loads(content) | changes).encode())
-
-
 DAMAGE = {
-    "segment.json is garbage": lambda path: overwrite(path / "segment.json", lambda _: b"{"),
-    "segment.json is of another shape": lambda path: describe(path, sizes=[1, 2]),
-    "segment.json has another length": lambda path: describe(path, sizes=dict.fromkeys(KINDS, 9)),
-    "segment.json has another version": lambda path: describe(path, versions={"run-1": "9"}),
-    "segment.json has another run": lambda path: describe(path, versions={"who": "9"}),
-    "segment.json is missing": lambda path: (path / "segment.json").unlink(),
-    "a file is truncated": lambda path: truncate(path / "rollouts.parquet"),
-    "a file is missing": lambda path: (path / "rollouts.parquet").unlink(),
-    "a file is empty": lambda path: overwrite(path / "examples.parquet", lambda _: b""),
-    "a file holds zeros": lambda path: overwrite(path / "attempts.parquet", lambda content: bytes(len(content))),
-    "runs.parquet is missing": lambda path: (path / "runs.parquet").unlink(),
-    "a footer is torn": lambda path: overwrite(path / "runs.parquet", lambda c: c[:-60] + bytes(50) + c[-10:]),
-    "a byte of a text is flipped": lambda path: flip(path / "rollouts.parquet", "completion"),
-    "a byte of a key is flipped": lambda path: flip(path / "rollouts.parquet", "run_id"),
-    "a byte of a number is flipped": lambda path: flip(path / "rollouts.parquet", "reward"),
-    "all is gone": lambda path: [file.unlink() for file in path.iterdir()],
+    "segment.json is garbage": lambda to, path: to.overwrite(path / "segment.json", lambda _: b"{"),
+    "segment.json is of another shape": lambda to, path: to.describe(path, sizes=[1, 2]),
+    "segment.json has another length": lambda to, path: to.describe(path, sizes=dict.fromkeys(KINDS, 9)),
+    "segment.json has another version": lambda to, path: to.describe(path, versions={"run-1": "9"}),
+    "segment.json has another run": lambda to, path: to.describe(path, versions={"who": "9"}),
+    "segment.json is missing": lambda _, path: (path / "segment.json").unlink(),
+    "a file is truncated": lambda to, path: to.truncate(path / "rollouts.parquet"),
+    "a file is missing": lambda _, path: (path / "rollouts.parquet").unlink(),
+    "a file is empty": lambda to, path: to.overwrite(path / "examples.parquet", lambda _: b""),
+    "a file holds zeros": lambda to, path: to.overwrite(path / "attempts.parquet", lambda c: bytes(len(c))),
+    "runs.parquet is missing": lambda _, path: (path / "runs.parquet").unlink(),
+    "a footer is torn": lambda to, path: to.overwrite(path / "runs.parquet", lambda c: c[:-60] + bytes(50) + c[-10:]),
+    "a byte of a text is flipped": lambda to, path: to.flip(path / "rollouts.parquet", "completion"),
+    "a byte of a key is flipped": lambda to, path: to.flip(path / "rollouts.parquet", "run_id"),
+    "a byte of a number is flipped": lambda to, path: to.flip(path / "rollouts.parquet", "reward"),
+    "all is gone": lambda _, path: [file.unlink() for file in path.iterdir()],
 }
 
 
 class TestDoingWhatIsSaid:
-    @pytest.mark.parametrize("damage", DAMAGE)
-    def test_ends_in_a_sound_warehouse_that_holds_all_runs(self, house, nightjar, tmp_path, damage):
+    @pytest.mark.parametrize("what", DAMAGE)
+    def test_ends_in_a_sound_warehouse_with_all_runs(self, house, nightjar, tmp_path, damage, what):
         """A user asks, and then types what each answer says, until there is nothing more to type."""
-        DAMAGE[damage](segment(house))
+        DAMAGE[what](damage, segment(house))
         doctor = f"nightjar warehouse doctor --deep --warehouse {house.folder}"
         ended = nightjar("sql", ALL, "--warehouse", house.folder)
         typed = []
@@ -109,15 +84,12 @@ class TestDoingWhatIsSaid:
         assert ended.code == 0
         assert "All is well." in ended.out
         assert Warehouse(house.folder).query(ALL).rows[0][:2] == (12, 8.0)
-        assert Warehouse(house.folder).query("SELECT DISTINCT example_hash FROM examples ORDER BY 1").rows == [
-            ("hash-0",),
-            ("hash-1",),
-            ("hash-2",),
-        ]
+        hashes = Warehouse(house.folder).query("SELECT DISTINCT example_hash FROM examples ORDER BY 1").rows
+        assert hashes == [("hash-0",), ("hash-1",), ("hash-2",)]
 
-    @pytest.mark.parametrize("damage", [name for name in DAMAGE if name.startswith(("a ", "runs", "all"))])
-    def test_the_other_runs_can_be_used_after_one_fix_and_nothing_is_deleted(self, house, tmp_path, damage):
-        DAMAGE[damage](segment(house))
+    @pytest.mark.parametrize("what", [name for name in DAMAGE if name.startswith(("a ", "runs", "all"))])
+    def test_the_other_runs_work_after_one_fix_and_nothing_is_deleted(self, house, tmp_path, damage, what):
+        DAMAGE[what](damage, segment(house))
         shutil.rmtree(tmp_path / "evals" / "run-1")
         files = {path.name for path in segment(house).iterdir()}
         [(name, path)] = fix(Folder(house.folder), deep=True).set_aside.items()
@@ -138,33 +110,30 @@ def advised(ended):
 
 
 class TestAQuery:
-    def test_names_segment_run_file_and_command(self, house):
-        path = segment(house)
-        truncate(path / "rollouts.parquet")
-        length = (path / "rollouts.parquet").stat().st_size
-        with pytest.raises(WarehouseError) as caught:
-            house.query("FROM runs")
-        begin, end = str(caught.value).split(f"{length:,} bytes instead of ")
-        assert begin == f"Segment '{path.name}' (run 'run-1') is damaged: rollouts.parquet has "
-        assert end.endswith(f". Run: nightjar warehouse doctor --warehouse {house.folder}")
-
     @pytest.mark.parametrize(
         "ask",
         [
+            lambda house: house.query("FROM runs"),
             lambda house: house.query_arrow(ALL),
             lambda house: house.connect().execute(ALL),
             lambda house: pack_everything(Folder(house.folder)),
         ],
-        ids=["arrow", "connect", "compact"],
+        ids=["query", "arrow", "connect", "compact"],
     )
-    def test_so_does_everything_else(self, house, ask):
-        truncate(segment(house) / "rollouts.parquet")
-        with pytest.raises(WarehouseError, match=r"is damaged: rollouts.parquet has .* Run: nightjar warehouse doctor"):
+    def test_names_segment_run_file_and_command(self, house, damage, ask):
+        path = segment(house)
+        length = (path / "rollouts.parquet").stat().st_size
+        damage.truncate(path / "rollouts.parquet")
+        with pytest.raises(WarehouseError) as caught:
             ask(house)
+        assert str(caught.value) == (
+            f"Segment '{path.name}' (run 'run-1') is damaged: rollouts.parquet has {length // 2:,} bytes instead of "
+            f"{length:,}. Run: nightjar warehouse doctor --warehouse {house.folder}"
+        )
 
-    def test_whatever_duckdb_says_of_a_byte_is_an_error_in_a_line(self, house):
-        """Its words depend on what is in memory, and are not always text."""
-        flip(segment(house) / "rollouts.parquet", "completion")
+    def test_an_error_about_a_flipped_byte_has_one_line(self, house, damage):
+        """DuckDB's message depends on what is in memory, and is not always text."""
+        damage.flip(segment(house) / "rollouts.parquet", "completion")
         with pytest.raises(WarehouseError, match=r"^The query failed: .+$"):
             house.query(ALL)
 
@@ -175,7 +144,7 @@ class TestAQuery:
             (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
         ],
     )
-    def test_where_there_is_no_message_it_may_be_damage(self, house, raised, said):
+    def test_an_error_without_a_message_may_be_damage(self, house, raised, said):
         def fail(_connection):
             with explained("The query failed"):
                 raise raised
@@ -185,7 +154,7 @@ class TestAQuery:
         advice = f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
         assert str(caught.value) == f"The query failed: {said}. That may be damage. {advice}"
 
-    def test_says_what_is_not_in_the_answer(self, house, caplog):
+    def test_warns_once_of_a_segment_that_does_not_count(self, house, caplog):
         path = segment(house)
         (path / "segment.json").unlink()
         fresh = Warehouse(house.folder)
@@ -197,8 +166,8 @@ class TestAQuery:
             f"Run: nightjar warehouse doctor --warehouse {house.folder}"
         )
 
-    def test_works_again_in_the_same_process(self, house, tmp_path):
-        overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
+    def test_works_again_in_the_same_process(self, house, damage, tmp_path):
+        damage.overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
         with pytest.raises(WarehouseError):
             house.query(ALL)
         fix(Folder(house.folder))
@@ -206,28 +175,24 @@ class TestAQuery:
         assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
 
     @pytest.mark.parametrize(
-        "sql", ["SELECT strptime('x', '%Y')", "SELECT error('parquet')", "FROM nowhere", "SELEC 1"]
-    )
-    def test_a_mistake_of_the_user_is_no_damage(self, house, sql):
-        with pytest.raises(WarehouseError, match="The query failed: "):
-            house.query(sql)
-
-    @pytest.mark.parametrize(
         "sql",
         [
+            "SELECT strptime('x', '%Y')",
+            "FROM nowhere",
+            "SELEC 1",
             "SELECT error('parquet')",
             "FROM read_parquet('{segments}/*/nope.parquet')",
             "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
         ],
     )
-    def test_what_fails_as_if_by_damage_reads_no_files(self, house, monkeypatch, sql):
+    def test_a_mistake_of_the_user_reads_no_files(self, house, monkeypatch, sql):
         monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file is read"))
         asked = sql.format(segments=house.folder / "segments", run=segment(house).name)
         for run in (run_query, run_arrow_query):
             with pytest.raises(WarehouseError, match="The query failed: "):
                 house._backend.ask(partial(run, sql=asked, parameters=None))
 
-    def test_a_file_that_nobody_removed_is_looked_for_once(self, house):
+    def test_a_file_that_never_existed_is_looked_for_once(self, house):
         asked = []
 
         def question(connection):
@@ -239,29 +204,22 @@ class TestAQuery:
             Reader(Folder(house.folder)).ask(question)
         assert len(asked) == 1
 
-    def test_one_that_was_removed_meanwhile_is_looked_for_again_in_the_time_that_is_left(self, house):
+    def test_a_file_that_was_removed_meanwhile_is_looked_for_again_within_the_time_limit(self, house, write_run):
         limit, tries = TimeLimit(0.5), []
 
         def question(connection):
             tries.append(len(tries))
-            house.publish(write_next(house, len(tries)))
+            house.publish(write_run(house.folder.parent / "evals", f"more-{len(tries)}"))
             for sql in ("SELECT sleep_ms(300)", f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')"):
                 run_stoppable(partial(run_query, connection, sql, None), connection, limit)
-
-        def write_next(house, number):
-            run_dir = house.folder.parent / "evals" / f"more-{number}"
-            shutil.copytree(run_dir.with_name("run-1"), run_dir)
-            metadata = json.loads((run_dir / "metadata.json").read_text())
-            (run_dir / "metadata.json").write_text(json.dumps(metadata | {"run_id": run_dir.name}))
-            return run_dir
 
         with pytest.raises(WarehouseError, match=r"stopped after 0\.5 s"):
             Reader(Folder(house.folder)).ask(question)
         assert tries == [0, 1]
 
-    def test_the_path_of_the_command_can_be_typed(self, house, tmp_path):
+    def test_quotes_the_path_in_the_command(self, house, damage, tmp_path):
         moved = house.folder.rename(tmp_path / "our house")
-        truncate(next(moved.glob("segments/run-1.*/runs.parquet")))
+        damage.truncate(next(moved.glob("segments/run-1.*/runs.parquet")))
         with pytest.raises(WarehouseError, match=f"--warehouse '{moved}'$"):
             Warehouse(moved).query(ALL)
 
@@ -275,7 +233,7 @@ class TestAnObjectStore:
             ("segment.json", b"{", "is damaged: segment.json: "),
         ],
     )
-    def test_there_the_message_says_what_to_move(self, tmp_path, name, content, what):
+    def test_the_message_says_what_to_move_away(self, tmp_path, name, content, what):
         url = "memory://damaged/warehouse"
         store = fsspec.filesystem("memory")
         if store.exists("/damaged"):
@@ -295,11 +253,11 @@ class TestAnObjectStore:
         )
 
 
-class TestWhatTheDoctorRemembers:
-    def test_a_run_directory_that_is_elsewhere(self, house, tmp_path):
+class TestRunsOfSegmentsThatWereSetAside:
+    def test_a_run_directory_that_is_elsewhere(self, house, damage, tmp_path):
         run_dir = tmp_path / "evals" / "run-1"
         shutil.rmtree(run_dir)
-        truncate(segment(house) / "rollouts.parquet")
+        damage.truncate(segment(house) / "rollouts.parquet")
         fix(Folder(house.folder))
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
         assert finding.runs == ("run-1",)
@@ -310,11 +268,11 @@ class TestWhatTheDoctorRemembers:
         shutil.rmtree(house.folder / "damaged")
         assert diagnose(Folder(house.folder)).findings == []
 
-    def test_a_run_that_counts_as_of_an_earlier_moment(self, house, write_run, tmp_path):
+    def test_an_older_version_counts_meanwhile(self, house, write_run, damage, tmp_path):
         old = segment(house)
         house.publish(write_run(tmp_path / "evals", "run-1", attempt=2))
         [new] = [path for path in house.folder.glob("segments/run-1.*") if path != old]
-        truncate(new / "rollouts.parquet")
+        damage.truncate(new / "rollouts.parquet")
         run_dir = (tmp_path / "evals" / "run-1").rename(tmp_path / "moved")
         fix(Folder(house.folder))
         assert house.query("SELECT DISTINCT attempts FROM rollouts WHERE run_id = 'run-1'").rows == [(1,)]
@@ -325,8 +283,8 @@ class TestWhatTheDoctorRemembers:
         house.publish(run_dir)
         assert diagnose(Folder(house.folder)).is_clean
 
-    def test_what_can_be_removed_when_all_is_there_again(self, house, tmp_path):
-        truncate(segment(house) / "rollouts.parquet")
+    def test_can_be_removed_when_its_runs_are_published_again(self, house, damage):
+        damage.truncate(segment(house) / "rollouts.parquet")
         [path] = fix(Folder(house.folder)).set_aside.values()
         [finding] = diagnose(Folder(house.folder)).findings
         assert (finding.what, finding.remedy, finding.needs_action) == (
@@ -342,9 +300,9 @@ class TestWhatTheDoctorRemembers:
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.remedy == "give yourself the right to read it, or check the disk"
 
-    def test_in_json(self, house, nightjar, tmp_path):
+    def test_in_json(self, house, damage, nightjar, tmp_path):
         path = segment(house)
-        truncate(path / "rollouts.parquet")
+        damage.truncate(path / "rollouts.parquet")
         shutil.rmtree(tmp_path / "evals" / "run-1")
         record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
         assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
@@ -355,19 +313,17 @@ class TestAPack:
     @pytest.fixture
     def packs(self, house, write_run, tmp_path):
         """Two packs; the second relies on the examples of the first."""
-        for names in (("run-3", "run-4"), ("run-5", "run-6")):
-            for name in names:
-                house.publish(write_run(tmp_path / "evals", name, examples=3))
-            folder = Folder(house.folder)
-            if names[0] == "run-3":
+        folder = Folder(house.folder)
+        for name in ("run-3", "run-4", "run-5", "run-6"):
+            house.publish(write_run(tmp_path / "evals", name, examples=3))
+            if name == "run-4":
                 pack_everything(folder)
                 [first] = folder.catalog().live
-        crowd = [one for one in folder.catalog().live.values() if not one.is_pack]
-        merge(folder, crowd)
+        merge(folder, [one for one in folder.catalog().live.values() if not one.is_pack])
         return house.folder / "segments" / first
 
-    def test_the_examples_that_others_rely_on_are_kept(self, house, packs, nightjar, tmp_path):
-        truncate(packs / "rollouts.parquet")
+    def test_the_examples_that_others_rely_on_are_kept(self, house, packs, damage, nightjar, tmp_path):
+        damage.truncate(packs / "rollouts.parquet")
         evals = (tmp_path / "evals").rename(tmp_path / "moved")
         ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
         assert f"Set aside: segment '{packs.name}' is damaged" in ended.out
@@ -381,8 +337,8 @@ class TestAPack:
         assert nightjar(*shlex.split(advised(ended))[1:]).code == 0
         assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
 
-    def test_lost_examples_are_named_run_by_run(self, house, packs, nightjar, tmp_path):
-        truncate(packs / "examples.parquet")
+    def test_lost_examples_are_named_run_by_run(self, house, packs, damage, nightjar, tmp_path):
+        damage.truncate(packs / "examples.parquet")
         evals = (tmp_path / "evals").rename(tmp_path / "moved")
         ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
         assert "Run 'run-5': 6 rollouts have lost the content of their example" in ended.out
@@ -393,8 +349,8 @@ class TestAPack:
             ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
         assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
 
-    def test_damage_is_not_copied_into_a_new_one(self, house, write_run, tmp_path):
-        flip(segment(house) / "rollouts.parquet", "reward")
+    def test_damage_is_not_copied_into_a_new_pack(self, house, damage):
+        damage.flip(segment(house) / "rollouts.parquet", "reward")
         with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written"):
             pack_everything(Folder(house.folder))
 
@@ -405,19 +361,15 @@ class TestPrices:
         [
             (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
             (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
-            (
-                b"model,since,input,output\nm,2026-01-01,-1,2\n",
-                2,
-                "A price of 'm' is negative or not a number: -1.0, 2.0",
-            ),
-            (b"model,since,input,output\nm,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
-            (b"model,since,input,output\nm,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
-            (b"model,since,input,output\nm,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
-            (b"model,since,input,output\n,2026-01-01,1,2\n", 2, "it names no model"),
-            (b"model,since,input,output\nm\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
+            (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
+            (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
+            (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
+            (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
+            (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
+            (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
         ],
     )
-    def test_a_line_that_cannot_be_read(self, house, nightjar, content, line, fault):
+    def test_a_damaged_line_is_named(self, house, nightjar, content, line, fault):
         path = house.folder / "prices.csv"
         path.write_bytes(content)
         [finding] = diagnose(Folder(house.folder)).findings

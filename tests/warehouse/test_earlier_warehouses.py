@@ -88,7 +88,7 @@ def schemas(warehouse):
     return {segment.schema for segment in warehouse.store().catalog().live.values()}
 
 
-def test_the_houses_are_what_they_are_called(houses):
+def test_the_warehouses_have_the_expected_versions(houses):
     assert {name: schemas(houses[name]) for name in HOUSES} == {
         "earlier": {FIRST_SCHEMA},
         "today": {SCHEMA},
@@ -167,9 +167,8 @@ class Copy:
         self.folder = folder
         last = "ALTER TABLE rollouts ADD COLUMN model_ms DOUBLE;\n"
         self.edit("storage/tables.sql", last, f"{last}ALTER TABLE runs ADD COLUMN eval_name VARCHAR;\n")
-        self.edit(
-            "writing/staging.py", '    "suite": "VARCHAR",\n', '    "suite": "VARCHAR",\n    "name": "VARCHAR",\n'
-        )
+        field = '    "api_client_type": "VARCHAR",\n'
+        self.edit("writing/staging.py", field, f'{field}    "name": "VARCHAR",\n')
         protocol = "    api_client_type AS protocol"
         self.edit("writing/publish.sql", protocol, f"{protocol},\n    name AS eval_name")
 

@@ -46,6 +46,10 @@ def write(house, tmp_path):
     return write
 
 
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def rows(sql):
     with duckdb.connect() as connection:
         return connection.execute(sql).fetchall()
@@ -61,21 +65,20 @@ class TestParquet:
         ]
         assert report.rows == {"runs": 3, "rollouts": 12, "attempts": 12, "examples": 3}
 
-    def test_what_is_read_back(self, write, house):
+    def test_other_programs_read_it_back(self, write, house):
         _, target = write("x")
         read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
-        assert rows(
-            f"SELECT env_id, model, count(*), any_value(served_model) FROM {read} GROUP BY ALL ORDER BY 1, 2"
-        ) == [
-            ("gsm8k", "m", 4, "served"),
-            ("gsm8k", "openai/gpt", 6, "served"),
-            ("it's/odd", "a b=c", 2, "served"),
+        models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
+        expected = [
+            ("gsm8k", "m", "served", 4),
+            ("gsm8k", "openai/gpt", "served", 6),
+            ("it's/odd", "a b=c", "served", 2),
         ]
+        assert rows(models) == expected
         columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
         order = "ORDER BY run_id, example_id, rollout_index"
-        assert (
-            rows(f"SELECT {columns} FROM {read} {order}") == house.query(f"SELECT {columns} FROM rollouts {order}").rows
-        )
+        published = house.query(f"SELECT {columns} FROM rollouts {order}").rows
+        assert rows(f"SELECT {columns} FROM {read} {order}") == published
         assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
 
     def test_a_run_without_environment(self, house_of_three, house, write_run, tmp_path):
@@ -116,38 +119,28 @@ class TestCsv:
 class TestJsonLines:
     def test_rollouts_are_as_in_results_jsonl(self, write, house_of_three):
         _, target = write("x", output_format=ExportFormat.JSONL, chosen=Selection(run_ids=("a",)))
-        written = [json.loads(line) for line in (target / "rollouts.jsonl").read_text().splitlines()]
-        original = [json.loads(line) for line in (house_of_three / "evals/a/results.jsonl").read_text().splitlines()]
+        written = read_lines(target / "rollouts.jsonl")
+        original = read_lines(house_of_three / "evals/a/results.jsonl")
         assert [row.pop("run_id") for row in written] == ["a"] * 6
         assert [{name: row[name] for name in original[0]} for row in written] == original
 
-    def test_failures_and_moments(self, house, write_run, tmp_path):
+    def test_failures_and_moments(self, write_run, run_writer, tmp_path):
         run = write_run(tmp_path / "evals", "failed", examples=1, failed=1, scored=1)
-        lines = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
-        error = {
-            "error": "ModelError",
-            "message": "429",
-            "phase": "generation",
-            "error_chain_repr": "ModelError",
-            "traceback": None,
-        }
+        lines = read_lines(run / "results.jsonl")
+        error = {name: value for name, value in run_writer.failure.items() if name != "error_chain_str"}
         lines[1] |= {"error": error, "reward": None, "metrics": {}, "token_usage": None}
         (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         other = Warehouse(tmp_path / "warehouse")
         other.publish(run)
-        export(
-            Folder(other.folder),
-            tmp_path / "x",
-            output_format=ExportFormat.JSONL,
-            tables=["runs", "rollouts", "errors"],
-        )
-        good, bad = [json.loads(line) for line in (tmp_path / "x/rollouts.jsonl").read_text().splitlines()]
+        tables = ["runs", "rollouts", "errors"]
+        export(Folder(other.folder), tmp_path / "x", output_format=ExportFormat.JSONL, tables=tables)
+        good, bad = read_lines(tmp_path / "x/rollouts.jsonl")
         assert good["error"] is None
         assert (bad["error"], bad["reward"], bad["metrics"], bad["token_usage"]) == (error, None, {}, None)
-        record = json.loads((tmp_path / "x/runs.jsonl").read_text())
+        [record] = read_lines(tmp_path / "x/runs.jsonl")
         assert record["started_at"] == "2026-01-01T00:00:00.000000+00:00"
         assert record["metadata"]["run_id"] == "failed"
-        assert len((tmp_path / "x/errors.jsonl").read_text().splitlines()) == 1
+        assert len(read_lines(tmp_path / "x/errors.jsonl")) == 1
 
 
 class TestDuckDb:
@@ -155,16 +148,13 @@ class TestDuckDb:
         report, target = write("x.duckdb", chosen=Selection("env_id = 'gsm8k'"))
         assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
         with duckdb.connect(str(target), read_only=True) as connection:
-            tables = connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'segments' ORDER BY 1"
-            ).fetchall()
+            named = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'segments'"
+            tables = connection.execute(named).fetchall()
             beside = ["comparisons", "gate_decisions", "nights", "notes", "prices"]
             assert {name for (name,) in tables} == {"attempts", "examples", "rollouts", "runs", *beside}
             sql = "SELECT run_id, avg_reward, scored FROM leaderboard ORDER BY run_id"
             assert connection.execute(sql).fetchall() == house.query(sql).rows[:2]
-            sql = (
-                "SELECT run_id, prompt, completion FROM rollouts WHERE run_id = 'a' ORDER BY example_id, rollout_index"
-            )
+            sql = "SELECT prompt, completion FROM rollouts WHERE run_id = 'a' ORDER BY example_id, rollout_index"
             assert connection.execute(sql).fetchall() == house.query(sql).rows
             assert connection.execute("SELECT count(*) FROM flips('a', 'b')").fetchall() == [(0,)]
 
@@ -173,13 +163,9 @@ class TestDuckDb:
         with duckdb.connect() as connection:
             connection.execute(f"ATTACH '{target}' AS theirs (READ_ONLY)")
             assert connection.execute("SELECT count(prompt) FROM theirs.rollouts").fetchall() == [(12,)]
-
-    def test_older_programs_can_open_it(self, write):
-        """The storage version stands in the header as the number that DuckDB 1.4 and newer read."""
-        _, target = write("x.duckdb")
-        with duckdb.connect(str(target), read_only=True) as connection:
-            [(tags,)] = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'x'").fetchall()
-        assert tags["storage_version"].startswith("v1.4.0")
+            # the number in the header that DuckDB 1.4 and newer read
+            tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'theirs'"
+            assert connection.execute(tags).fetchall()[0][0].startswith("v1.4.0")
 
 
 class TestSelection:
@@ -194,7 +180,7 @@ class TestSelection:
             (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
         ],
     )
-    def test_runs_that_meet_everything(self, write, chosen, expected):
+    def test_runs_meet_all_criteria(self, write, chosen, expected):
         _, target = write("x", chosen=chosen, tables=["runs", "rollouts", "attempts", "metrics"])
         for table in ("runs", "rollouts", "attempts", "metrics"):
             found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
@@ -211,12 +197,12 @@ class TestSelection:
             (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
         ],
     )
-    def test_what_selects_nothing_or_does_more(self, write, tmp_path, chosen, message):
+    def test_a_condition_that_selects_nothing_or_does_more_is_refused(self, write, tmp_path, chosen, message):
         with pytest.raises(WarehouseError, match=message):
             write("x", chosen=chosen)
         assert list(tmp_path.iterdir()) == []
 
-    def test_packed_or_not_is_the_same(self, house, write, nightjar):
+    def test_a_pack_exports_the_same(self, house, write, nightjar):
         _, before = write("before", output_format=ExportFormat.CSV)
         nightjar("warehouse", "compact", "--warehouse", house.folder)
         _, after = write("after", output_format=ExportFormat.CSV)
@@ -225,7 +211,7 @@ class TestSelection:
 
 
 class TestTheTarget:
-    def test_one_that_is_there_needs_force(self, write):
+    def test_an_existing_target_needs_force(self, write):
         write("x")
         with pytest.raises(WarehouseError, match="exists already"):
             write("x")
@@ -249,7 +235,7 @@ class TestTheTarget:
         with pytest.raises(WarehouseError, match="inside of the warehouse"):
             export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
 
-    def test_it_says_what_it_is(self, write, house):
+    def test_the_manifest_describes_the_export(self, write, house):
         _, target = write("x", chosen=Selection(suite="nightly"), tables=["runs"])
         manifest = json.loads((target / "export.json").read_text())
         assert (manifest["format"], manifest["rows"]) == ("parquet", {"runs": 1})
@@ -268,15 +254,15 @@ class TestTheTarget:
             writing.wait(30)
             assert not (tmp_path / name).exists()
 
-    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
-    @pytest.mark.parametrize("moment", ["after it was chosen", "while it is written"])
-    def test_a_run_that_is_removed_meanwhile_is_named(self, tmp_path, write_run, monkeypatch, name, moment):
-        folder = tmp_path / "warehouse"
+    @pytest.fixture
+    def folder(self, tmp_path, write_run):
         for run_id in ("a", "b"):
-            Warehouse(folder).publish(write_run(tmp_path / "evals", run_id))
-        where, function = (
-            (exporting, "choose_runs") if moment == "after it was chosen" else (ExportConnection, "slices")
-        )
+            Warehouse(tmp_path / "warehouse").publish(write_run(tmp_path / "evals", run_id))
+        return tmp_path / "warehouse"
+
+    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
+    @pytest.mark.parametrize(("where", "function"), [(exporting, "choose_runs"), (ExportConnection, "slices")])
+    def test_a_run_that_is_removed_meanwhile_is_named(self, tmp_path, folder, monkeypatch, name, where, function):
         usual = getattr(where, function)
 
         def removing(*arguments):
@@ -290,10 +276,7 @@ class TestTheTarget:
         assert not (tmp_path / name).exists()
 
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])
-    def test_what_is_packed_meanwhile_is_there(self, tmp_path, write_run, monkeypatch, name):
-        folder = tmp_path / "warehouse"
-        for run_id in ("a", "b"):
-            Warehouse(folder).publish(write_run(tmp_path / "evals", run_id))
+    def test_a_run_that_is_packed_meanwhile_is_exported(self, tmp_path, folder, monkeypatch, name):
         usual = ExportConnection.slices
 
         def packing(self, runs):
@@ -303,24 +286,20 @@ class TestTheTarget:
         monkeypatch.setattr(ExportConnection, "slices", packing)
         assert export(Folder(folder), tmp_path / name).rows["rollouts"] == 8
 
-    def test_a_failure_leaves_nothing(self, house, write, tmp_path, nightjar):
+    def test_a_failure_leaves_nothing(self, folder, damage, tmp_path, nightjar):
         """A damaged file is noticed when it is read."""
-        copy = tmp_path / "copy"
-        subprocess.run(["cp", "-r", house.folder, copy], check=True)
-        for path in copy.glob("segments/*/rollouts.parquet"):
-            path.chmod(0o644)
-            path.write_bytes(b"")
+        for path in folder.glob("segments/*/rollouts.parquet"):
+            damage.overwrite(path, lambda _: b"")
         (tmp_path / "out").mkdir()
-        ended = nightjar("warehouse", "export", tmp_path / "out/x", "--warehouse", copy)
+        ended = nightjar("warehouse", "export", tmp_path / "out/x", "--warehouse", folder)
         assert ended.code == 1
         assert list((tmp_path / "out").iterdir()) == []
 
 
 class TestTheCommand:
-    def test_it_says_what_was_written_and_how_to_go_on(self, house, tmp_path, nightjar):
-        ended = nightjar(
-            "warehouse", "export", tmp_path / "x.duckdb", "--suite", "nightly", "--warehouse", house.folder
-        )
+    def test_it_prints_what_was_written_and_the_next_command(self, house, tmp_path, nightjar):
+        chosen = ("--suite", "nightly", "--warehouse", house.folder)
+        ended = nightjar("warehouse", "export", tmp_path / "x.duckdb", *chosen)
         assert ended.code == 0
         assert ended.out.startswith(f"Exported 1 run (4 rollouts, 4 attempts, 2 examples) to {tmp_path}/x.duckdb: ")
         assert ended.err == f"Next: duckdb -readonly {tmp_path}/x.duckdb -c 'FROM leaderboard'\n"
@@ -333,14 +312,13 @@ class TestTheCommand:
         assert ended.json["rows"] == {"metrics": 6, "errors": 0}
         assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
 
-    def test_what_cannot_be_asked(self, house, tmp_path, nightjar):
-        def said(*options):
-            ended = nightjar("warehouse", "export", tmp_path / "x", "--warehouse", house.folder, *options)
-            return ended.code, ended.err
-
-        code, message = said("--format", "xml")
-        assert code == 2
-        assert "'xml'" in message
-        assert "no table 'secrets' to export. Choose from: runs, rollouts" in said("--tables", "secrets")[1]
-        assert "--tables" in said("--format", "duckdb", "--tables", "runs")[1]
+    def test_invalid_options_are_refused(self, house, tmp_path, nightjar):
+        export = ("warehouse", "export", tmp_path / "x", "--warehouse", house.folder)
+        ended = nightjar(*export, "--format", "xml")
+        assert ended.code == 2
+        assert "'xml'" in ended.err
+        assert (
+            "no table 'secrets' to export. Choose from: runs, rollouts" in nightjar(*export, "--tables", "secrets").err
+        )
+        assert "--tables" in nightjar(*export, "--format", "duckdb", "--tables", "runs").err
         assert not (tmp_path / "x").exists()

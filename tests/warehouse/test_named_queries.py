@@ -1,4 +1,4 @@
-"""The queries that have a name: how their files are read, how values are bound, and what each answers.
+"""Named queries: how their files are read, how values are bound, and what each answers.
 
 Three runs of the environment "sums", with three examples and two rollouts each:
 
@@ -25,28 +25,30 @@ FAILED = None
 A_OLD = [1, 1, 1, 1, 0, 0]
 A_NEW = [1, 1, 0, 0, 1, 0]
 B = [0, 1, 1, 1, FAILED, 0]
-FAILURE = {
-    "error": "ModelError",
-    "message": "429 Too Many Requests",
-    "phase": "generation",
-    "error_chain_repr": "ModelError -> RateLimitError",
-    "error_chain_str": "ModelError: 429",
-    "traceback": None,
-}
 
 
-def write_run(folder, run_id, model, began, minutes, rewards):
+@pytest.fixture(scope="module")
+def write(run_writer):
+    """Writes a run of three examples with two rollouts each, which have these rewards."""
+
+    def write(folder, run_id, model, began, minutes, rewards):
+        return run_writer.write(
+            folder, *rows_of(run_writer, rewards), **metadata_of(run_id, model, began, minutes, rewards)
+        )
+
+    return write
+
+
+def metadata_of(run_id, model, began, minutes, rewards):
     scored = [reward for reward in rewards if reward is not FAILED]
-    metadata = {
+    return {
         "run_id": run_id,
         "env_id": "sums",
         "model": model,
         "status": "completed" if len(scored) == len(rewards) else "incomplete",
         "num_examples": 3,
-        "dataset_fingerprint": "f00d",
-        "rollouts_per_example": 2,
-        "pass_threshold": 0.5,
         "started_at": (datetime.now(UTC) - began).isoformat(),
+        "finished_at": None,
         "time_ms": minutes * 60_000,
         "rollouts": len(rewards),
         "scored": len(scored),
@@ -54,41 +56,36 @@ def write_run(folder, run_id, model, began, minutes, rewards):
         "coverage": len(scored) / len(rewards),
         "avg_reward": sum(scored) / len(scored),
     }
+
+
+def rows_of(run_writer, rewards):
     results, attempts = [], []
     for place, reward in enumerate(rewards):
         example, index = divmod(place, 2)
-        which = {"example_id": example, "rollout_index": index, "example_hash": f"{example}" * 64}
-        error = FAILURE if reward is FAILED else None
-        said = [{"role": "assistant", "content": f'It is "{example + 2}"'}]
-        results.append(
-            {
-                **which,
-                "prompt": [{"role": "user", "content": f"{example} + 2?"}],
-                "completion": None if error else said,
-                "answer": str(example + 2),
-                "reward": reward,
-                "metrics": {} if error else {"right": reward},
-                "error": error,
-                "timing": {"generation_ms": 1000 * place, "scoring_ms": 500, "total_ms": 1000 * place + 500},
-                "attempts": 1,
-            }
-        )
+        fields = {
+            "example_hash": f"{example}" * 64,
+            "prompt": [{"role": "user", "content": f"{example} + 2?"}],
+            "completion": [{"role": "assistant", "content": f'It is "{example + 2}"'}],
+            "answer": str(example + 2),
+            "metrics": {"right": reward},
+            "timing": {"generation_ms": 1000 * place, "scoring_ms": 500, "total_ms": 1000 * place + 500},
+        }
+        if reward is FAILED:
+            results.append(run_writer.failed(example, index, **fields | {"completion": None, "metrics": {}}))
+        else:
+            results.append(run_writer.rollout(example, index, reward, **fields))
         usage = {"input_tokens": 1_000_000, "output_tokens": 100_000}
-        attempts.append({**which, "attempt": 1, "finished_at": 0, "error": error, "token_usage": usage})
-    folder.mkdir(parents=True)
-    (folder / "metadata.json").write_text(json.dumps(metadata))
-    for name, lines in {"results": results, "attempts": attempts}.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
+        attempts.append(run_writer.attempt(example, index, finished_at=0, token_usage=usage))
+    return results, attempts
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory):
+def warehouse(tmp_path_factory, write):
     folder = tmp_path_factory.mktemp("named")
     warehouse = Warehouse(folder / "warehouse")
-    warehouse.publish(write_run(folder / "1", "a-old", "a", timedelta(days=2), 3, A_OLD))
-    warehouse.publish(write_run(folder / "2", "a-new", "a", timedelta(hours=2), 1, A_NEW))
-    warehouse.publish(write_run(folder / "3", "b", "b", timedelta(hours=3), 2, B))
+    warehouse.publish(write(folder / "1", "a-old", "a", timedelta(days=2), 3, A_OLD))
+    warehouse.publish(write(folder / "2", "a-new", "a", timedelta(hours=2), 1, A_NEW))
+    warehouse.publish(write(folder / "3", "b", "b", timedelta(hours=3), 2, B))
     (warehouse.folder / "prices.csv").write_text("model,since,input,output\na,2020-01-01,0.5,5\n")
     return warehouse
 
@@ -106,26 +103,26 @@ def ask(warehouse):
     return ask
 
 
-def test_who_leads(ask):
+def test_leaderboard_names_the_best_model(ask):
     leaders = ask("leaderboard", "model", "avg_reward", "coverage", "run_id", env="sums")
     assert leaders == [("b", 0.6, 5 / 6, "b"), ("a", 0.5, 1.0, "a-new")]
     assert ask("leaderboard", "model", env="chess") == []
     assert len(ask("leaderboard", "model")) == 2
 
 
-def test_what_got_worse_last_night(ask):
+def test_regressions_lists_examples_that_got_worse(ask):
     columns = ("model", "example_id", "reward_before", "reward_after", "run_before", "run_after")
     assert ask("regressions", *columns) == [("a", 1, 1.0, 0.0, "a-old", "a-new")]
     assert ask("regressions", *columns, model="b") == []
     assert ask("regressions", *columns, limit=0) == []
 
 
-def test_which_examples_flipped(ask):
+def test_flips_lists_examples_that_changed(ask):
     flips = ask("flips", "flip", "example_id", "correct_a", "correct_b", a="a-old", b="a-new")
     assert flips == [("broken", 1, 1.0, 0.0), ("fixed", 2, 0.0, 0.5)]
 
 
-def test_the_hardest_examples(ask):
+def test_hardest_lists_examples_by_mean_reward(ask):
     columns = ("example_id", "avg_reward", "rollouts", "models", "solved_by", "question", "answer")
     assert ask("hardest", *columns, env="sums") == [
         (2, pytest.approx(1 / 3), 3, 2, 1, "2 + 2?", "4"),
@@ -135,7 +132,7 @@ def test_the_hardest_examples(ask):
     assert ask("hardest", "example_id", env="sums", model="a", limit="1") == [(1,)]
 
 
-def test_examples_that_are_right_sometimes(ask):
+def test_flaky_lists_examples_that_are_right_sometimes(ask):
     columns = ("model", "example_id", "rollouts", "correct", "share")
     assert ask("flaky", *columns, env="sums", rollouts=4) == [
         ("a", 1, 4, 2, 0.5),
@@ -145,7 +142,7 @@ def test_examples_that_are_right_sometimes(ask):
     assert ask("flaky", *columns, env="sums", model="a", rollouts=2) == [("a", 2, 2, 1, 0.5)]
 
 
-def test_what_was_spent(ask):
+def test_spend_sums_tokens_and_costs(ask):
     months = ask("spend", "model", "runs", "attempts", "input_tokens", "output_tokens", "spent", "unpriced_runs")
     totals = {
         model: tuple(sum(column or 0 for column in columns) for columns in zip(*rows, strict=True))
@@ -158,14 +155,14 @@ def test_what_was_spent(ask):
     }
 
 
-def test_why_rollouts_failed(ask):
+def test_failures_counts_errors(ask):
     columns = ("error", "phase", "rollouts", "runs", "models", "environments", "message")
     expected = ("ModelError -> RateLimitError", "generation", 1, 1, ["b"], ["sums"], "429 Too Many Requests")
     assert ask("failures", *columns) == [expected]
     assert ask("failures", *columns, days=0) == []
 
 
-def test_the_slowest_runs(ask):
+def test_slowest_lists_the_longest_runs(ask):
     columns = ("run_id", "minutes", "rollouts", "per_second", "median_seconds", "p95_seconds", "scoring_seconds")
     assert ask("slowest", *columns, limit=2) == [
         ("a-old", 3.0, 6, pytest.approx(6 / 180), 2.5, pytest.approx(4.75), 0.5),
@@ -173,19 +170,19 @@ def test_the_slowest_runs(ask):
     ]
 
 
-def test_what_is_owed(ask, warehouse):
+def test_coverage_lists_incomplete_runs(ask, warehouse):
     columns = ("run_id", "status", "rollouts", "scored", "failed", "owed")
     assert ask("coverage", *columns) == [("b", "incomplete", 6, 5, 1, 1)]
     assert ask("coverage", "run_dir") == [(str(warehouse.folder.parent / "3"),)]
 
 
-def test_two_models_on_what_both_were_scored_on(ask):
+def test_compare_uses_the_examples_of_both_models(ask):
     columns = ("examples", "avg_a", "avg_b", "difference", "stderr", "a_better", "b_better", "equal")
     # by example, a: 1, 0, 0.5; b: 0.5, 1, 0; the differences are -0.5, 1, -0.5
     assert ask("compare", *columns, a="a", b="b") == [(3, 0.5, 0.5, 0.0, pytest.approx(0.5), 2, 1, 0)]
 
 
-def test_one_example_in_full(ask):
+def test_example_shows_all_answers(ask):
     columns = ("model", "rollout_index", "reward", "error", "prompt", "completion")
     assert ask("example", *columns, env="sums", example=2) == [
         ("a", 0, 1.0, None, "user: 2 + 2?", 'assistant: It is "4"'),
@@ -197,7 +194,7 @@ def test_one_example_in_full(ask):
     assert by_hash == ask("example", *columns, env="sums", example="2")
 
 
-def test_how_a_score_moved(ask):
+def test_history_lists_the_changes_of_a_score(ask):
     columns = ("run_id", "avg_reward", "change")
     assert ask("history", *columns, env="sums", model="a") == [
         ("a-new", 0.5, pytest.approx(0.5 - 4 / 6)),
@@ -206,7 +203,7 @@ def test_how_a_score_moved(ask):
     assert ask("history", "run_id", env="sums", limit=2) == [("a-new",), ("b",)]
 
 
-def test_completions_that_contain_a_text(ask):
+def test_search_finds_completions_with_a_text(ask):
     columns = ("run_id", "example_id", "rollout_index")
     assert ask("search", *columns, text='it IS "4"', model="b") == [("b", 2, 1)]
     assert [run_id for run_id, *_ in ask("search", *columns, text='"4"')] == ["a-new", "a-new", "b", "a-old", "a-old"]
@@ -215,10 +212,10 @@ def test_completions_that_contain_a_text(ask):
 
 
 @pytest.fixture(scope="module")
-def conversations(tmp_path_factory):
+def conversations(tmp_path_factory, write):
     """One run whose completions are of every shape."""
     folder = tmp_path_factory.mktemp("conversations")
-    run_dir = write_run(folder / "run", "run", "m", timedelta(hours=1), 1, [1, 1, 1, 1, 1, 1])
+    run_dir = write(folder / "run", "run", "m", timedelta(hours=1), 1, [1, 1, 1, 1, 1, 1])
     call = {"id": "call_1", "name": "weather", "arguments": '{"city": "Köln"}'}
     picture = {"type": "image_url", "image_url": {"url": "data:image"}}
     completions = [
@@ -271,16 +268,16 @@ def search(conversations):
         ("needle", ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…")),
     ],
 )
-def test_a_passage_is_what_was_said_around_the_text(search, text, found):
+def test_a_passage_shows_the_text_with_its_surroundings(search, text, found):
     assert search(text) == [found]
 
 
 @pytest.mark.parametrize("text", ["role", "assistant", "tool_call", "call_1", "data:image", "null", "image_url", '","'])
-def test_names_of_fields_and_ids_are_not_what_was_said(search, text):
+def test_search_ignores_names_of_fields_and_ids(search, text):
     assert search(text) == []
 
 
-def test_an_example_in_full_has_calls_thoughts_and_parts(conversations):
+def test_example_shows_tool_calls_reasoning_and_parts(conversations):
     def written(example):
         asked = question("example", {"env": "sums", "example": example})
         result = conversations.query(asked.sql, asked.parameters)
@@ -313,7 +310,7 @@ def test_an_example_in_full_has_calls_thoughts_and_parts(conversations):
         ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
     ],
 )
-def test_what_the_warehouse_does_not_have_is_named_with_what_comes_near(warehouse, name, given, message):
+def test_unknown_values_are_named_with_similar_ones(warehouse, name, given, message):
     with pytest.raises(WarehouseError) as raised:
         require_known(question(name, given), warehouse.query)
     assert str(raised.value) == message
@@ -328,13 +325,13 @@ def test_what_the_warehouse_does_not_have_is_named_with_what_comes_near(warehous
         ("FROM runs WHERE env_id = $env", {"env": "chess"}),
     ],
 )
-def test_an_honest_nothing_is_no_mistake(warehouse, text, given):
+def test_an_empty_answer_about_known_values_is_no_error(warehouse, text, given):
     asked = question(text, given)
     assert warehouse.query(asked.sql, asked.parameters).rows == []
     require_known(asked, warehouse.query)
 
 
-def test_of_many_runs_the_newest_are_named():
+def test_an_unknown_run_among_many_is_answered_with_the_newest():
     ids = [f"{number:012x}" for number in range(3_000)]
     message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
     with pytest.raises(WarehouseError, match=re.escape(message)):
@@ -361,7 +358,7 @@ def test_a_query_says_what_it_answers_and_uses_what_it_declares(name, warehouse)
     assert warehouse.query(query.text, query.bind(given)).columns
 
 
-def test_what_stands_in_a_file():
+def test_the_comments_of_a_file_describe_its_query():
     query = parse_query(
         "worst",
         "-- The worst rollouts.\n"
@@ -386,58 +383,33 @@ def test_what_stands_in_a_file():
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "message"),
+    ("text", "given", "says"),
     [
-        (
-            "hardst",
-            {},
-            "Unknown query 'hardst'. Did you mean 'hardest'? To read a table, write \"FROM hardst\".",
-        ),
+        ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
+        ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
         (
             "hardest",
             {},
-            (
-                "Query 'hardest' needs a value for 'env'. "
-                "It takes: env (environment), [model] (only this model), [limit=20] (rows)"
-            ),
+            ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [limit=20]"],
         ),
-        (
-            "flips;",
-            {},
-            (
-                "Query 'flips' needs a value for 'a' and 'b'. "
-                "It takes: a (run_id of the run before), b (run_id of the run after)"
-            ),
-        ),
-        (
-            "hardest;",
-            {"env": "e", "rows": "5"},
-            (
-                "Query 'hardest' has no parameter 'rows'. "
-                "It takes: env (environment), [model] (only this model), [limit=20] (rows)"
-            ),
-        ),
-        ("hardest", {"env": "e", "limit": "5.5"}, "Parameter 'limit' takes a whole number, 0 or more, found '5.5'."),
-        ("failures", {"days": "-3"}, "Parameter 'days' takes a whole number, 0 or more, found '-3'."),
+        ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
+        ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
+        ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
+        ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
     ],
 )
-def test_a_mistake_says_what_there_is(text, given, message):
+def test_a_mistake_is_named_with_the_choices(text, given, says):
     with pytest.raises(WarehouseError) as raised:
         question(text, given)
-    assert str(raised.value) == message
+    assert [each for each in says if each not in str(raised.value)] == []
 
 
-def test_a_name_like_no_other_gets_all_of_them_and_how_a_table_is_read():
-    with pytest.raises(WarehouseError, match=r'Choose one of: compare, coverage, .*, spend\. .* "FROM zzz"'):
-        question("zzz")
-
-
-def test_sql_stays_as_it_is():
+def test_sql_is_left_unchanged():
     assert question("FROM runs").sql == "FROM runs"
     assert question("FROM runs WHERE env_id = $env", {"env": "e"}).parameters == {"env": "e"}
 
 
-def test_null_is_a_text_where_a_value_is_required():
+def test_null_is_text_for_a_required_parameter():
     assert question("search", {"text": "NULL", "env": "NULL"}).parameters == {
         "text": "NULL", "env": None, "model": None, "limit": 20,
     }  # fmt: skip

@@ -23,7 +23,7 @@ def shown(house, relation="rollouts"):
 
 
 @pytest.mark.parametrize("order", [*permutations(NAMES)])
-def test_whichever_comes_first(tmp_path, runs, order):
+def test_the_order_of_publishing_does_not_matter(tmp_path, runs, order):
     house = Warehouse(tmp_path / "house")
     for number, name in enumerate(order, start=1):
         house.publish(runs[name])

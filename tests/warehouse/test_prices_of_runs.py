@@ -24,17 +24,16 @@ def run(tmp_path):
     return run
 
 
-async def test_its_price_is_that_of_its_first_run(run, tmp_path, caplog):
+async def test_the_first_run_of_a_model_sets_its_price(run, tmp_path, caplog):
     await run(**PRICED)
-    [(tokens_in, tokens_out, cost)] = (
-        Warehouse(tmp_path / "house").query("SELECT input_tokens, output_tokens, cost FROM runs").rows
-    )
+    house = Warehouse(tmp_path / "house")
+    [(tokens_in, tokens_out, cost)] = house.query("SELECT input_tokens, output_tokens, cost FROM runs").rows
     assert cost == pytest.approx((1_000 * tokens_in + 10_000 * tokens_out) / 1e6)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     await run(input_price=2.0)
     [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "price of 'm' is 1000 and 10000, the run's is 2 and 0" in said
-    assert Warehouse(tmp_path / "house").query("SELECT input, output FROM prices").rows == [(1_000.0, 10_000.0)]
+    assert house.query("SELECT input, output FROM prices").rows == [(1_000.0, 10_000.0)]
 
 
 async def test_a_run_without_a_price_sets_none(run, tmp_path):

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pytest
@@ -67,17 +68,15 @@ class TestAnswers:
         assert one(published, "SELECT env_id FROM runs WHERE run_id = ?", ["run-1"]) == ("gsm8k",)
         named = "SELECT count(*) FROM rollouts WHERE reward >= $least"
         assert one(published, named, {"least": 0.5}) == (2,)
+        assert one(published, "SELECT ?", ["'; DROP VIEW runs"]) == ("'; DROP VIEW runs",)
 
     def test_equal_names_become_distinct(self, published):
         result = published.query("SELECT 1 AS a, 2 AS b, 3 AS a, 4 AS a")
         assert result.columns == ("a", "b", "a_2", "a_3")
         assert published.query("SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a").columns == ("a", "a_2", "a_2_2", "a_3")
-
-    def test_thousands_of_equal_names_are_no_trouble(self, published):
-        """It took longer than anybody waits where each was compared with all before it."""
-        result = published.query(f"SELECT {', '.join(['1'] * 5000)}")
-        assert len(set(result.columns)) == 5000
-        assert result.columns[-1] == "1_5000"
+        thousands = published.query(f"SELECT {', '.join(['1'] * 5000)}")
+        assert len(set(thousands.columns)) == 5000
+        assert thousands.columns[-1] == "1_5000"
 
     @pytest.mark.parametrize(
         "sql",
@@ -103,7 +102,7 @@ class TestAnswers:
             "FROM flips('run-1', 'run-1') SELECT count(*)",
         ],
     )
-    def test_runs_whatever_only_reads(self, published, sql):
+    def test_runs_reading_statements(self, published, sql):
         assert published.query(sql).rows
 
     @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ class TestAnswers:
     def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
         assert one(published, sql, parameters) == (4,)
 
-    def test_several_are_answered_in_their_order(self, published):
+    def test_several_queries_are_answered_in_order(self, published):
         first, second, none = published.query_all(
             [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
         )
@@ -129,12 +128,12 @@ class TestAnswers:
         assert none.rows == []
         assert published.query_all([]) == []
 
-    def test_of_several_the_first_that_fails_is_said(self, published):
+    def test_the_first_of_several_that_fails_is_reported(self, published):
         with pytest.raises(WarehouseError, match="nowhere"):
             published.query_all([("SELECT 1", None), ("FROM nowhere", None), ("DROP VIEW runs", None)])
         assert one(published, "SELECT 2") == (2,)
 
-    def test_several_see_the_same_moment(self, tmp_path, run_writer):
+    def test_several_queries_see_the_same_state(self, tmp_path, run_writer):
         warehouse = Warehouse(tmp_path / "warehouse")
         warehouse.publish(run_writer.write(tmp_path / "first"))
         run_dirs = [run_writer.write(tmp_path / f"run-{number}", run_id=f"run-{number}") for number in range(20)]
@@ -172,7 +171,7 @@ class TestAnswers:
             ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),
         ],
     )
-    def test_says_in_one_line_what_is_wrong(self, published, sql, message):
+    def test_an_error_has_one_line(self, published, sql, message):
         assert message in refusal(published, sql)
 
     @pytest.mark.parametrize(
@@ -190,17 +189,14 @@ class TestAnswers:
     def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
         assert refusal(published, sql, parameters).startswith("The query failed: ")
 
-    def test_a_parameter_is_a_value_and_no_sql(self, published):
-        assert one(published, "SELECT ?", ["'; DROP VIEW runs"]) == ("'; DROP VIEW runs",)
-
-    def test_values_without_a_word_in_json_come_as_they_are(self, published):
+    def test_nan_infinity_and_huge_integers_are_returned(self, published):
         nan, infinite, huge = one(
             published, "SELECT 'nan'::DOUBLE, 'inf'::DOUBLE, 170141183460469231731687303715884105727"
         )
         assert math.isnan(nan)
         assert (infinite, huge) == (math.inf, 2**127 - 1)
 
-    def test_without_a_warehouse_says_where_it_looked(self, tmp_path):
+    def test_a_missing_warehouse_is_named(self, tmp_path):
         warehouse = Warehouse(tmp_path / "warehouse")
         with pytest.raises(WarehouseError) as caught:
             warehouse.query("SELECT 1")
@@ -220,51 +216,21 @@ class TestStatements:
             "DELETE FROM segments.prices",
             "TRUNCATE segments.prices",
             "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE",
-            "DROP VIEW runs",
-            "ALTER VIEW runs RENAME TO old_runs",
-            "COMMENT ON VIEW runs IS 'mine'",
+            *["DROP VIEW runs", "ALTER VIEW runs RENAME TO old_runs", "COMMENT ON VIEW runs IS 'mine'"],
             "CREATE TABLE copies AS FROM runs",
             "CREATE TEMP TABLE copies AS FROM runs",
             "CREATE OR REPLACE VIEW runs AS SELECT 1",
-            "CREATE MACRO double(a) AS 2 * a",
-            "CREATE SECRET (TYPE s3)",
-            "CREATE SCHEMA mine",
-            "ATTACH '{segments}/other.duckdb'",
-            "ATTACH ':memory:' AS other",
-            "DETACH memory",
+            *["CREATE MACRO double(a) AS 2 * a", "CREATE SECRET (TYPE s3)", "CREATE SCHEMA mine"],
+            *["ATTACH '{segments}/other.duckdb'", "ATTACH ':memory:' AS other", "DETACH memory", "USE segments"],
             "COPY runs TO '{segments}/runs.csv'",
             "COPY segments.prices FROM '{segments}/../prices.csv'",
-            "EXPORT DATABASE '{segments}/export'",
-            "IMPORT DATABASE '{segments}/export'",
-            "INSTALL httpfs",
-            "LOAD httpfs",
-            "UPDATE EXTENSIONS",
-            "SET threads = 1",
-            "SET VARIABLE a = 1",
-            "RESET threads",
-            "PRAGMA threads = 1",
-            "PRAGMA database_list",
+            *["EXPORT DATABASE '{segments}/export'", "IMPORT DATABASE '{segments}/export'", "CONNECT"],
+            *["INSTALL httpfs", "LOAD httpfs", "UPDATE EXTENSIONS", "CHECKPOINT", "VACUUM", "ANALYZE"],
+            *["BEGIN", "COMMIT"],
+            *["SET threads = 1", "SET VARIABLE a = 1", "RESET threads", "PRAGMA threads = 1", "PRAGMA database_list"],
             "PRAGMA json_execute_serialized_sql('{{}}')",
-            "CALL pragma_version()",
-            "CALL enable_logging()",
-            "CHECKPOINT",
-            "VACUUM",
-            "ANALYZE",
-            "USE segments",
-            "BEGIN",
-            "COMMIT",
-            "PREPARE mine AS SELECT 1",
-            "EXECUTE mine",
-            "DEALLOCATE mine",
-            "CONNECT",
-        ],
-    )
-    def test_refuses_whatever_does_more_than_read(self, published, segments, sql):
-        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
-
-    @pytest.mark.parametrize(
-        "sql",
-        [
+            *["CALL pragma_version()", "CALL enable_logging()"],
+            *["PREPARE mine AS SELECT 1", "EXECUTE mine", "DEALLOCATE mine"],
             "WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x",
             "WITH x AS (INSERT INTO segments.prices VALUES ('m', now(), 1, 1) RETURNING *) FROM x",
             "WITH x AS (UPDATE segments.prices SET input = 1 RETURNING *) SELECT count(*) FROM x",
@@ -275,7 +241,7 @@ class TestStatements:
             "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
         ],
     )
-    def test_refuses_a_with_that_writes(self, published, segments, sql):
+    def test_refuses_statements_that_do_more_than_read(self, published, segments, sql):
         assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
 
     @pytest.mark.parametrize(
@@ -370,32 +336,21 @@ class TestStatements:
         )
         assert "is refused: a query only reads the warehouse" in message
 
-    def test_looking_into_a_statement_costs_little(self, published):
+    def test_checking_a_statement_costs_little(self, published):
+        sql = "FROM runs JOIN rollouts USING (run_id) SELECT env_id, avg(reward) GROUP BY ALL"
         with duckdb.connect() as connection:
             started = time.process_time()
             for _ in range(100):
-                one_reading(
-                    connection, "FROM runs JOIN rollouts USING (run_id) SELECT env_id, avg(reward) GROUP BY ALL"
-                )
+                one_reading(connection, sql)
         assert time.process_time() - started < 0.5
 
     @pytest.mark.parametrize(
         "sql",
         [
-            "FROM enable_logging()",
-            "FROM enable_profiling()",
-            "FROM disable_logging()",
-            "FROM force_checkpoint()",
-            "FROM arrow_scan(1, 2, 3)",
-            "FROM pandas_scan(1)",
-            "FROM sql",
-            "FROM connection",
-            "FROM rows",
-            "SELECT nextval('a')",
-            "SELECT write_log('a')",
-            "FROM truncate_duckdb_logs()",
-            "FROM checkpoint()",
-            "SELECT getenv('HOME')",
+            *["FROM enable_logging()", "FROM enable_profiling()", "FROM disable_logging()", "FROM checkpoint()"],
+            *["FROM force_checkpoint()", "FROM truncate_duckdb_logs()", "FROM arrow_scan(1, 2, 3)"],
+            *["FROM pandas_scan(1)", "FROM sql", "FROM connection", "FROM rows"],
+            *["SELECT nextval('a')", "SELECT write_log('a')", "SELECT getenv('HOME')"],
         ],
     )
     def test_no_function_reaches_beyond(self, published, sql):
@@ -418,14 +373,16 @@ class TestFiles:
             "read_text(['{segments}/run-1*/segment.json', '{path}'])",
         ],
     )
-    def test_sees_no_file_but_those_of_the_warehouse(self, published, segments, source, path):
+    def test_reads_only_files_of_the_warehouse(self, published, segments, source, path):
         path = path.format(outside=published.folder.parent)
         message = refusal(published, "FROM " + source.format(path=path, segments=segments))
         assert "file system operations are disabled" in message
 
-    def test_the_name_of_a_file_is_no_table(self, published):
-        secret = published.folder.parent / "secret.csv"
-        assert "file system operations are disabled" in refusal(published, f"FROM '{secret}'")
+    def test_the_name_of_a_file_is_no_table(self, published, tmp_path):
+        with duckdb.connect(str(tmp_path / "other.duckdb")) as other:
+            other.execute("CREATE TABLE secret AS SELECT 1")
+        for secret in (published.folder.parent / "secret.csv", tmp_path / "other.duckdb"):
+            assert "file system operations are disabled" in refusal(published, f"FROM '{secret}'")
         assert "does not exist" in refusal(published, "FROM '/etc/passwd'")
 
     @pytest.mark.parametrize(
@@ -452,23 +409,15 @@ class TestFiles:
         ],
     )
     @pytest.mark.parametrize("function", ["read_text", "read_csv", "glob"])
-    def test_no_path_leads_out(self, published, segments, function, path):
+    def test_no_path_leads_out_of_the_warehouse(self, published, segments, function, path):
         path = path.format(segments=segments)
-        message = refusal(published, f"FROM {function}(?)", [path])
-        assert "file system operations are disabled" in message
+        assert "file system operations are disabled" in refusal(published, f"FROM {function}(?)", [path])
         assert "file system operations are disabled" in refusal(published, f"FROM {function}('{path}')")
 
     def test_listing_finds_only_files_of_the_warehouse(self, published, segments):
         found = {file for (file,) in published.query(f"FROM glob('{segments}/**')").rows}
         assert found
         assert all(file.startswith(f"{segments}/run-1.") for file in found)
-
-    def test_files_of_other_databases_are_refused(self, published, tmp_path):
-        with duckdb.connect(str(tmp_path / "other.duckdb")) as other:
-            other.execute("CREATE TABLE secret AS SELECT 1")
-        assert "file system operations are disabled" in refusal(published, f"FROM '{tmp_path}/other.duckdb'")
-
-    def test_what_was_published_may_be_read_as_files(self, published, segments):
         assert one(published, f"SELECT count(*) FROM read_parquet('{segments}/*/rollouts.parquet')") == (4,)
 
     def test_a_warehouse_behind_a_link_can_be_read(self, tmp_path, run_writer):
@@ -490,38 +439,20 @@ class TestLimits:
         ],
     )
     def test_stops_at_the_timeout(self, published, sql):
-        started = time.monotonic()
         assert "stopped after 0.1 s" in refusal(published, sql, timeout_seconds=0.1)
-        assert time.monotonic() - started < 10
-
-    def test_an_arrow_query_stops_at_the_timeout(self, published):
-        pytest.importorskip("pyarrow")
-        with pytest.raises(WarehouseError, match=r"stopped after 0\.1 s"):
-            published.query_arrow("SELECT i, sleep_ms(1) FROM range(1_000_000) t(i)", timeout_seconds=0.1)
 
     def test_a_timeout_that_is_over_before_the_query_begins_stops_it(self, published):
-        started = time.monotonic()
         assert "stopped after 1e-09 s" in refusal(published, "SELECT sleep_ms(20_000)", timeout_seconds=1e-9)
-        assert time.monotonic() - started < 10
 
     @pytest.mark.parametrize("seconds", [0, -1, math.nan])
     def test_no_time_at_all_is_refused(self, published, seconds):
         assert "expected more than 0 seconds" in refusal(published, "SELECT 1", timeout_seconds=seconds)
 
-    def test_there_may_be_no_timeout(self, published):
-        assert published.query("SELECT 1", timeout_seconds=math.inf).rows == [(1,)]
-
     def test_the_timeout_of_one_thread_is_not_that_of_another(self, published):
-        answers = []
-
-        def patient():
-            answers.append(published.query("SELECT sleep_ms(600)", timeout_seconds=30).rows)
-
-        thread = threading.Thread(target=patient)
-        thread.start()
-        refusal(published, "SELECT sleep_ms(100_000)", timeout_seconds=0.1)
-        thread.join(30)
-        assert len(answers) == 1
+        with ThreadPoolExecutor(1) as pool:
+            patient = pool.submit(published.query, "SELECT sleep_ms(600)", timeout_seconds=math.inf)
+            refusal(published, "SELECT sleep_ms(100_000)", timeout_seconds=0.1)
+            assert len(patient.result(30).rows) == 1
 
     @pytest.mark.parametrize(
         "sql",
@@ -538,17 +469,6 @@ class TestLimits:
         monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 10_000_000)
         with pytest.raises(WarehouseError, match=r"The answer is larger than 0\.01 GB\. Narrow it"):
             published._backend.ask(lambda connection: querying.pack_rows(connection, sql, None))
-
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "SELECT repeat('x', 4_000_000_000)",
-            "SELECT length(repeat('x', 4_000_000_000) || repeat('y', 4_000_000_000))",
-            "SELECT range(2_000_000_000)",
-        ],
-    )
-    def test_refuses_a_value_that_would_take_all_memory(self, published, sql):
-        assert "The query takes too much memory" in refusal(published, sql)
 
     def test_settings_say_the_limits_and_are_locked(self, published):
         settings = "SELECT current_setting('enable_external_access'), current_setting('lock_configuration')"

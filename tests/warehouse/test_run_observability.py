@@ -22,8 +22,7 @@ def ask(tmp_path):
     def ask(run_dir, statement):
         warehouse = Warehouse(tmp_path / "warehouse")
         warehouse.publish(run_dir, tidies=False)
-        result = warehouse.query(statement)
-        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        return warehouse.query(statement).records()
 
     return ask
 
@@ -155,25 +154,11 @@ def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):
     assert [step["failure_category"] for step in steps] == [*CHAINS.values()]
 
 
-def test_what_came_from_the_cache_is_counted(ask, tmp_path, monkeypatch, nightjar):
+def test_answers_from_the_cache_are_counted(ask, tmp_path, monkeypatch, nightjar):
     monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
     with ModelServer(FixedAnswer("4")) as server:
-        typed = [
-            "eval",
-            "run",
-            "arithmetic",
-            "-m",
-            "m",
-            "-b",
-            server.base_url,
-            "-n",
-            "2",
-            "-r",
-            "1",
-            "--cache",
-            "--direct",
-        ]
+        typed = ("eval run arithmetic -m m -n 2 -r 1 --cache --direct -b", server.base_url)
         for number in range(2):
-            nightjar(*typed, "-o", tmp_path / str(number), "--warehouse", tmp_path / "warehouse")
+            nightjar(*" ".join(typed).split(), "-o", tmp_path / str(number), "--warehouse", tmp_path / "warehouse")
     found = Warehouse(tmp_path / "warehouse").query("SELECT cached_calls FROM runtime_stats ORDER BY cached_calls")
     assert found.rows == [(0,), (2,)]

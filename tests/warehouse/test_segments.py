@@ -1,4 +1,4 @@
-"""What counts of the segments that are there: the newest version of every run, exactly once."""
+"""Which segments count: the newest version of every run, exactly once."""
 
 import json
 from collections import defaultdict
@@ -26,6 +26,10 @@ def publish(run_id, version, **fields):
     return segment(segment_id_of(run_id, version), {run_id: version}, **fields)
 
 
+PACK = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
+PACK_OF_PACK = segment("pack-2", {"a": "1", "b": "1", "c": "1"}, ["pack-1", "c.1"])
+
+
 def what_counts(catalog):
     """run_id to the versions of it that a query sees, by reading the sources as a query does."""
     seen = defaultdict(list)
@@ -38,7 +42,7 @@ def what_counts(catalog):
 
 
 class TestSegment:
-    def test_what_is_written_is_read_again(self):
+    def test_a_written_description_is_read_back(self):
         written = segment("pack-1", {"a": "1", "b": "2"}, ["x", "y"])
         assert Segment.load("pack-1", written.dump()) == written
         assert (written.is_pack, written.size) == (True, 400)
@@ -51,7 +55,7 @@ class TestSegment:
         with pytest.raises(WarehouseError, match=r"Segment 'a\.1' is damaged: segment\.json: "):
             Segment.load("a.1", content)
 
-    def test_what_a_later_nightjar_says_besides_is_no_damage(self):
+    def test_unknown_fields_are_no_damage(self):
         written = segment("a.1", {"a": "1"})
         content = json.loads(written.dump()) | {"packed_by": "ada", "segment_id": "other"}
         assert Segment.load("a.1", json.dumps(content).encode()) == written
@@ -64,7 +68,7 @@ class TestSegment:
             Segment.load("a.1", json.dumps({"schema": SCHEMA + 1, "anything": {}}).encode())
 
     @pytest.mark.parametrize("run_id", ["gsm8k/1", "..", "a.b", "ü", "a%2Fb", "", "a b"])
-    def test_any_run_id_makes_the_name_of_one_folder(self, run_id):
+    def test_any_run_id_becomes_the_name_of_one_folder(self, run_id):
         name = segment_id_of(run_id, "1-2-ab")
         assert name.endswith(".1-2-ab")
         assert "/" not in name
@@ -76,80 +80,50 @@ class TestSegment:
 
 
 class TestCatalog:
-    def test_nothing_is_in_an_empty_one(self):
-        catalog = Catalog()
-        assert (catalog.sources(), catalog.example_sources(), dict(catalog.live)) == ([], [], {})
+    @pytest.mark.parametrize(
+        ("segments", "sources", "retired"),
+        [
+            ([], [], set()),
+            ([publish("b", "1"), publish("a", "1")], [Source(("a.1", "b.1"))], set()),
+            ([publish("a", "1"), publish("a", "2"), publish("a", "3")], [Source(("a.3",))], {"a.1", "a.2"}),
+            ([publish("a", "2"), publish("a", "3"), publish("a", "1")], [Source(("a.3",))], {"a.1", "a.2"}),
+            ([publish("a", "1"), publish("b", "1"), PACK], [Source(("pack-1",))], {"a.1", "b.1"}),
+            ([PACK, publish("a", "2")], [Source(("a.2",)), Source(("pack-1",), ("a",))], set()),
+            ([PACK, publish("a", "0")], [Source(("pack-1",))], {"a.0"}),
+            ([publish("a", "1"), segment("big", {"a": "1", "b": "1"}, ["gone"])], [Source(("big",))], {"a.1"}),
+            ([segment("pack-1", {"a": "1"}, ["a.1"]), publish("a", "2")], [Source(("a.2",))], set()),
+            (
+                [PACK, PACK_OF_PACK, publish("a", "1"), publish("c", "1")],
+                [Source(("pack-2",))],
+                {"a.1", "c.1", "pack-1"},
+            ),
+        ],
+        ids=[
+            *("nothing", "two runs", "versions in order", "versions in another order", "a pack and what it replaced"),
+            *("a newer version than that in a pack", "an older version", "of equal versions the one in the larger"),
+            *("a pack of which no run counts", "a pack of packs"),
+        ],
+    )
+    def test_the_newest_version_of_each_run_counts(self, segments, sources, retired):
+        catalog = Catalog.of(segments)
+        assert catalog.sources() == sources
+        assert set(catalog.retired) == retired
 
-    def test_runs_that_were_published_once_count(self):
-        catalog = Catalog.of([publish("b", "1"), publish("a", "1")])
-        assert catalog.sources() == [Source(("a.1", "b.1"))]
-        assert catalog.example_sources() == [Source(("a.1", "b.1"))]
-        assert not catalog.retired
-
-    @pytest.mark.parametrize("order", [("1", "2", "3"), ("3", "2", "1"), ("2", "3", "1")])
-    def test_the_newest_version_counts_whoever_came_first(self, order):
-        catalog = Catalog.of([publish("a", version) for version in order])
-        assert what_counts(catalog) == {"a": ["3"]}
-        assert set(catalog.retired) == {"a.1", "a.2"}
-        assert catalog.example_sources() == [Source(("a.3",))]
-
-    def test_a_pack_counts_and_what_it_replaces_does_not(self):
-        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        catalog = Catalog.of([publish("a", "1"), publish("b", "1"), pack])
-        assert catalog.sources() == [Source(("pack-1",))]
-        assert catalog.replaced == {"a.1", "b.1"}
-        assert set(catalog.retired) == {"a.1", "b.1"}
-
-    def test_a_pack_of_packs_counts(self):
-        first = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        second = segment("pack-2", {"a": "1", "b": "1", "c": "1"}, ["pack-1", "c.1"])
-        catalog = Catalog.of([first, second, publish("a", "1"), publish("c", "1")])
-        assert what_counts(catalog) == {"a": ["1"], "b": ["1"], "c": ["1"]}
-        assert set(catalog.retired) == {"a.1", "c.1", "pack-1"}
-
-    def test_a_newer_version_takes_a_run_out_of_a_pack(self):
-        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
-        catalog = Catalog.of([pack, publish("a", "2")])
-        assert catalog.sources() == [Source(("a.2",)), Source(("pack-1",), ("a",))]
-        assert catalog.dead_runs(pack) == ("a",)
-        assert not catalog.retired
-
-    def test_an_older_version_does_not(self):
-        pack = segment("pack-1", {"a": "2", "b": "1"}, ["a.2", "b.1"])
-        catalog = Catalog.of([pack, publish("a", "1")])
-        assert catalog.sources() == [Source(("pack-1",))]
-        assert set(catalog.retired) == {"a.1"}
-
-    def test_of_equal_versions_the_one_in_the_larger_segment_counts(self):
-        pack = segment("a-pack", {"a": "1", "b": "1"}, ["elsewhere"])
-        catalog = Catalog.of([publish("a", "1"), pack])
-        assert catalog.sources() == [Source(("a-pack",))]
-        assert set(catalog.retired) == {"a.1"}
+    def test_a_pack_without_counting_runs_keeps_its_examples(self):
+        catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1"]), publish("a", "2")])
+        assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
 
     def test_of_two_packs_of_the_same_runs_one_counts(self):
         """Two machines may pack at the same time, where no lock keeps them apart."""
         packs = [segment(f"pack-{n}", {"a": "1", "b": "1"}, ["a.1", "b.1"]) for n in range(2)]
-        catalog = Catalog.of([*packs, publish("a", "1")])
-        assert what_counts(catalog) == {"a": ["1"], "b": ["1"]}
-
-    def test_a_pack_of_which_nothing_counts_is_not_read_but_its_examples_are(self):
-        pack = segment("pack-1", {"a": "1"}, ["a.1"])
-        catalog = Catalog.of([pack, publish("a", "2")])
-        assert catalog.sources() == [Source(("a.2",))]
-        assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
-        assert not catalog.retired
-
-    def test_what_a_pack_replaced_need_not_be_there(self):
-        catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1", "gone"])])
-        assert catalog.replaced == frozenset()
-        assert what_counts(catalog) == {"a": ["1"]}
+        assert what_counts(Catalog.of([*packs, publish("a", "1")])) == {"a": ["1"], "b": ["1"]}
 
 
 class TestCrowds:
-    def test_there_is_none_below_the_number(self):
+    def test_fewer_segments_are_not_merged(self):
         assert crowded(Catalog.of(publish(f"run-{n:02}", "1") for n in range(FAN_IN - 1))) == []
 
-    def test_so_many_of_a_size_are_one(self):
+    def test_enough_segments_of_a_size_are_merged(self):
         segments = [publish(f"run-{n:02}", "1", created_at=MORNING + timedelta(n)) for n in range(FAN_IN)]
         assert crowded(Catalog.of(reversed(segments))) == segments
 
@@ -158,19 +132,16 @@ class TestCrowds:
         large = [publish(f"large-{n:02}", "1", rollouts=500) for n in range(FAN_IN - 1)]
         assert crowded(Catalog.of([*small, *large])) == small
 
-    def test_runs_without_rollouts_are_merged_as_well(self):
-        empty = [publish(f"run-{n:02}", "1", rollouts=0) for n in range(FAN_IN)]
-        assert crowded(Catalog.of(empty)) == empty
+    @pytest.mark.parametrize(
+        ("rollouts", "merged"),
+        [(0, FAN_IN), (LARGE_ROLLOUTS // 2, 2), (LARGE_ROLLOUTS, 0)],
+        ids=["empty", "half", "large"],
+    )
+    def test_a_merge_ends_at_a_large_segment(self, rollouts, merged):
+        segments = [publish(f"run-{n:02}", "1", rollouts=rollouts) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(segments)) == segments[:merged]
 
-    def test_a_large_segment_is_not_merged(self):
-        large = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS) for n in range(FAN_IN)]
-        assert crowded(Catalog.of(large)) == []
-
-    def test_a_merge_ends_at_a_large_segment(self):
-        halves = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS // 2) for n in range(FAN_IN)]
-        assert len(crowded(Catalog.of(halves))) == 2
-
-    def test_what_does_not_count_is_not_merged(self):
+    def test_outdated_segments_are_not_merged(self):
         old = [publish("run", str(n)) for n in range(FAN_IN)]
         assert crowded(Catalog.of(old)) == []
 
@@ -226,7 +197,7 @@ class Folder:
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(publishes, merges, removals), max_size=30))
-def test_whatever_happens_each_run_counts_once_with_its_newest_version(operations):
+def test_each_run_counts_once_with_its_newest_version(operations):
     folder = Folder()
     for operation, *arguments in operations:
         getattr(folder, operation)(*arguments)
@@ -235,7 +206,7 @@ def test_whatever_happens_each_run_counts_once_with_its_newest_version(operation
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(publishes, merges, removals), max_size=30), st.data())
-def test_what_counts_does_not_depend_on_what_comes_again(operations, data):
+def test_returning_old_segments_change_nothing(operations, data):
     """Any segments that were there once may come back, as copies between machines do."""
     folder, ever = Folder(), {}
     for operation, *arguments in operations:

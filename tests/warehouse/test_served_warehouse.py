@@ -1,11 +1,13 @@
-"""A warehouse of tables: in a DuckDB file, and in a DuckLake where DuckDB's extension for it is installed."""
+"""A warehouse of tables: in a DuckDB file, and in a DuckLake where DuckDB's extension for it is installed.
+
+``TestAnyPlace`` holds for an object store, too.
+"""
 
 import json
-import os
-import subprocess
-import sys
-import threading
-from contextlib import closing
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from subprocess import PIPE
 
 import duckdb
 import pytest
@@ -34,6 +36,8 @@ while True:
     if warehouse.query("SELECT count(*) FROM runs").rows == [(runs,)]:
         break
 """
+
+LAKE = "ducklake:postgres:dbname=runs host=db"
 
 NOT_IN_THE_FIRST_RELEASE = [
     *(("runs", column) for column in ("env_hash", "scoring_hash", "rescored_from", "protocol")),
@@ -68,14 +72,19 @@ def has_ducklake():
 
 @pytest.fixture(params=["duckdb", "ducklake"])
 def location(request, tmp_path):
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}/warehouse"
     if request.param == "ducklake" and not has_ducklake():
         pytest.skip("needs DuckDB's extension ducklake: INSTALL ducklake")
+    (tmp_path / "team").mkdir()
     return f"{request.param}:{tmp_path}/team/warehouse.db"
 
 
-@pytest.fixture(autouse=True)
-def team_folder(tmp_path):
+@pytest.fixture
+def database(tmp_path):
+    """The path of a warehouse in a DuckDB file."""
     (tmp_path / "team").mkdir()
+    return tmp_path / "team/warehouse.db"
 
 
 @pytest.fixture
@@ -90,13 +99,11 @@ def run_dirs(tmp_path, run_writer):
     return [run_writer.write(tmp_path / f"run-{i}", None, attempts, run_id=f"run-{i}") for i in range(3)]
 
 
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def start(fork):
+    """Starts a script in a process of its own, which ends with the test."""
+    with ExitStack() as started:
+        yield lambda *arguments: started.enter_context(fork.python(*arguments, stdout=PIPE, stderr=PIPE))
 
 
 def finish(process):
@@ -104,7 +111,8 @@ def finish(process):
     return process.returncode, errors
 
 
-class TestPublish:
+@pytest.mark.parametrize("location", ["duckdb", "ducklake", "memory"], indirect=True)
+class TestAnyPlace:
     def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
         local = Warehouse(tmp_path / "warehouse")
         for house in (local, warehouse):
@@ -122,9 +130,34 @@ class TestPublish:
     def test_the_newest_version_counts_whatever_the_order(self, warehouse, tmp_path, run_writer):
         old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
         new = run_writer.write(tmp_path / "new", status="completed", finished_at="2026-11-20T18:02:00Z")
-        assert [warehouse.publish(run_dir).is_new for run_dir in (old, new, old)] == [True, True, False]
+        for run_dir in (old, new, old):
+            warehouse.publish(run_dir)
         assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+    def test_nothing_but_the_warehouse_can_be_read_or_changed(self, warehouse, run_dirs, tmp_path):
+        warehouse.publish(run_dirs[0])
+        (tmp_path / "secret.txt").write_text("secret")
+        with pytest.raises(WarehouseError, match="disabled by configuration"):
+            warehouse.query(f"FROM read_text('{tmp_path}/secret.txt')")
+        for sql in ("DELETE FROM segments.runs", "DETACH served", "SET threads = 1", "CALL pragma_version()", "VACUUM"):
+            with pytest.raises(WarehouseError, match="is refused"):
+                warehouse.query(sql)
+        assert warehouse.query("SELECT count(*) FROM runs").rows == [(1,)]
+
+    def test_there_is_no_warehouse_yet(self, warehouse, location):
+        for action in (lambda: warehouse.query("FROM runs"), warehouse.connect):
+            with pytest.raises(WarehouseError, match=f"No warehouse at {location}. Run an evaluation first"):
+                action()
+
+
+class TestTables:
+    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
+        warehouse.publish(run_dirs[0])
+        before = contents(warehouse)
+        with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
+            warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
+        assert contents(warehouse) == before
 
     def test_a_content_is_kept_once(self, warehouse, run_dirs):
         for run_dir in run_dirs:
@@ -138,25 +171,6 @@ class TestPublish:
             warehouse._backend._change(connection, lambda connection: connection.execute(added))
         assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
 
-    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
-        warehouse.publish(run_dirs[0])
-        before = contents(warehouse)
-        with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
-            warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
-        assert contents(warehouse) == before
-
-
-class TestReading:
-    def test_nothing_but_the_warehouse_can_be_read_or_changed(self, warehouse, run_dirs, tmp_path):
-        warehouse.publish(run_dirs[0])
-        (tmp_path / "secret.txt").write_text("secret")
-        with pytest.raises(WarehouseError, match="disabled by configuration"):
-            warehouse.query(f"FROM read_text('{tmp_path}/secret.txt')")
-        for sql in ("DELETE FROM segments.runs", "DETACH served", "SET threads = 1", "CALL pragma_version()", "VACUUM"):
-            with pytest.raises(WarehouseError, match="is refused"):
-                warehouse.query(sql)
-        assert warehouse.query("SELECT count(*) FROM runs").rows == [(1,)]
-
     def test_a_notebook_gets_a_connection_that_cannot_write(self, warehouse, run_dirs):
         warehouse.publish(run_dirs[0])
         with closing(warehouse.connect()) as connection:
@@ -164,38 +178,29 @@ class TestReading:
             with pytest.raises(duckdb.Error, match="read-only"):
                 connection.execute("DELETE FROM served.segments.runs")
 
-    def test_other_tools_find_the_views(self, tmp_path, run_dirs):
-        Warehouse(f"duckdb:{tmp_path}/team/warehouse.db").publish(run_dirs[0])
-        with duckdb.connect(str(tmp_path / "team/warehouse.db"), read_only=True) as connection:
+    def test_other_tools_find_the_views(self, database, run_dirs):
+        Warehouse(f"duckdb:{database}").publish(run_dirs[0])
+        with duckdb.connect(str(database), read_only=True) as connection:
             assert connection.execute("SELECT env_id, avg_reward FROM leaderboard").fetchall() == [("gsm8k", 0.5)]
             assert connection.execute("FROM flips('run-0', 'run-0')").fetchall() == []
 
-    def test_there_is_no_warehouse_yet(self, warehouse, location):
-        for action in (lambda: warehouse.query("FROM runs"), warehouse.connect):
-            with pytest.raises(WarehouseError, match=f"No warehouse at {location}. Run an evaluation first"):
-                action()
-
-    def test_a_database_of_something_else_is_no_warehouse(self, tmp_path):
-        with duckdb.connect(str(tmp_path / "team/other.db")) as connection:
+    def test_a_database_of_something_else_is_no_warehouse(self, database):
+        with duckdb.connect(str(database)) as connection:
             connection.execute("CREATE TABLE runs (a INTEGER)")
         with pytest.raises(WarehouseError, match="No warehouse at"):
-            Warehouse(f"duckdb:{tmp_path}/team/other.db").query("FROM runs")
+            Warehouse(f"duckdb:{database}").query("FROM runs")
 
-    def test_tables_of_a_newer_nightjar_are_refused(self, tmp_path, run_dirs):
-        warehouse = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
+    def test_tables_of_a_newer_nightjar_are_refused(self, database, run_dirs):
+        warehouse = Warehouse(f"duckdb:{database}")
         warehouse.publish(run_dirs[0])
-        with duckdb.connect(str(tmp_path / "team/warehouse.db")) as connection:
+        with duckdb.connect(str(database)) as connection:
             connection.execute("UPDATE segments.version SET number = ?", [SCHEMA + 1])
         for action in (lambda: warehouse.query("FROM runs"), lambda: warehouse.publish(run_dirs[1])):
-            with pytest.raises(
-                WarehouseError, match=f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"
-            ):
+            with pytest.raises(WarehouseError, match=f"version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"):
                 action()
 
-    def test_tables_of_the_first_release_are_read_and_get_the_new_columns_with_the_next_publish(
-        self, tmp_path, run_dirs
-    ):
-        warehouse, path = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db"), str(tmp_path / "team/warehouse.db")
+    def test_the_next_publish_gives_tables_of_the_first_release_the_new_columns(self, database, run_dirs):
+        warehouse, path = Warehouse(f"duckdb:{database}"), str(database)
         told = {"rescored_from": "run-0", "api_client_type": "openai_responses", "version_info": {"env_hash": "ab12"}}
         metadata = run_dirs[0] / "metadata.json"
         metadata.write_text(json.dumps(json.loads(metadata.read_text()) | told))
@@ -214,7 +219,7 @@ class TestReading:
 
 
 class TestTogether:
-    def test_processes_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
+    def test_processes_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
         processes = [
@@ -228,21 +233,17 @@ class TestTogether:
 
     def test_threads_publish_the_same_first_run_at_once(self, location, run_dirs):
         house = Warehouse(location)
-        news = []
-        threads = [threading.Thread(target=lambda: news.append(house.publish(run_dirs[0]).is_new)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(4) as pool:
+            news = [one.is_new for one in pool.map(house.publish, run_dirs[:1] * 4)]
         assert sorted(news) == [False, False, False, True]
         assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
-    def test_a_file_that_somebody_keeps_open_is_an_error_after_a_while(self, tmp_path, run_dirs, monkeypatch):
+    def test_a_file_that_stays_open_elsewhere_is_an_error_after_a_while(self, database, run_dirs, monkeypatch):
         monkeypatch.setattr(served, "PATIENCE_SECONDS", 0.3)
-        house = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
+        house = Warehouse(f"duckdb:{database}")
         house.publish(run_dirs[0])
         with (
-            duckdb.connect(str(tmp_path / "team/warehouse.db"), read_only=True),
+            duckdb.connect(str(database), read_only=True),
             pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached"),
         ):
             house.publish(run_dirs[1])
@@ -257,21 +258,13 @@ class TestAddress:
             ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
             ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
             ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
-            (
-                "ducklake:postgres:dbname=runs host=db",
-                "ducklake:postgres:dbname=runs host=db",
-                "served",
-                ("postgres", "ducklake"),
-            ),
+            (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
         ],
     )
-    def test_what_is_attached(self, location, target, catalog, extensions):
+    def test_names_what_is_attached(self, location, target, catalog, extensions):
         address = parse_address(location)
         assert (address.target, address.catalog, address.extensions) == (target, catalog, extensions)
-
-    def test_a_new_lake_can_be_told_where_its_files_go(self):
-        address = parse_address("ducklake:postgres:dbname=runs?data_path=s3://team/lake/")
-        assert (address.target, address.data_path) == ("ducklake:postgres:dbname=runs", "s3://team/lake/")
+        assert address.data_path == ("s3://team/lake/" if "data_path" in location else None)
 
     @pytest.mark.parametrize(
         "location",
@@ -287,17 +280,11 @@ class TestAddress:
             Warehouse(location)
         assert "eyJhbGciOi" not in str(caught.value)
 
-    def test_a_location_without_a_name(self):
-        with pytest.raises(WarehouseError, match="names no database"):
-            Warehouse("md:")
-
     def test_motherduck_needs_a_token(self, monkeypatch, run_dirs):
         for name in ("MOTHERDUCK_TOKEN", "motherduck_token"):
             monkeypatch.delenv(name, raising=False)
-        for action in (
-            lambda: Warehouse("md:runs").query("FROM runs"),
-            lambda: Warehouse("md:runs").publish(run_dirs[0]),
-        ):
+        house = Warehouse("md:runs")
+        for action in (lambda: house.query("FROM runs"), lambda: house.publish(run_dirs[0])):
             with pytest.raises(WarehouseError, match="Cannot open the warehouse md:runs: set MOTHERDUCK_TOKEN"):
                 action()
 
@@ -312,6 +299,8 @@ class TestAddress:
         )
         assert "eyJhbGciOi" not in str(caught.value)
 
-    def test_it_has_no_segments_to_pack(self):
+    def test_needs_a_name_and_has_no_segments(self):
+        with pytest.raises(WarehouseError, match="names no database"):
+            Warehouse("md:")
         with pytest.raises(WarehouseError, match="The warehouse md:runs keeps tables, not segments"):
             open_store("md:runs")

@@ -1,4 +1,4 @@
-"""A warehouse in a folder of several people: root publishes first, then somebody else."""
+"""A warehouse in a folder of several people: root publishes first, then another user."""
 
 import json
 import os
@@ -92,14 +92,14 @@ def test_everybody_publishes(shared, place, write_run, as_nobody, umask):
     assert {oct(path.stat().st_mode)[-3:] for path in shared.glob("segments/*/*")} == {"444"}
 
 
-def test_a_segment_of_somebody_else_is_removed(shared, place, write_run, as_nobody):
+def test_a_segment_of_another_user_is_removed(shared, place, write_run, as_nobody):
     Warehouse(shared).publish(write_run(place, "one"))
     [segment] = segments(shared)
     assert as_nobody(f"folder.remove({segment.name!r})") == (None, "")
     assert segments(shared) == []
 
 
-def test_of_a_segment_that_cannot_be_removed_the_files_stay_until_its_owner_comes(shared, place, write_run, as_nobody):
+def test_files_that_cannot_be_removed_stay_until_their_owner_removes_them(shared, place, write_run, as_nobody):
     Warehouse(shared).publish(write_run(place, "one"))
     [segment] = segments(shared)
     segment.chmod(0o755)

@@ -16,33 +16,23 @@ from nightjar.warehouse.reading.querying import run_stoppable
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 
 
-def test_the_answer_and_the_error_of_the_work_are_those_of_the_call():
+def test_returns_the_answer_or_raises_the_error():
     with duckdb.connect() as connection:
         assert run_stoppable(lambda: 42, connection, TimeLimit()) == 42
         with pytest.raises(ZeroDivisionError):
             run_stoppable(lambda: 1 / 0, connection, TimeLimit())
 
 
-def test_ctrl_c_stops_a_query_and_the_connection_goes_on():
+def test_ctrl_c_stops_a_query_but_not_the_connection():
     with duckdb.connect() as connection:
-        for _ in range(5):
+        for _ in range(2):
             threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
-            start = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 run_stoppable(lambda: connection.execute(ENDLESS), connection, TimeLimit())
-            assert time.monotonic() - start < 10
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_a_query_whose_time_is_over_is_stopped():
-    with duckdb.connect() as connection:
-        start = time.monotonic()
-        with pytest.raises(WarehouseError, match=r"stopped after 0\.2 s"):
-            run_stoppable(lambda: connection.execute(ENDLESS), connection, TimeLimit(0.2))
-        assert time.monotonic() - start < 10
-
-
-def test_nothing_goes_on_after_a_query_that_failed_while_its_rows_were_taken(monkeypatch):
+def test_a_query_that_fails_while_its_rows_are_read_stops_working(monkeypatch):
     """DuckDB's other thread is at work on the next 2048 rows then."""
     monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 50_000)
     with duckdb.connect(config={"threads": 2}) as connection:

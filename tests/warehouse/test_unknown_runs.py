@@ -1,4 +1,4 @@
-"""What somebody asks of a run that is not there: it is said, and no other query is slower or refused for it."""
+"""Queries about unknown runs are errors; other queries are neither slower nor refused."""
 
 import json
 
@@ -53,7 +53,7 @@ class TestMacros:
         with house.connect() as connection, pytest.raises(Exception, match="No run 'typo' in this warehouse"):
             connection.execute("FROM flips('typo', ?)", [A]).fetchall()
 
-    def test_the_inner_macros_answer_for_runs_that_may_come_yet(self, house):
+    def test_the_inner_macros_answer_for_unknown_runs(self, house):
         assert house.query("FROM paired(['typo'], [?])", [A]).rows == []
         assert house.query("FROM example_results(['typo'])").rows == []
 
@@ -72,7 +72,7 @@ class TestCommand:
         ],
     )
     @pytest.mark.parametrize("form", [[], ["--json"], ["--format", "csv"]])
-    def test_it_says_that_the_run_is_not_there(self, house, nightjar, statement, form):
+    def test_an_unknown_run_is_an_error(self, house, nightjar, statement, form):
         ended = nightjar("sql", statement, *form, "--warehouse", house.folder)
         assert (ended.code, ended.out) == (1, "")
         assert "No run 'typo' in th" in ended.err
@@ -105,7 +105,7 @@ class TestCommand:
         found = nightjar("sql", f"FROM runs WHERE run_id IN ('{A}', 'typo')", "--json", "--warehouse", house.folder)
         assert [run["run_id"] for run in found.json] == [A]
 
-    def test_a_named_query_says_what_comes_near(self, house, nightjar):
+    def test_a_named_query_suggests_similar_runs(self, house, nightjar):
         asked = ("sql", "flips", "-P", "a=a1b2c3", "-P", f"b={B}", "--warehouse", house.folder)
         assert "Unknown run 'a1b2c3'. Did you mean 'a1b2c3d4e5f6'?" in nightjar(*asked).err
 
@@ -115,7 +115,7 @@ class TestPython:
         """Programs ask for runs that may come yet."""
         assert house.query("FROM runs WHERE run_id = ?", ["typo"]).rows == []
 
-    def test_what_is_no_select_names_no_runs(self, house):
+    def test_only_select_statements_name_runs(self, house):
         assert asked_runs("EXPLAIN FROM runs WHERE run_id = 'typo'", None, house.query) in ([], ["typo"])
         assert asked_runs("run_id is no SQL", None, house.query) == []
 

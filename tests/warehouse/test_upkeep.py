@@ -1,4 +1,4 @@
-"""Packing, pruning, importing and repairing where something else goes wrong, or goes on, at the same time."""
+"""Packing, pruning, importing and repairing while something else fails or changes."""
 
 import errno
 import logging
@@ -6,7 +6,6 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
@@ -53,19 +52,6 @@ def loose(folder):
     return [segment for segment in folder.catalog().live.values() if not segment.is_pack]
 
 
-def flip(path, column):
-    """Turns over the bits of a byte in the middle of a column's data."""
-    with duckdb.connect() as connection:
-        [(start, length)] = connection.execute(
-            "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
-            [str(path), column],
-        ).fetchall()
-    content = bytearray(path.read_bytes())
-    content[start + length // 2] ^= 0xFF
-    path.chmod(0o644)
-    path.write_bytes(content)
-
-
 class TestWhichRunsArePruned:
     def test_a_run_without_a_start_is_as_old_as_its_publication(self, house, evals, write_run):
         """It is published now, so it is the newest."""
@@ -82,36 +68,27 @@ class TestWhichRunsArePruned:
 class TestADamagedPack:
     @pytest.fixture
     def first(self, house, folder, evals, write_run):
-        """The examples of a pack of two runs."""
-        for name in ("run-1", "run-2"):
+        """The examples of a pack of two runs; two more runs with the same examples are published later."""
+        for name in ("run-1", "run-2", "run-3", "run-4"):
             house.publish(write_run(evals, name, examples=3))
-        pack_everything(folder)
-        [pack] = packs(folder)
+            if name == "run-2":
+                pack_everything(folder)
+                [pack] = packs(folder)
         return Path(folder.file(pack.segment_id, "examples"))
 
-    @pytest.fixture
-    def later(self, house, evals, write_run):
-        """Two more runs with the same examples."""
-        for name in ("run-3", "run-4"):
-            house.publish(write_run(evals, name, examples=3))
-
-    def test_later_packs_leave_out_what_a_whole_one_holds(self, house, folder, first, later):
+    def test_later_packs_leave_out_the_examples_of_a_sound_pack(self, house, folder, first):
         merge(folder, loose(folder))
         assert sorted(pack.rows["examples"] for pack in packs(folder)) == [0, 3]
         assert house.query(TEXTS).rows == [(24, 24, 3)]
 
-    @pytest.mark.parametrize(
-        "damage",
-        [
-            lambda path: flip(path, "prompt"),
-            lambda path: flip(path, "content_id"),
-            lambda path: (path.chmod(0o644), path.write_bytes(path.read_bytes()[:-100])),
-            lambda path: path.unlink(),
-        ],
-        ids=["a text", "a key", "cut off", "missing"],
-    )
-    def test_nothing_relies_on_it(self, house, folder, evals, first, later, damage):
-        damage(first)
+    @pytest.mark.parametrize("damaged", ["prompt", "content_id", "cut off", "missing"])
+    def test_no_later_pack_relies_on_it(self, house, folder, evals, first, damage, damaged):
+        if damaged == "missing":
+            first.unlink()
+        elif damaged == "cut off":
+            damage.truncate(first)
+        else:
+            damage.flip(first, damaged)
         merge(folder, loose(folder))
         remove_retired(folder, AT_ONCE)
         for name in ("run-1", "run-2"):
@@ -120,11 +97,11 @@ class TestADamagedPack:
         assert run_ids(house.folder) == ["run-3", "run-4"]
         assert Warehouse(house.folder).query(TEXTS).rows == [(12, 12, 3)]
 
-    def test_a_rebuild_takes_no_examples_from_it(self, house, folder, first, later, evals):
+    def test_a_rebuild_takes_no_examples_from_it(self, house, folder, first, damage, evals):
         """The later runs rely on its examples, and are kept; the other run directories have the same ones, sound."""
         merge(folder, loose(folder))
         before = house.query("SELECT DISTINCT prompt::VARCHAR FROM rollouts ORDER BY ALL").rows
-        flip(first, "prompt")
+        damage.flip(first, "prompt")
         for name in ("run-3", "run-4"):
             shutil.rmtree(evals / name)
         report = rebuild(folder, [evals / "run-1", evals / "run-2"])
@@ -141,9 +118,11 @@ class TestWhatIsPublishedIsPublished:
             write_run(evals, f"run-{number:02}")
         return evals
 
-    def test_an_old_damaged_segment_does_not_end_an_import(self, house, folder, many, tmp_path, write_run, caplog):
+    def test_an_old_damaged_segment_does_not_end_an_import(
+        self, house, folder, many, tmp_path, write_run, damage, caplog
+    ):
         house.publish(write_run(tmp_path / "old", "old"))
-        flip(next(folder.segments_path.glob("old.*/rollouts.parquet")), "reward")
+        damage.flip(next(folder.segments_path.glob("old.*/rollouts.parquet")), "reward")
         with caplog.at_level(logging.WARNING):
             imported = list(import_all(house, [many]))
         assert [one.novelty for one in imported] == ["new"] * (FAN_IN + 4)
@@ -191,10 +170,8 @@ class TestTheLock:
         )
         assert run_ids(folder.path) == ["run-1", "run-2"]
 
-    def test_it_is_held_while_everything_is_mended(self, folder, runs, monkeypatch):
-        held = []
-
-        set_aside = repair.set_aside
+    def test_a_fix_holds_it(self, folder, runs, monkeypatch):
+        held, set_aside = [], repair.set_aside
 
         def look(folder, name):
             with Folder(folder.path).packing_alone() as alone:
@@ -207,7 +184,7 @@ class TestTheLock:
         assert held == [True]
 
     def test_a_segment_that_is_gone_is_not_set_aside(self, folder, runs, monkeypatch):
-        """Somebody removes it by hand after it was seen."""
+        """A person removes it after it was seen."""
         [path] = folder.segments_path.glob("run-1.*")
         (path / "segment.json").unlink()
         monkeypatch.setattr(repair, "file_faults", lambda *_, **__: shutil.rmtree(path) or [])
@@ -232,7 +209,7 @@ class TestRunsThatWerePublishedAgain:
 
         return publish
 
-    def test_a_large_pack_with_some_is_noted_with_what_compact_gains(self, house, folder, outdated):
+    def test_the_doctor_says_what_compact_gains(self, folder, outdated):
         pack = outdated(newer=2)
         assert pack.segment_id in folder.catalog().live
         diagnosis = diagnose(folder)
@@ -240,12 +217,8 @@ class TestRunsThatWerePublishedAgain:
         [finding] = diagnosis.findings
         assert finding.what == f"2 runs in large packs were published again: about {pack.size / 2e6:,.1f} MB to gain"
         assert finding.remedy == f"nightjar warehouse compact --warehouse {folder.path}"
-        pack_everything(folder)
-        write_snapshot(folder)
-        assert diagnose(folder).findings == []
-        assert not any(folder.catalog().dead_runs(one) for one in folder.catalog().segments.values())
 
-    def test_a_large_pack_that_is_mostly_of_them_is_written_anew_by_a_publish(self, house, folder, outdated):
+    def test_a_publish_rewrites_a_large_pack_that_is_mostly_of_them(self, house, folder, outdated):
         pack = outdated(newer=3)
         assert pack.segment_id in folder.catalog().retired
         remove_retired(folder, AT_ONCE)
@@ -259,6 +232,7 @@ class TestRunsThatWerePublishedAgain:
         pack_everything(folder)
         assert sum(one.rows["rollouts"] for one in folder.catalog().segments.values()) == 16
         assert house.query(TEXTS).rows == [(16, 16, 2)]
+        assert not any(folder.catalog().dead_runs(one) for one in folder.catalog().segments.values())
         write_snapshot(folder)
         assert diagnose(folder, deep=True).findings == []
 
@@ -274,7 +248,6 @@ class TestRunsThatWerePublishedAgain:
 
 
 def test_the_doctor_does_not_name_a_segment_that_was_removed_meanwhile(house, folder, evals, write_run, monkeypatch):
-
     for name in ("run-1", "run-2"):
         house.publish(write_run(evals, name))
     described, seen = doctor.described_segments, iter([[Fault("run-0.1", "segment.json", "is missing")], []])

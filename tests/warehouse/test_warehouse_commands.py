@@ -1,15 +1,14 @@
 """``nightjar warehouse``: rebuild, import, compact, prune, prices and info, with what goes wrong in practice."""
 
 import json
-import random
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from nightjar.warehouse import Warehouse, connect
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.writing.packing import merge
 
 EVERYTHING = {
     "runs": "SELECT * EXCLUDE (run_dir, version) FROM runs ORDER BY run_id",
@@ -33,7 +32,7 @@ def evals(tmp_path):
 
 
 def publish(house, *run_dirs):
-    """Publishes runs as who publishes many does: ``nightjar.duckdb`` is written once."""
+    """Publishes several runs and writes ``nightjar.duckdb`` once."""
     for run_dir in run_dirs:
         house.publish(run_dir, tidies=False)
     house.tidy()
@@ -51,15 +50,8 @@ def segments(house):
     return sorted(path for path in (house.folder / "segments").iterdir() if not path.name.startswith("."))
 
 
-def damage(path):
-    """Cuts a file in half, as a broken disk or a careless copy would."""
-    path.chmod(0o644)
-    with path.open("rb+") as file:
-        file.truncate(path.stat().st_size // 2)
-
-
 class TestRebuild:
-    def test_it_makes_what_publishing_made(self, house, evals, write_run, nightjar):
+    def test_it_restores_what_was_published(self, house, evals, write_run, nightjar):
         publish(house, *(write_run(evals, f"run-{number}", examples=number + 1) for number in range(3)))
         before = everything(house)
         ended = nightjar("warehouse", "rebuild")
@@ -68,21 +60,15 @@ class TestRebuild:
         assert everything(house) == before
         assert len(segments(house)) == 1
         assert nightjar("warehouse", "doctor").code == 0
+        assert nightjar("warehouse", "rebuild").code == 0
+        assert everything(house) == before
 
-    def test_it_makes_a_warehouse_where_there_is_none(self, house, evals, write_run, nightjar, tmp_path):
+    def test_it_creates_a_missing_warehouse(self, house, evals, write_run, nightjar, tmp_path):
         write_run(evals, "run-1")
         write_run(tmp_path / "environments/chess/outputs/evals/chess--gpt", "run-2")
         ended = nightjar("warehouse", "rebuild", "--json")
         assert (ended.json["published"], ended.json["rollouts"]) == (2, 8)
         assert run_ids(house) == ["run-1", "run-2"]
-
-    def test_twice_changes_nothing(self, house, evals, write_run, nightjar):
-        for number in range(3):
-            write_run(evals, f"run-{number}")
-        nightjar("warehouse", "rebuild")
-        before = everything(house)
-        assert nightjar("warehouse", "rebuild").code == 0
-        assert everything(house) == before
 
     def test_runs_from_elsewhere_and_prices_stay(self, house, evals, write_run, nightjar, tmp_path):
         house.publish(write_run(evals, "here"))
@@ -116,22 +102,23 @@ class TestRebuild:
         assert house.query("SELECT DISTINCT attempts FROM rollouts").rows == [(2,)]
 
     @pytest.mark.parametrize("file", ["runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"])
-    def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, file):
+    def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, damage, file):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         nightjar("warehouse", "compact", "--now")
         before = everything(house)
-        damage(segments(house)[0] / file)
+        damage.truncate(segments(house)[0] / file)
         assert nightjar("warehouse", "doctor").code == 1
         assert nightjar("warehouse", "rebuild").code == 0
         assert everything(house) == before
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
-    def test_what_no_run_directory_can_heal_is_set_aside(self, house, evals, write_run, nightjar, tmp_path):
-        house.publish(write_run(evals, "here"))
-        house.publish(write_run(tmp_path / "elsewhere", "whole"))
-        house.publish(write_run(tmp_path / "elsewhere", "lost"))
+    def test_a_damaged_segment_without_run_directories_is_set_aside(
+        self, house, evals, write_run, nightjar, damage, tmp_path
+    ):
+        elsewhere = [write_run(tmp_path / "elsewhere", name) for name in ("whole", "lost")]
+        publish(house, write_run(evals, "here"), *elsewhere)
         [segment] = [path for path in segments(house) if path.name.startswith("lost")]
-        damage(segment / "rollouts.parquet")
+        damage.truncate(segment / "rollouts.parquet")
         ended = nightjar("warehouse", "rebuild")
         assert ended.code == 1
         assert "Set aside: segment 'lost." in ended.err
@@ -146,10 +133,8 @@ class TestRebuild:
     def test_without_run_directories_it_does_nothing(self, house, nightjar, tmp_path):
         (tmp_path / "outputs").mkdir()
         ended = nightjar("warehouse", "rebuild")
-        assert (ended.code, ended.err) == (
-            1,
-            "Error: No run directories in 'outputs'. Name the folders that hold them.",
-        )
+        assert ended.code == 1
+        assert "No run directories in 'outputs'." in ended.err
         assert "no such file or folder" in nightjar("warehouse", "rebuild", "nowhere").err
 
     def test_runs_published_meanwhile_are_there(self, house, evals, write_run, tmp_path):
@@ -164,25 +149,8 @@ class TestRebuild:
         assert published > 0
         assert len(run_ids(house)) == 10 + published
 
-    def test_killed_at_any_moment_it_leaves_every_run(self, house, evals, write_run, nightjar, tmp_path):
-        publish(house, *(write_run(evals, f"run-{number}", examples=number % 3 + 1) for number in range(6)))
-        house.publish(write_run(tmp_path / "elsewhere", "there"))
-        before = everything(house)
-        moments = random.Random(7)
-        for _ in range(4):
-            rebuilding = subprocess.Popen(
-                [sys.executable, "-m", "nightjar", "warehouse", "rebuild"], stdout=subprocess.DEVNULL
-            )
-            time.sleep(moments.uniform(0.3, 2.5))
-            rebuilding.send_signal(signal.SIGKILL)
-            rebuilding.wait(30)
-            assert everything(house) == before
-        assert nightjar("warehouse", "doctor", "--fix", "--deep").code == 0
-        assert nightjar("warehouse", "rebuild").code == 0
-        assert everything(house) == before
-
     @pytest.mark.parametrize("put", [0, 3, 6, 8])
-    def test_between_two_new_segments_every_run_is_there(self, house, evals, write_run, put, tmp_path):
+    def test_killed_between_two_new_segments_it_leaves_every_run(self, house, evals, write_run, put, tmp_path):
         """Ends the process when so many new segments are there: of six runs, and of three packs of two each."""
         publish(house, *(write_run(evals, f"run-{number}", examples=2) for number in range(6)))
         before = everything(house)
@@ -233,14 +201,7 @@ class TestImport:
         assert found == {"nightjar": ("gsm8k", "openai/gpt", 4, "new"), "verifiers": ("reverse", "m", 1, "new")}
         assert house.query("SELECT avg_reward FROM leaderboard WHERE env_id = 'reverse'").rows == [(0.5,)]
 
-    def test_again_changes_nothing(self, house, write_run, nightjar, tmp_path, verifiers_results):
-        nightjar("warehouse", "import", "old")
-        before = everything(house)
-        ended = nightjar("warehouse", "import", "old")
-        assert "already there" in ended.out
-        assert everything(house) == before
-
-    def test_what_is_newer_and_older(self, house, write_run, nightjar, tmp_path):
+    def test_newer_and_older_copies_are_told_apart(self, house, write_run, nightjar, tmp_path):
         for name, attempt in (("first", 1), ("second", 2)):
             write_run(tmp_path / name, "run-1", attempt=attempt)
         said = []
@@ -248,23 +209,18 @@ class TestImport:
             said.append(nightjar("warehouse", "import", name, "--json").json[0]["novelty"])
             nightjar("warehouse", "compact")
         assert said == ["new", "updated", "already there", "older than what is there"]
+        assert "already there" in nightjar("warehouse", "import", "second").out
         assert house.query("SELECT DISTINCT attempts FROM rollouts").rows == [(2,)]
 
-    def test_it_goes_on_after_a_bad_one(self, house, write_run, nightjar, tmp_path):
+    def test_it_continues_after_a_damaged_run_or_a_missing_path(self, house, write_run, nightjar, tmp_path):
         for name in ("a", "b", "c"):
             write_run(tmp_path / "old", name)
         (tmp_path / "old/b/results.jsonl").write_text("no JSON\nat all\n")
-        ended = nightjar("warehouse", "import", "old")
-        assert ended.code == 1
-        assert "Not imported: old/b" in ended.err
-        assert run_ids(house) == ["a", "c"]
-
-    def test_it_goes_on_after_a_path_that_is_not_there(self, house, write_run, nightjar, tmp_path):
-        write_run(tmp_path / "old", "a")
         ended = nightjar("warehouse", "import", "nowhere", "old")
         assert ended.code == 1
         assert "Cannot import 'nowhere': there is no such file or folder." in ended.err
-        assert run_ids(house) == ["a"]
+        assert "Not imported: old/b" in ended.err
+        assert run_ids(house) == ["a", "c"]
 
     def test_a_folder_without_results(self, house, nightjar, tmp_path):
         (tmp_path / "empty").mkdir()
@@ -274,8 +230,11 @@ class TestImport:
 
 
 class TestCompact:
-    def test_all_small_segments_become_one(self, house, evals, write_run, nightjar):
+    @pytest.fixture
+    def three(self, house, evals, write_run):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
+
+    def test_all_small_segments_become_one(self, house, three, nightjar):
         before = everything(house)
         ended = nightjar("warehouse", "compact")
         assert ended.out.startswith("3 segments, ")
@@ -283,25 +242,17 @@ class TestCompact:
         assert everything(house) == before
         assert nightjar("warehouse", "doctor").code == 0
 
-    def test_who_reads_what_was_replaced_goes_on_for_an_hour(self, house, evals, write_run, nightjar):
-        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
+    def test_replaced_segments_stay_an_hour_for_their_readers(self, house, three, nightjar):
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")
             assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
         assert "of replaced segments are removed after an hour; at once with --now" in ended.err
-        assert nightjar("warehouse", "doctor").code == 0
 
-    def test_what_was_replaced_goes_at_once(self, house, evals, write_run, nightjar):
-        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
-        ended = nightjar("warehouse", "compact", "--now")
-        assert (ended.code, ended.err) == (0, "")
+    def test_now_removes_replaced_segments_at_once(self, house, three, nightjar):
+        record = nightjar("warehouse", "compact", "--now", "--json").json
+        assert (record["packs"], record["before"]["segments"], record["after"]["segments"]) == (1, 3, 1)
         assert len(segments(house)) == 1
         assert run_ids(house) == ["run-0", "run-1", "run-2"]
-
-    def test_in_json(self, house, evals, write_run, nightjar):
-        publish(house, *(write_run(evals, f"run-{number}") for number in range(2)))
-        record = nightjar("warehouse", "compact", "--json").json
-        assert (record["packs"], record["before"]["segments"], record["after"]["segments"]) == (1, 2, 1)
 
 
 class TestPrune:
@@ -314,13 +265,6 @@ class TestPrune:
             house.publish(write_run(evals, f"night-{night}", started_at=started_at, **size))
         house.publish(write_run(evals, "other", env_id="chess", status="failed", started_at="2026-01-01T00:00:00Z"))
         return house
-
-    def test_old_runs_go(self, nights, nightjar):
-        ended = nightjar("warehouse", "prune", "--older-than", "1h", "--env", "gsm8k", "--yes")
-        assert ended.code == 0
-        assert "4 runs, 28 rollouts, about" in ended.out
-        assert run_ids(nights) == ["other"]
-        assert nightjar("warehouse", "doctor", "--deep").code == 0
 
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_the_newest_of_each_environment_and_model_stay(self, nights, nightjar, is_packed):
@@ -340,7 +284,9 @@ class TestPrune:
         assert nightjar("warehouse", "prune", "--keep-last", 1, "--yes").code == 0
         assert run_ids(house) == ["nightly"]
 
-    def test_a_dry_run_removes_nothing(self, nights, nightjar):
+    def test_a_dry_run_or_a_condition_that_no_run_meets_removes_nothing(self, nights, nightjar):
+        ended = nightjar("warehouse", "prune", "--env", "none", "--yes")
+        assert (ended.code, ended.err) == (0, "No run meets the conditions: nothing was removed.\n")
         ended = nightjar("warehouse", "prune", "--status", "failed", "--dry-run")
         assert "other" in ended.out
         assert ended.err == "Nothing was removed.\n"
@@ -351,10 +297,6 @@ class TestPrune:
         assert nightjar("warehouse", "prune", "--yes").code == 2
         assert "180d" in nightjar("warehouse", "prune", "--older-than", "soon").err
         assert len(run_ids(nights)) == 5
-
-    def test_nothing_to_remove(self, nights, nightjar):
-        ended = nightjar("warehouse", "prune", "--env", "none", "--yes")
-        assert (ended.code, ended.err) == (0, "No run meets the conditions: nothing was removed.\n")
 
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_publishing_brings_a_run_back(self, nights, nightjar, evals, is_packed):
@@ -374,14 +316,14 @@ class TestPrune:
         assert run_ids(nights) == ["night-1", "night-2", "night-3", "night-4"]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
-    def test_examples_that_others_use_stay(self, house, evals, write_run, nightjar):
+    def test_examples_of_other_runs_stay(self, house, evals, write_run, nightjar):
         """The second pack has left out the examples that the first one holds, and the first one goes."""
         publish(house, *(write_run(evals, name, env_id="first", examples=4) for name in ("first-1", "first-2")))
         nightjar("warehouse", "compact")
-        publish(
-            house, *(write_run(evals, name, env_id=name[:-2], examples=3) for name in ("second-1", "second-2", "third"))
-        )
-        merge_last_three(house)
+        later = ("second-1", "second-2", "third")
+        publish(house, *(write_run(evals, name, env_id=name[:-2], examples=3) for name in later))
+        folder = Folder(house.folder)
+        merge(folder, [one for one in folder.catalog().live.values() if not one.is_pack])
         assert [path.name[:4] for path in segments(house) if (path / "segment.json").is_file()].count("pack") == 2
         nightjar("warehouse", "prune", "--env", "first", "--yes")
         assert run_ids(house) == ["second-1", "second-2", "third"]
@@ -391,21 +333,13 @@ class TestPrune:
 
     def test_everything_may_go(self, nights, nightjar):
         nightjar("warehouse", "compact")
-        assert nightjar("warehouse", "prune", "--older-than", "1h", "--yes").code == 0
+        ended = nightjar("warehouse", "prune", "--older-than", "1h", "--yes")
+        assert ended.code == 0
+        assert "5 runs, 32 rollouts, about" in ended.out
         assert run_ids(nights) == []
         assert segments(nights) == []
         assert nightjar("warehouse").code == 0
         assert nightjar("warehouse", "doctor").code == 0
-
-
-def merge_last_three(house):
-    from nightjar.warehouse.storage.folder import Folder
-    from nightjar.warehouse.writing.packing import merge
-
-    folder = Folder(house.folder)
-    with folder.packing_alone() as alone:
-        assert alone
-        merge(folder, [one for one in folder.catalog().live.values() if not one.is_pack])
 
 
 class TestPrices:
@@ -414,46 +348,33 @@ class TestPrices:
         assert "No prices" in nightjar("warehouse", "prices").err
         nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 0.4, "--output", 1.6)
         assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(0.4 + 0.8),)]
-        ended = nightjar(
-            "warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2, "--since", "2027-01-01", "--json"
-        )
-        assert [(one["since"], one["input"]) for one in ended.json] == [
-            ("1970-01-01T00:00:00+00:00", 0.4),
-            ("2027-01-01T00:00:00+00:00", 1.0),
-        ]
+        later = ("--since", "2027-01-01", "--json")
+        listed = nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2, *later).json
+        assert [(one["since"][:10], one["input"]) for one in listed] == [("1970-01-01", 0.4), ("2027-01-01", 1.0)]
         assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(1.2),)]
+        nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 2, "--output", 2, "--since", "2027-01-01")
+        assert [one["input"] for one in nightjar("warehouse", "prices", "--json").json] == [0.4, 2.0]
         assert nightjar("warehouse", "prices", "remove", "openai/gpt").code == 0
         assert house.query("SELECT cost FROM runs").rows == [(None,)]
 
-    def test_one_price_replaces_another_of_the_same_day(self, house, nightjar):
-        for price in (1, 2):
-            nightjar("warehouse", "prices", "set", "m", "--input", price, "--output", price, "--since", "2026-01-01")
-        [only] = nightjar("warehouse", "prices", "--json").json
-        assert only["input"] == 2.0
-
-    def test_what_cannot_be(self, house, nightjar):
-        assert (
-            "date 'soon'"
-            in nightjar("warehouse", "prices", "set", "m", "--input", 1, "--output", 1, "--since", "soon").err
-        )
-        assert nightjar("warehouse", "prices", "set", "m", "--input", -1, "--output", 1).code == 1
+    def test_invalid_prices_are_refused(self, house, nightjar):
+        given = ("warehouse", "prices", "set", "m", "--output", 1, "--input")
+        assert "date 'soon'" in nightjar(*given, 1, "--since", "soon").err
+        assert nightjar(*given, -1).code == 1
         assert nightjar("warehouse", "prices", "set", "m").code == 2
         assert nightjar("warehouse", "prices", "remove", "m").code == 1
 
 
 class TestInfo:
-    def test_it_says_where_and_how_much(self, house, evals, write_run, nightjar):
+    def test_it_shows_location_and_size(self, house, evals, write_run, nightjar):
         house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
         house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
         ended = nightjar("warehouse")
         assert "2 runs, 8 rollouts" in ended.out
         assert "Newest run: new: gsm8k | openai/gpt, completed, 2026-02-01 12:30 UTC" in ended.out
         assert nightjar("warehouse", "info").out == ended.out
-
-    def test_in_json(self, house, evals, write_run, nightjar):
-        house.publish(write_run(evals, "run-1"))
         record = nightjar("warehouse", "info", "--json").json
-        assert (record["runs"], record["rollouts"], record["newest_run"]["run_id"]) == (1, 4, "run-1")
+        assert (record["runs"], record["rollouts"], record["newest_run"]["run_id"]) == (2, 8, "new")
 
     @pytest.mark.parametrize("command", ["info", "doctor", "compact", "export", "prune"])
     def test_no_warehouse_is_one_line(self, house, nightjar, command):

@@ -110,19 +110,17 @@ def _compared(node: Any) -> Iterator[Any]:
 
 
 def _operands(node: Mapping[str, Any]) -> list[Any]:
-    match node.get("type"):
-        case "COMPARE_EQUAL":
-            return [node.get("left"), node.get("right")]
-        case "COMPARE_IN":
-            return list(node.get("children") or ())
+    match node:
+        case {"type": "COMPARE_EQUAL", "left": left, "right": right}:
+            return [left, right]
+        case {"type": "COMPARE_IN", "children": children}:
+            return children or []
     return []
 
 
 def _is_run_id(node: Any) -> bool:
-    match node:
-        case {"column_names": [*_, str(name)]}:
-            return name.lower() == _COLUMN
-    return False
+    names: Any = node.get("column_names") if isinstance(node, dict) else None
+    return bool(names) and str(names[-1]).lower() == _COLUMN
 
 
 def _text(node: Any, parameters: Mapping[str, object]) -> str | None:
@@ -131,8 +129,7 @@ def _text(node: Any, parameters: Mapping[str, object]) -> str | None:
             return _text(child, parameters)
         case {"type": "VALUE_PARAMETER", "identifier": name}:
             value = parameters.get(name)
-        case {"type": "VALUE_CONSTANT", "literal": {"kind": "STRING", "text": value}}:
-            pass
-        case _:
-            return None
-    return value if isinstance(value, str) else None
+            return value if isinstance(value, str) else None
+        case {"type": "VALUE_CONSTANT", "literal": {"kind": "STRING", "text": str(text)}}:
+            return text
+    return None

@@ -156,7 +156,6 @@ def named_queries() -> dict[str, NamedQuery]:
 
 
 def parse_query(name: str, text: str) -> NamedQuery:
-    """Reads the comments at the top of a query's file."""
     comments = []
     for line in text.splitlines():
         if not line.startswith("--"):

@@ -52,7 +52,6 @@ class TimeLimit:
         return min(self._ends_at - now, threading.TIMEOUT_MAX)
 
     def over(self) -> WarehouseError:
-        """Returns the error to raise when the time is up."""
         return WarehouseError(f"The query was stopped after {self._seconds:g} s. Narrow it, or split it.")
 
 
@@ -60,11 +59,8 @@ class TimeLimit:
 class Request:
     """A request to a query process, with the state of this process that the answer depends on.
 
-    Attributes:
-        kind: a key of ``answering._ANSWERS``.
-        given: the pickled arguments.
-        folder: the current directory; None if it was removed.
-        environment: all variables, because storage credentials may change between two queries.
+    ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments, ``folder`` the current directory (None
+    if it was removed). Storage credentials in ``environment`` may change between two queries.
     """
 
     kind: str
@@ -185,6 +181,7 @@ class _Processes:
         self._reset()
 
     def prepare(self) -> None:
+        """Starts a process for the next query without waiting for it."""
         if not self._idle:
             self._idle.append(self._start())
 
@@ -207,6 +204,7 @@ class _Processes:
             self._places.release()
 
     def stop(self) -> None:
+        """Stops the queries of all threads, as when the program is told to end; each raises in its own thread."""
         for process in tuple(self._busy):
             process.kill()
 
@@ -239,18 +237,9 @@ class _Processes:
 
 
 _processes = _Processes()
+prepare, stop = _processes.prepare, _processes.stop
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_processes.forget)
-
-
-def prepare() -> None:
-    """Starts a process for the next query without waiting for it."""
-    _processes.prepare()
-
-
-def stop() -> None:
-    """Stops the queries of all threads, as when the program is told to end; each raises in its own thread."""
-    _processes.stop()
 
 
 def ask(kind: str, *arguments: object, limit: TimeLimit) -> Any:

@@ -20,7 +20,6 @@ from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, hi
 from nightjar.warehouse.reading.process import TimeLimit
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
 from nightjar.warehouse.reading.result import Parameters, QueryResult
-from nightjar.warehouse.storage.store import Readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,10 +58,10 @@ class PackedRows:
     parts: list[bytes]
 
 
-def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
+def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path) -> duckdb.DuckDBPyConnection:
     """Returns a connection with fixed settings that can read the files of a warehouse and nothing else.
 
-    DuckDB creates and removes the spill folder, for data that does not fit into memory.
+    ``prepare`` is as ``Store.prepare``. DuckDB creates and removes the spill folder.
     """
     connection = duckdb.connect(
         ":memory:",
@@ -76,11 +75,11 @@ def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
         },
     )
     try:
-        store.prepare(connection)
+        readable = prepare(connection)
         hide_progress_bar(connection)
         connection.execute(
             f"SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true; "
-            f"SET allowed_directories = [{quoted(store.readable())}]; "
+            f"SET allowed_directories = [{quoted(readable)}]; "
             "SET enable_external_access = false; SET lock_configuration = true"
         )
     except BaseException:
@@ -121,7 +120,6 @@ def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters:
 
 
 def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs one statement of any kind."""
     with explained("The statement failed"), _stopped_on_error(connection):
         return _answer(connection.execute(one_statement(connection, sql), parameters))
 

@@ -111,12 +111,11 @@ class Reader:
             cursor.close()
 
     def _refreshed(self, look: Look) -> duckdb.DuckDBPyConnection:
-        """Returns a cursor after bringing the views up to date with the current segments."""
         with self._lock:
             catalog, records = look(), self._store.records()
             if self._connection is None:
                 spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
-                self._connection = connect_locked(self._store, spill)
+                self._connection = connect_locked(self._store.prepare, spill)
             state = (frozenset(catalog.segments), records)
             if self._defined != state:
                 self._warn_of_undescribed(catalog)
@@ -145,10 +144,8 @@ def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> Qu
 def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
     """Replaces an error that a damaged file causes by one that names its segment and runs, and the remedy.
 
-    Args:
-        store: the warehouse.
-        deep: reads the files completely to find the damage.
-        is_users: a user wrote the statement, so that most errors are expected and no file is read.
+    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement, so that most
+    errors are expected and no file is read.
     """
     try:
         yield
@@ -172,11 +169,7 @@ def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
 
 
 def listed(run_ids: Iterable[str]) -> str:
-    """Names runs in a message.
-
-    >>> listed(["a"]), listed("abcdefg")
-    ("run 'a'", "runs 'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
+    """Names runs in a message: ``runs 'a', 'b', 'c', 'd', 'e' and 2 more``."""
     names = sorted(run_ids)
     shown = ", ".join(map(repr, names[:_FEW_RUNS]))
     more = f" and {len(names) - _FEW_RUNS:,} more" if len(names) > _FEW_RUNS else ""

@@ -29,7 +29,6 @@ FileOf = Callable[[str, str], str]
 
 
 def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
-    """Creates all relations of a catalog."""
     define_segments(connection, catalog, file_of, records)
     connection.execute(views_script())
 
@@ -44,7 +43,6 @@ def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, fil
 
 
 def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> None:
-    """Creates or replaces the tables of the records beside the segments."""
     connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
     if prices := records.prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
@@ -62,7 +60,6 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
 
 @cache
 def views_script() -> str:
-    """Returns the statements that create the views."""
     folder = resources.files(__package__) / "views"
     return _category_macros() + "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _VIEWS)
 

@@ -34,7 +34,6 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns one mapping of column to value per row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -46,14 +45,12 @@ class TextStream(Protocol):
 
 
 def write_csv(result: QueryResult, stream: TextStream) -> None:
-    """Writes a result as CSV with a header."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(result.columns)
     writer.writerows([value_text(value) for value in row] for row in result.rows)
 
 
 def write_json(result: QueryResult, stream: TextStream) -> None:
-    """Writes a result as a JSON list with one object per row."""
     stream.write(json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n")
 
 

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
-from nightjar.errors import WarehouseError
-from nightjar.warehouse.location import cause_of
+from nightjar.warehouse.location import remote_errors
 from nightjar.warehouse.storage.segments import segment_id_of
 from nightjar.warehouse.storage.store import Store
 
@@ -29,13 +27,12 @@ class Archives:
         self._folder = f"{self._root}/{_FOLDER}"
 
     def newest(self, run_id: str) -> str | None:
-        """Returns the version of the newest archive of a run; None if there is none."""
         return max(self._versions(run_id), default=None)
 
     def put(self, run_id: str, version: str, archive: Path) -> None:
         """Stores an archive, and removes older archives of the run."""
         path = self._path(run_id, version)
-        with self._explained("write"):
+        with remote_errors("write", self._store, self._store.place):
             if self._filesystem.async_impl:  # an object store: an upload appears when it is complete
                 self._filesystem.put_file(str(archive), path)
             else:
@@ -46,16 +43,13 @@ class Archives:
         self._remove(run_id, [each for each in self._versions(run_id) if each < version])
 
     def fetch(self, run_id: str, version: str, archive: Path) -> None:
-        """Copies an archive to a local file."""
-        with self._explained("read"):
+        with remote_errors("read", self._store, self._store.place):
             self._filesystem.get_file(self._path(run_id, version), str(archive))
 
     def remove(self, run_id: str) -> None:
-        """Removes all archives of a run."""
         self._remove(run_id, self._versions(run_id))
 
     def shown(self, run_id: str, version: str) -> str:
-        """Returns the location of an archive for messages."""
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
     def run_ids(self) -> set[str]:
@@ -67,7 +61,7 @@ class Archives:
         return [name.removeprefix(begin) for name in self._names() if name.startswith(begin)]
 
     def _names(self) -> list[str]:
-        with self._explained("read"):
+        with remote_errors("read", self._store, self._store.place):
             self._filesystem.invalidate_cache()
             try:
                 found = [str(path).rpartition("/")[2] for path in self._filesystem.ls(self._folder, detail=False)]
@@ -76,20 +70,10 @@ class Archives:
         return [name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING)]
 
     def _remove(self, run_id: str, versions: list[str]) -> None:
-        with self._explained("write"):
+        with remote_errors("write", self._store, self._store.place):
             for version in versions:
-                try:
+                with suppress(FileNotFoundError):
                     self._filesystem.rm_file(self._path(run_id, version))
-                except FileNotFoundError:
-                    continue
 
     def _path(self, run_id: str, version: str) -> str:
         return f"{self._folder}/{segment_id_of(run_id, version)}{_ENDING}"
-
-    @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - every library has its own
-            reason = cause_of(error, self._store.place)
-            raise WarehouseError(f"Cannot {verb} the warehouse {self._store}: {reason}") from None

@@ -55,21 +55,18 @@ class Folder(Store):
         return str(self.path)
 
     def exists(self) -> bool:
-        """Returns whether the folder ``segments`` exists."""
         try:
             return self.segments_path.is_dir()
         except OSError as error:  # a name that is too long
             raise WarehouseError(f"Cannot read the warehouse {self}: {error.strerror}") from error
 
     def make(self) -> None:
-        """Creates the folder ``segments``."""
         try:
             self.segments_path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self.path}: {error.strerror}") from error
 
     def try_to_write(self) -> None:
-        """Creates and removes a file in the folder, or in its nearest parent that exists."""
         check_place(self.segments_path, str(self))
 
     def catalog(self) -> Catalog:
@@ -84,18 +81,15 @@ class Folder(Store):
         return Catalog(self._known)
 
     def undescribed(self, catalog: Catalog) -> set[str]:
-        """Returns the folders with Parquet files but without ``segment.json``."""
         unknown = ((name, self.segments_path / name) for name in self._listed() - catalog.segments.keys())
         return {name for name, path in unknown if any(path.glob("*.parquet")) and not (path / COMMIT).exists()}
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns the path of a file."""
         return f"{self.real_path}/{segment_id}/{kind}.parquet"
 
     def faults(
         self, segments: Iterable[Segment], kinds: Collection[str] = KINDS, *, deep: bool = False
     ) -> Iterator[Fault]:
-        """Checks lengths; with ``deep`` the content of every file."""
         for segment in segments:
             for kind in kinds:
                 if fault := self._fault(segment, kind, deep=deep):
@@ -123,19 +117,13 @@ class Folder(Store):
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
-        """Returns the command line of a ``nightjar warehouse`` command for this warehouse.
-
-        >>> Folder(Path("our runs")).command("doctor --fix")
-        "nightjar warehouse doctor --fix --warehouse 'our runs'"
-        """
+        """Returns the command line of a ``nightjar warehouse`` command for this warehouse."""
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
-        """Names the doctor."""
         return f"Run: {self.command('doctor --deep' if is_hidden else 'doctor')}"
 
     def doubt(self) -> str:
-        """Names the doctor."""
         return f"That may be damage. Run: {self.command('doctor --deep')}"
 
     def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
@@ -146,15 +134,10 @@ class Folder(Store):
             message += f". Its owner, or root, can let everybody read it: chmod -R a+rX {path}"
         return WarehouseError(message)
 
-    def readable(self) -> str:
-        """Returns the path of the folder ``segments``."""
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002 - every connection can read files
         return f"{self.real_path}/"
 
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Does nothing: every connection can read files."""
-
     def read_beside(self, name: str) -> bytes | None:
-        """Reads a file of the folder."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -163,12 +146,10 @@ class Folder(Store):
             raise WarehouseError(f"Cannot read {self.path / name}: {error.strerror}") from error
 
     def write_beside(self, name: str, content: bytes) -> None:
-        """Replaces a file of the folder."""
         replace_file(self.path / name, [content])
 
     @contextmanager
     def changing_beside(self, name: str) -> Iterator[None]:
-        """Holds a file lock."""
         self.make()
         lock = self.path / f"{Path(name).stem}.lock"
         try:
@@ -181,7 +162,6 @@ class Folder(Store):
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Creates a folder beside the segments, with the same rights."""
         path = self.segments_path / scratch_name()
         try:
             path.mkdir(parents=True)
@@ -195,7 +175,6 @@ class Folder(Store):
             shutil.rmtree(path, ignore_errors=True)
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Renames the folder to its final name."""
         target = self.segments_path / segment.segment_id
         try:
             (scratch / COMMIT).write_bytes(segment.dump())
@@ -228,13 +207,11 @@ class Folder(Store):
             )  # fmt: skip
 
     def filesystem(self) -> tuple[Any, str]:
-        """Returns the local filesystem."""
         import fsspec
 
         return fsspec.filesystem("file", auto_mkdir=True), self.place
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files of dead processes."""
         for path in self.leftovers():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -249,16 +226,14 @@ class Folder(Store):
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
-        """Holds a file lock; yields False if another process holds it for too long."""
         with ExitStack() as stack:
+            is_alone = True
             try:
                 stack.enter_context(file_lock(self.path / _PACKING_LOCK, timeout_seconds, is_shared=True))
             except FileLockedError:
                 is_alone = False
             except OSError as error:
                 raise WarehouseError(f"Cannot lock the warehouse {self}: {error.strerror}") from error
-            else:
-                is_alone = True
             yield is_alone
 
     def _listed(self) -> set[str]:
@@ -296,7 +271,6 @@ def check_place(path: Path, warehouse: str) -> None:
 
 
 def scratch_name() -> str:
-    """Returns a unique name for a scratch folder of this process."""
     return f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}-{_machine()}"
 
 
@@ -314,7 +288,7 @@ def is_alive(path: Path) -> bool:
     except (ValueError, OverflowError, ProcessLookupError, FileNotFoundError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -346,7 +320,6 @@ def _sync(path: Path) -> None:
 
 
 def _changed_at(path: Path) -> float:
-    try:
+    with suppress(FileNotFoundError):
         return path.lstat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
+    return float("inf")

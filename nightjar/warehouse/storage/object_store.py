@@ -31,7 +31,7 @@ import fsspec
 
 from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.location import cause_of, shown
+from nightjar.warehouse.location import cause_of, remote_errors, shown
 from nightjar.warehouse.storage.remote_files import RemoteFiles
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.storage.store import ADVICE, Fault, Store, ask_patiently, in_time
@@ -69,7 +69,6 @@ class ObjectStore(Store):
         return shown(self.url)
 
     def exists(self) -> bool:
-        """Returns whether it has a segment."""
         return bool(self._known) or bool(self.catalog().segments)
 
     def make(self) -> None:
@@ -93,7 +92,7 @@ class ObjectStore(Store):
 
     def catalog(self) -> Catalog:
         """Lists the store once, and reads the ``segment.json`` of new segments."""
-        with self._explained("read"):
+        with remote_errors("read", self, self.url):
             names = {name for name, files in self._listing().items() if COMMIT in files}
             self._known = {name: segment for name, segment in self._known.items() if name in names}
             self._known |= self._load(sorted(names - self._known.keys()))
@@ -102,7 +101,6 @@ class ObjectStore(Store):
         return catalog
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns the path of a file for DuckDB."""
         return self._files.address(segment_id, kind)
 
     def faults(
@@ -112,8 +110,7 @@ class ObjectStore(Store):
         *,
         deep: bool = False,  # noqa: ARG002 - would fetch everything
     ) -> Iterator[Fault]:
-        """Checks the lengths in a listing."""
-        with self._explained("read"):
+        with remote_errors("read", self, self.url):
             found = self._listing()
         for segment in segments:
             for kind in kinds:
@@ -124,38 +121,29 @@ class ObjectStore(Store):
                     yield fault
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
-        """Says what to move away and publish again."""
         return (
             f"Move {self}/segments/{segment_id} away, then publish its runs again: "
             f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
         )
 
-    def readable(self) -> str:
-        """Returns the prefix of all paths for DuckDB."""
-        return self._files.address()
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Registers the files as a filesystem, which needs no extension of DuckDB."""
         connection.register_filesystem(self._files)
         connection.execute(f"SET threads = {_THREADS}")
+        return self._files.address()
 
     def read_beside(self, name: str) -> bytes | None:
-        """Fetches an object beside the segments."""
-        with self._explained("read"):
-            try:
-                content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
-            except FileNotFoundError:
-                return None
-        return content
+        with remote_errors("read", self, self.url), suppress(FileNotFoundError):
+            content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
+            return content
+        return None
 
     def write_beside(self, name: str, content: bytes) -> None:
-        """Replaces an object beside the segments."""
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._write(f"{self._root}/{name}", content)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Creates a temporary folder."""
         with scratch_folder() as path:
             yield path
 
@@ -164,7 +152,7 @@ class ObjectStore(Store):
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._filesystem.put([str(scratch / file) for file in files], [f"{folder}/{file}" for file in files])
             self._write(f"{folder}/{COMMIT}", segment.dump())
         self._known[name] = replace(segment, segment_id=name)
@@ -172,16 +160,15 @@ class ObjectStore(Store):
 
     def remove(self, segment_id: str) -> None:
         """Removes ``segment.json`` first."""
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
     def filesystem(self) -> tuple[Any, str]:
-        """Returns its own filesystem."""
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:
         """Removes abandoned uploads, and old packs of which nothing counts."""
-        with self._explained("write"):
+        with remote_errors("write", self, self.url):
             listing = self._listing()
             for name in self._abandoned(listing):
                 self._remove(name, listing[name])
@@ -214,11 +201,10 @@ class ObjectStore(Store):
         contents = self._filesystem.cat(list(paths), on_error="return") if paths else {}
         loaded = {}
         for path, content in contents.items():
-            if isinstance(content, FileNotFoundError):
-                continue
-            if isinstance(content, Exception):
+            if isinstance(content, bytes):
+                loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
+            elif not isinstance(content, FileNotFoundError):
                 raise content
-            loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
         return loaded
 
     def _abandoned(self, listing: dict[str, dict[str, int]]) -> list[str]:
@@ -227,19 +213,17 @@ class ObjectStore(Store):
         return [
             name
             for name, files in listing.items()
-            if COMMIT not in files and all(self._modified(f"{self._segments}/{name}/{file}") < before for file in files)
+            if COMMIT not in files and all(self._modified(name, file) < before for file in files)
         ]
 
-    def _modified(self, path: str) -> datetime:
-        moment: datetime = self._filesystem.modified(path)
+    def _modified(self, name: str, file: str) -> datetime:
+        moment: datetime = self._filesystem.modified(f"{self._segments}/{name}/{file}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def _remove(self, name: str, files: Collection[str]) -> None:
         for file in sorted(files, key=lambda file: file != COMMIT):
-            try:
+            with suppress(FileNotFoundError):
                 self._filesystem.rm_file(f"{self._segments}/{name}/{file}")
-            except FileNotFoundError:
-                continue
         self._known.pop(name, None)
 
     def _write(self, path: str, content: bytes) -> None:
@@ -251,15 +235,6 @@ class ObjectStore(Store):
         self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._filesystem.pipe_file(beside, content)
         self._filesystem.mv(beside, path)
-
-    @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except WarehouseError:
-            raise
-        except Exception as error:  # noqa: BLE001 - every library has its own
-            raise WarehouseError(f"Cannot {verb} the warehouse {self}: {cause_of(error, self.url)}") from None
 
 
 def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
@@ -274,17 +249,13 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 def open_filesystem(url: str) -> tuple[Any, str]:
     """Returns fsspec's filesystem and the path in it; raises WarehouseError if a package for the URL is missing."""
     scheme = url.partition("://")[0].rpartition("::")[2]
+    retries_by_default = scheme in _EXTRAS and not any(variable in os.environ for variable in _S3_RETRY_VARIABLES)
+    options = {"config_kwargs": _S3_CONFIG} if retries_by_default else {}
     try:
-        filesystem, root = fsspec.core.url_to_fs(url, **_options(scheme))
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         advice = f"Run: pip install '{_EXTRAS[scheme]}'" if scheme in _EXTRAS else cause_of(error, url)
         raise WarehouseError(f"Cannot open the warehouse {shown(url)}: a package is missing. {advice}") from None
     except Exception as error:  # noqa: BLE001 - every library has its own
         raise WarehouseError(f"Cannot open the warehouse {shown(url)}: {cause_of(error, url)}") from None
     return filesystem, str(root).rstrip("/")
-
-
-def _options(scheme: str) -> dict[str, Any]:
-    if scheme not in _EXTRAS or any(variable in os.environ for variable in _S3_RETRY_VARIABLES):
-        return {}
-    return {"config_kwargs": _S3_CONFIG}

@@ -43,7 +43,7 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """Returns a price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """Returns a checked price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
@@ -118,10 +118,8 @@ def _short(text: str) -> str:
 class LineFile(Generic[Row]):
     """A kind of records with one line each.
 
-    Attributes:
-        table: its name in the schema ``segments``, and the name of the file without ``.jsonl``.
-        column: the only column of the table, with the record as JSON.
-        key: the fields that identify a record and order the file.
+    ``table`` is its name in the schema ``segments``, and of the file without ``.jsonl``. Its only column, ``column``,
+    holds the record as JSON. The fields in ``key`` identify a record and order the file.
     """
 
     table: str
@@ -131,12 +129,10 @@ class LineFile(Generic[Row]):
 
     @property
     def file_name(self) -> str:
-        """The name of the file in the folder of the warehouse."""
         return f"{self.table}.jsonl"
 
     @property
     def columns(self) -> str:
-        """The columns of the table in SQL."""
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
@@ -150,16 +146,13 @@ class LineFile(Generic[Row]):
         return found
 
     def lines(self, rows: Iterable[Row]) -> list[str]:
-        """Returns the lines of the file in order; a later record replaces one with the same key."""
         by_key = {self.key_of(row): row for row in rows}
         return [self._adapter.dump_json(by_key[key]).decode() for key in sorted(by_key)]
 
     def dump(self, rows: Iterable[Row]) -> bytes:
-        """Returns the content of the file."""
         return "".join(f"{line}\n" for line in self.lines(rows)).encode()
 
     def key_of(self, row: Row) -> tuple[str, ...]:
-        """Returns the key of a record."""
         return tuple(str(getattr(row, name)) for name in self.key)
 
     @cached_property
@@ -175,18 +168,10 @@ Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
 
 @dataclass(frozen=True)
 class NightEvaluation:
-    """An evaluation of a night; fields of its run are None if unknown.
+    """An evaluation of a night; ``night_evaluations`` in ``views/records.sql`` describes more fields.
 
-    Attributes:
-        change: against the last accepted night.
-        errors: error class to count.
-        reason: why there is no run.
-        against_night, against_run: the last accepted night that has this evaluation, and its run.
-        against_nights: number of accepted nights that it is compared with.
-        pairs, unpaired: examples that both sides have scored, and examples that only one side has scored.
-        difference, difference_stderr: this run minus the accepted nights, mean reward over the pairs.
-        p_worse: probability of a difference this low if nothing changed.
-        differs: settings in which the runs differ, such as ``dataset``.
+    Fields of its run are None if unknown; then ``reason`` says why there is no run. ``against_night`` is the last
+    accepted night that has this evaluation. Both sides have scored ``pairs`` examples, only one side ``unpaired``.
     """
 
     name: str
@@ -216,13 +201,10 @@ class NightEvaluation:
 
 @dataclass(frozen=True)
 class Night:
-    """A suite on one date.
+    """A suite on one date, ``night``, such as 2026-11-20.
 
-    Attributes:
-        night: the date, such as 2026-11-20.
-        line: the verdict in a sentence.
-        is_accepted_by_hand: somebody accepted it whatever the verdict.
-        file: the file of the suite.
+    ``line`` is the verdict in a sentence. ``is_accepted_by_hand``: a person accepted it whatever the verdict. ``file``
+    is the file of the suite.
     """
 
     suite: str
@@ -258,22 +240,17 @@ def checked_night(text: str) -> str:
 
 @dataclass(frozen=True)
 class RecordedComparison:
-    """A comparison of a benchmark's runs.
+    """A comparison of a benchmark's runs; ``comparisons`` in ``views/records.sql`` describes more fields.
 
     Attributes:
         benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
-        decision: PASS, BREACH, INSUFFICIENT or MISSING in a gate; else PASS, REGRESSION or INCONCLUSIVE.
         direction: which direction of the metric is better.
         alpha: the probability that the interval misses.
         gate_id: of the decision that it belongs to; None if it stands alone.
-        margin: how much worse the candidate may be.
         method, seed: of the interval and the sign flips.
         pairs, clusters: examples that both sides have scored, and their groups.
         baseline_coverage, candidate_coverage: scored / requested.
-        difference, low, high: candidate minus baseline over the pairs, and its interval; None for an open end.
-        p: probability of a loss this large if the true loss is the margin; ``p_adjusted`` for all benchmarks of a gate.
-        p_sign_flips: probability of a difference this bad if nothing changed.
-        nights: number of nights that together show a breach most clearly; None if none were tested.
+        low, high: None for an open end.
         pairs_needed: for a decision; None if it is decided or unknown.
     """
 
@@ -311,13 +288,11 @@ class RecordedComparison:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """A gate's decision; its benchmarks are the comparisons with its id.
+    """A gate's decision: GO, NO-GO or INCONCLUSIVE. Its benchmarks are the comparisons with its id.
 
     Attributes:
-        verdict: GO, NO-GO or INCONCLUSIVE.
         baseline, candidate: as given on the command line.
         alpha: the probability that an interval misses.
-        level: the one-sided probability of any false breach.
         correction: for several benchmarks: holm, bh or none.
         min_pairs: fewer pairs never pass.
         suite, night: of the candidate, if it is a night.
@@ -349,12 +324,9 @@ Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
 
 @dataclass(frozen=True)
 class Note:
-    """A person's note on a rollout, whose recorded reward does not change.
+    """A person's note on a rollout, whose recorded reward does not change; a later note with the same id replaces it.
 
-    Attributes:
-        note_id: a later note with the same id replaces it.
-        overruled_reward: the reward that the author proposes; None for none.
-        is_withdrawn: the note no longer holds and is in no view.
+    ``overruled_reward`` is what the author proposes; None for none. A withdrawn note is in no view.
     """
 
     note_id: str

@@ -58,7 +58,6 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         return [path]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Returns name, type and size of a file."""
         return {"name": path, "type": "file", "size": self._size(path)}
 
     def modified(self, path: str) -> datetime:  # noqa: ARG002 - the same for all
@@ -66,7 +65,6 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         return _LONG_AGO
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase | io.BytesIO:
-        """Opens a file for reading; raises OSError if it has an unexpected length or cannot be read."""
         if mode != "rb":
             raise PermissionError(f"{path} is read only")
         size = self._size(path)
@@ -78,7 +76,6 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         return io.BytesIO(content)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Fetches a part of a file."""
         name = f"{path}:{start}-{end}"
         with self._lock:
             if name in self._kept:

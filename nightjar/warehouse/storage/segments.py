@@ -36,8 +36,17 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import newer, quoted
 from nightjar.warehouse.storage.tables import SCHEMA
 
-KINDS = ("runs", "rollouts", "attempts", "examples")
+RUN_KINDS = ("runs", "rollouts", "attempts")
+KINDS = (*RUN_KINDS, "examples")
 """The files of a segment, without ``.parquet``."""
+
+ORDER = {
+    "runs": "run_id",
+    "rollouts": "run_id, example_id, rollout_index",
+    "attempts": "run_id, finished_at",
+    "examples": "content_id",
+}
+"""The order of the rows of a pack."""
 
 COMMIT = "segment.json"
 """The file whose presence makes a segment exist."""
@@ -81,16 +90,13 @@ class Segment:
 
     @property
     def is_pack(self) -> bool:
-        """Whether it merges other segments."""
         return bool(self.replaces)
 
     @property
     def size(self) -> int:
-        """The bytes of all its files."""
         return sum(self.sizes.values())
 
     def dump(self) -> bytes:
-        """Returns the content of its ``segment.json``."""
         content = {name: value for name, value in vars(self).items() if name != "segment_id"}
         return orjson.dumps({"schema": self.schema, **content}, option=orjson.OPT_INDENT_2)
 
@@ -98,8 +104,7 @@ class Segment:
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
         """Returns the segment that a ``segment.json`` describes; unknown fields are ignored.
 
-        Raises:
-            WarehouseError: the file is damaged, or a newer Nightjar wrote it (then without a cause).
+        Raises WarehouseError if the file is damaged, or a newer Nightjar wrote it (then without a cause).
         """
         try:
             read = orjson.loads(content)
@@ -200,7 +205,6 @@ class Catalog:
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> Self:
-        """Returns the catalog of these segments."""
         return cls({segment.segment_id: segment for segment in segments})
 
     @cached_property
@@ -253,18 +257,11 @@ class Catalog:
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
-        """Returns the sources of runs, rollouts and attempts."""
-        whole, partial = [], []
-        for name, segment in sorted(self.live.items()):
-            dead = self.dead_runs(segment)
-            if dead:
-                partial.append(Source((name,), dead, segment.schema))
-            else:
-                whole.append(segment)
-        return [*Source.all_of(whole), *partial]
+        dead = {name: self.dead_runs(segment) for name, segment in sorted(self.live.items())}
+        whole = Source.all_of(self.live[name] for name in dead if not dead[name])
+        return whole + [Source((name,), gone, self.live[name].schema) for name, gone in dead.items() if gone]
 
     def example_sources(self) -> list[Source]:
-        """Returns the sources of examples."""
         return Source.all_of(self.needed.values())
 
 
@@ -287,7 +284,6 @@ def is_held(held: str | None, offered: str) -> bool:
 
 
 def is_same(held: str, offered: str) -> bool:
-    """Returns whether two versions have the same content."""
     return held.rpartition("-")[2] == offered.rpartition("-")[2]
 
 

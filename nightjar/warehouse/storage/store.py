@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -53,7 +53,6 @@ class Fault:
 
     @classmethod
     def of(cls, segment: Segment, kind: str, what: str, *, is_hidden: bool = False, is_damage: bool = True) -> Fault:
-        """Returns a fault in a Parquet file."""
         return cls(segment.segment_id, f"{kind}.parquet", what, is_hidden, is_damage)
 
     @classmethod
@@ -61,16 +60,6 @@ class Fault:
         """Returns a fault if a Parquet file does not have the expected length."""
         expected = segment.sizes[kind]
         return None if length == expected else cls.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
-
-
-class Readable(Protocol):
-    """A place that connections can read."""
-
-    def readable(self) -> str:
-        """Returns the prefix of all paths that a query may read."""
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Enables a connection to read the published runs."""
 
 
 class Store(ABC):
@@ -143,12 +132,8 @@ class Store(ABC):
         return ""
 
     @abstractmethod
-    def readable(self) -> str:
-        """Returns the prefix of all paths that a query may read."""
-
-    @abstractmethod
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Enables a connection to read the published runs."""
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """Enables a connection to read the published runs; returns the prefix of all paths that it may read."""
 
     @abstractmethod
     def read_beside(self, name: str) -> bytes | None:
@@ -164,11 +149,9 @@ class Store(ABC):
         yield
 
     def prices(self) -> list[Price]:
-        """Returns the prices of models."""
         return self._kept(PRICES_NAME, load_prices)
 
     def write_prices(self, changed: Sequence[Price]) -> None:
-        """Replaces the prices of models."""
         self.write_beside(PRICES_NAME, dump_prices(changed).encode())
 
     @contextmanager
@@ -180,16 +163,13 @@ class Store(ABC):
             self.write_prices(changed)
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind."""
         return self._kept(file.file_name, file.load)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds or replaces records of a kind."""
         with self.changing_beside(file.file_name):
             self.write_beside(file.file_name, file.dump([*self.rows(file), *rows]))
 
     def records(self) -> Records:
-        """Returns all records."""
         lines = (tuple(self._kept(file.file_name, partial(_lines, file))) for file in LINE_FILES)
         return Records(tuple(self.prices()), tuple(lines))
 

@@ -42,7 +42,6 @@ class Column:
 
 @cache
 def tables_script() -> str:
-    """Returns the statements that create the empty tables of a segment."""
     return (resources.files(__package__) / "tables.sql").read_text("utf-8")
 
 
@@ -52,7 +51,6 @@ SCHEMA = FIRST_SCHEMA + len(_ADDED_COLUMN.findall(tables_script()))
 
 @cache
 def columns() -> Mapping[str, Sequence[Column]]:
-    """Returns the columns of each table in order."""
     created = _TABLE.findall(tables_script())
     found = {
         table: [Column(name, sql_type, FIRST_SCHEMA) for name, sql_type in _COLUMN.findall(body)]

@@ -59,25 +59,17 @@ class RecordedRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its model and configuration."""
         return {**self.metadata, **{name: self.config[name] for name in _OF_CONFIG if name in self.config}}
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if a place holds another run with this id.
+    """Raises RunConflictError if a place holds another run with this id: a setting or an example of both differs.
 
-    Two runs differ if a setting that both know differs, or an example that both have.
-
-    Args:
-        held: the run that the place holds; None for none.
-        offered: the new run; damaged results raise WarehouseError.
-        place: starts the message: ``The warehouse outputs/warehouse``.
-        remedy: see ``RunConflictError``.
+    ``place`` starts the message: ``The warehouse outputs/warehouse``. Damaged results raise WarehouseError.
     """
     if held is None:
         return
-    found = recorded_differences(held.settings, offered.settings) or _other_examples(held, offered)
-    if found:
+    if found := recorded_differences(held.settings, offered.settings) or _other_examples(held, offered):
         raise RunConflictError(offered.run_id, place, found, remedy)
 
 
@@ -119,7 +111,6 @@ def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:
 
 
 def recorded_run(run_id: str, ask: Ask) -> RecordedRun | None:
-    """Returns a run in a warehouse; None if there is none."""
     if not (found := ask("runs", _SETTINGS)):
         return None
     metadata, config = (orjson.loads(text) if text else {} for text in found[0])

@@ -24,7 +24,7 @@ from nightjar.warehouse.database import connect_scratch, explained, parquet
 from nightjar.warehouse.reading.reader import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source, write_files
+from nightjar.warehouse.storage.segments import ORDER, PACK_PREFIX, RUN_KINDS, Catalog, Segment, Source, write_files
 from nightjar.warehouse.storage.store import Store
 
 FAN_IN = 16
@@ -69,13 +69,13 @@ def tidy(store: Store) -> None:
 
 
 def pack_as_needed(store: Store) -> int:
-    """Merges segments while there are too many of a size, and returns the number of packs written.
+    """Merges segments while there are too many of a size, removes old retired ones, and returns the number of packs.
 
-    Removes old retired segments too. Does nothing if another process is packing.
+    Does nothing if another process is packing.
     """
-    packed = 0
     if store.is_remote:
-        return packed
+        return 0
+    packed = 0
     with store.packing_alone() as alone:
         while alone and (crowd := crowded(store.catalog())):
             merge(store, crowd)
@@ -101,7 +101,7 @@ def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
 def crowded(catalog: Catalog) -> list[Segment]:
     """Returns segments to merge: too many of one size, or else a large one that is mostly outdated; or none."""
     classes: dict[int, list[Segment]] = defaultdict(list)
-    for segment in _mergeable(catalog):
+    for segment in _by_age(one for one in catalog.needed.values() if not _is_large([one])):
         classes[int(math.log(max(1, segment.rows["rollouts"]), FAN_IN))].append(segment)
     for _, members in sorted(classes.items()):
         if len(members) >= FAN_IN:
@@ -175,7 +175,6 @@ def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
 
 
 def new_pack_id() -> str:
-    """Returns a unique name for a pack."""
     return f"{PACK_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
@@ -192,7 +191,8 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
         for name in pack.replaces:
             packed_at.setdefault(name, pack.created_at)
     for segment in _by_age(catalog.retired.values()):
-        retired_at = packed_at.get(segment.segment_id) or _replaced_at(catalog, segment)
+        newer = (catalog.holder_of(run_id).created_at for run_id in segment.versions)
+        retired_at = packed_at.get(segment.segment_id) or min(newer)
         if now - retired_at >= stays:
             store.remove(segment.segment_id)
     store.remove_leftovers()
@@ -202,31 +202,23 @@ def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], withou
     """Returns the statements for a pack by kind; its examples exclude those of packs that it relies on."""
     merged = {name: catalog.segments[name] for source in sources for name in source.segment_ids}
     kept = _packs_to_rely_on(store, catalog, merged)
-    rows = {kind: selection(kind, sources, store.file) for kind in ("runs", "rollouts", "attempts")}
+    rows = {kind: f"{selection(kind, sources, store.file)} ORDER BY {ORDER[kind]}" for kind in RUN_KINDS}
     contents = selection("examples", Source.all_of(merged.values()), store.file)
     known = selection("examples", Source.all_of(kept), store.file)
-    used = f" AND content_id IN ({_used_contents(store, catalog, without)})" if without else ""
-    return {
-        "runs": f"{rows['runs']} ORDER BY run_id",
-        "rollouts": f"{rows['rollouts']} ORDER BY run_id, example_id, rollout_index",
-        "attempts": f"{rows['attempts']} ORDER BY run_id, finished_at",
-        "examples": f"SELECT DISTINCT ON (content_id) * FROM ({contents}) "  # noqa: S608 - own paths, quoted
-        f"WHERE content_id NOT IN (SELECT content_id FROM ({known})){used} ORDER BY content_id",
-    }
-
-
-def _used_contents(store: Store, catalog: Catalog, without: Sequence[str]) -> str:
-    sources = [replace(source, without=(*source.without, *without)) for source in catalog.sources()]
-    return f"SELECT content_id FROM ({selection('rollouts', sources, store.file)})"  # noqa: S608 - own paths, quoted
+    used = ""
+    if without:
+        kept_sources = [replace(source, without=(*source.without, *without)) for source in catalog.sources()]
+        used = f" AND content_id IN (SELECT content_id FROM ({selection('rollouts', kept_sources, store.file)}))"  # noqa: S608 - own paths, quoted
+    rows["examples"] = (
+        f"SELECT DISTINCT ON (content_id) * FROM ({contents}) "  # noqa: S608 - own paths, quoted
+        f"WHERE content_id NOT IN (SELECT content_id FROM ({known})){used} ORDER BY {ORDER['examples']}"
+    )
+    return rows
 
 
 def _is_large(segments: Sequence[Segment]) -> bool:
     rollouts = sum(segment.rows["rollouts"] for segment in segments)
     return rollouts >= LARGE_ROLLOUTS or sum(segment.size for segment in segments) >= LARGE_BYTES
-
-
-def _mergeable(catalog: Catalog) -> list[Segment]:
-    return _by_age(segment for segment in catalog.needed.values() if not _is_large([segment]))
 
 
 def _by_age(segments: Iterable[Segment]) -> list[Segment]:
@@ -251,10 +243,6 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
         waiting = waiting[len(batch) :]
         if len(batch) > 1 or catalog.dead_runs(batch[0]):
             yield batch
-
-
-def _replaced_at(catalog: Catalog, segment: Segment) -> datetime:
-    return min(catalog.holder_of(run_id).created_at for run_id in segment.versions)
 
 
 def _packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) -> list[Segment]:

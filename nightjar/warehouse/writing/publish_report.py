@@ -26,7 +26,6 @@ class PublishReport:
     is_update: bool = False
 
     def line(self, location: str) -> str:
-        """Returns a sentence for the user."""
         if self.is_older:
             return f"Run {self.run_id} is in {location} with newer attempts: nothing was changed."
         done = "Published" if self.is_new else "Already there:"

@@ -86,9 +86,7 @@ def _outcome(store: Store, run_dir: Path, *, anew: bool) -> PublishReport | Nigh
 def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:
     """Publishes a run directory, unless the warehouse has newer content, or this content and not ``anew``.
 
-    Raises:
-        RunConflictError: the warehouse holds another run with this id.
-        WarehouseError: the run directory is damaged, or the warehouse cannot be written.
+    Raises RunConflictError if the warehouse holds another run with this id.
     """
 
     def held(files: RunFiles) -> str | None:
@@ -149,7 +147,6 @@ def publish_with(
 
 
 def recorded_in(files: RunFiles) -> RecordedRun:
-    """Returns the identity of the run."""
     config = orjson.loads(files.config) if files.config else {}
     return RecordedRun(files.run_id, files.metadata, config, lambda: example_hashes(files.results.path))
 

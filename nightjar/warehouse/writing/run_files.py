@@ -8,6 +8,7 @@ import logging
 import shutil
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,18 +59,11 @@ class RunFiles:
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
         return str(self.metadata["run_id"])
 
     @property
     def pass_threshold(self) -> float:
-        """The lowest reward of a correct rollout."""
         return _pass_threshold(self.metadata)
-
-    @property
-    def state_columns(self) -> list[str]:
-        """The additional columns of results."""
-        return self.metadata.get("state_columns") or []
 
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
@@ -85,11 +79,12 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
     if not is_growing:
         _check_unchanged(metadata.get("digests") or {}, results, attempts)
-    config = _read_config(run_dir / "config.json")
-    version = _version(metadata, config, results, attempts)
+    config = run_dir / "config.json"
+    settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
+    version = _version(metadata, settings, results, attempts)
     if "scored" not in metadata:
         metadata |= _aggregates(metadata, results.path)
-    return RunFiles(run_dir, metadata, config, results, attempts, version)
+    return RunFiles(run_dir, metadata, settings, results, attempts, version)
 
 
 def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
@@ -123,18 +118,11 @@ def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str])
     if not isinstance(row, dict):
         return line
     kept = {name: value for name, value in row.items() if name in fields}
-    state = {name: row.get(name) for name in names}
-    return json.dumps({**kept, "state": state}).encode() + b"\n"
+    return json.dumps({**kept, "state": {name: row.get(name) for name in names}}).encode() + b"\n"
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
-    try:
-        metadata = orjson.loads(path.read_bytes())
-        check_format(metadata, path)
-    except (OSError, ValueError) as error:
-        raise WarehouseError(f"Cannot read {path}: {error}") from error
-    except NewerRunDirectoryError as newer:
-        raise WarehouseError(str(newer)) from newer
+    metadata = _read_json(path)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
         raise WarehouseError(f"Cannot read {path}: it names no run_id.")
     if (whole := unsealed(metadata)) is None:
@@ -142,17 +130,15 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     return whole
 
 
-def _read_config(path: Path) -> str | None:
+def _read_json(path: Path) -> Any:
     try:
         content = orjson.loads(path.read_bytes())
         check_format(content, path)
-        return orjson.dumps(content).decode()
-    except NewerRunDirectoryError as newer:
-        raise WarehouseError(str(newer)) from newer
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError) as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
+    except NewerRunDirectoryError as newer:
+        raise WarehouseError(str(newer)) from newer
+    return content
 
 
 def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) -> JsonFile:
@@ -223,10 +209,9 @@ def _settings(config: str | None) -> bytes:
 
 def _finished_at(last_attempt: bytes) -> float:
     """Returns the Unix time of the newest attempt, the last one in the ledger; 0 if there is none."""
-    try:
+    with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
-    except (ValueError, TypeError, KeyError):
-        return 0.0
+    return 0.0
 
 
 def _moment(text: object) -> float:

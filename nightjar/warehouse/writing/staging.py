@@ -11,83 +11,43 @@ import orjson
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
+from nightjar.warehouse.storage.tables import columns
 from nightjar.warehouse.writing.run_files import JsonFile, RunFiles, gathered
 
 _ERROR = "STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"
 _USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"
 
+_COMPUTED = {
+    *("version", "env_commit", "input_tokens", "output_tokens", "nightjar_version", "nightjar_commit", "run_dir"),
+    *("metadata", "config", "env_hash", "scoring_hash", "protocol"),
+}
+"""The columns of ``runs`` that are no fields of ``metadata.json``; ``publish.sql`` computes them."""
+
+
+def _types(table: str, names: Collection[str]) -> dict[str, str]:
+    return {column.name: column.sql_type for column in columns()[table] if column.name in names}
+
+
 _RUN_FIELDS = {
-    "run_id": "VARCHAR",
-    "status": "VARCHAR",
-    "suite": "VARCHAR",
-    "tags": "VARCHAR[]",
-    "env_id": "VARCHAR",
-    "env_version": "VARCHAR",
-    "env_args": "JSON",
-    "extra_env_kwargs": "JSON",
-    "model": "VARCHAR",
-    "base_url": "VARCHAR",
-    "sampling_args": "JSON",
-    "num_examples": "BIGINT",
-    "rollouts_per_example": "BIGINT",
-    "dataset_fingerprint": "VARCHAR",
-    "started_at": "TIMESTAMPTZ",
-    "finished_at": "TIMESTAMPTZ",
-    "time_ms": "DOUBLE",
-    "rollouts": "BIGINT",
-    "scored": "BIGINT",
-    "failed": "BIGINT",
-    "truncated": "BIGINT",
-    "coverage": "DOUBLE",
-    "avg_reward": "DOUBLE",
-    "stderr": "DOUBLE",
-    "avg_error": "DOUBLE",
-    "avg_metrics": "MAP(VARCHAR, DOUBLE)",
-    "pass_at_k": "MAP(VARCHAR, DOUBLE)",
-    "pass_all_k": "MAP(VARCHAR, DOUBLE)",
-    "pass_threshold": "DOUBLE",
+    **_types("runs", {column.name for column in columns()["runs"]} - _COMPUTED),
     "usage": _USAGE,
-    "errors": "MAP(VARCHAR, BIGINT)",
-    "stop_conditions": "MAP(VARCHAR, BIGINT)",
-    "served_models": "VARCHAR[]",
-    "version_info": "JSON",
-    "flow_run_id": "VARCHAR",
-    "published_at": "TIMESTAMPTZ",
-    "rescored_from": "VARCHAR",
     "api_client_type": "VARCHAR",
 }
 
 _RESULT_FIELDS = {
-    "example_id": "BIGINT",
-    "rollout_index": "INTEGER",
-    "example_hash": "VARCHAR",
-    "reward": "DOUBLE",
-    "advantage": "DOUBLE",
-    "metrics": "MAP(VARCHAR, DOUBLE)",
+    **_types("rollouts", ("example_id", "rollout_index", "example_hash", "reward", "advantage", "metrics", "attempts")),
+    **_types("rollouts", ("stop_condition", "is_completed", "is_truncated", "model", "completion")),
+    **_types("examples", ("task", "prompt", "answer", "info", "tool_defs")),
     "error": _ERROR,
     "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)",
-    "is_completed": "BOOLEAN",
-    "is_truncated": "BOOLEAN",
-    "stop_condition": "VARCHAR",
     "token_usage": _USAGE,
-    "attempts": "INTEGER",
-    "model": "VARCHAR",
-    "task": "VARCHAR",
-    "answer": "VARCHAR",
-    "prompt": "JSON",
-    "completion": "JSON",
-    "info": "JSON",
-    "tool_defs": "JSON",
 }
 """The fields of a line of ``results.jsonl`` with their types; a missing field is NULL."""
 
 _ATTEMPT_FIELDS = {
-    "example_id": "BIGINT",
-    "rollout_index": "INTEGER",
-    "attempt": "INTEGER",
+    **_types("attempts", ("example_id", "rollout_index", "attempt", "generation_ms")),
     "finished_at": "DOUBLE",
     "error": _ERROR,
-    "generation_ms": "DOUBLE",
     "token_usage": _USAGE,
     "state": "STRUCT(trajectory JSON)",
 }
@@ -114,19 +74,17 @@ _NAMELESS = "SELECT count(*) FROM {table} WHERE example_id IS NULL OR rollout_in
 def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
     """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``."""
     _stage_metadata(connection, files, scratch)
-    results, extra, state = files.results, _state_columns(files), "state"
+    named = dict.fromkeys(files.metadata.get("state_columns") or ())
+    results, extra, state = files.results, [name for name in named if name not in _RESULT_FIELDS], "state"
     if _are_columns(extra):
-        state = f"{_state(extra)} AS state"
+        pairs = ", ".join(f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in extra)
+        state = f"{f'json_object({pairs})' if extra else 'NULL::JSON'} AS state"
     else:
         results, extra = gathered(results, _RESULT_FIELDS, extra, scratch), ["state"]
     fields = _RESULT_FIELDS | dict.fromkeys(extra, "JSON")
     _stage(connection, "staged_results", ", ".join([*_RESULT_FIELDS, state]), results, fields, files.run_dir)
     connection.execute(_KEEP_LAST_LINES)
     _stage(connection, "staged_attempts", "*", files.attempts, _ATTEMPT_FIELDS, files.run_dir)
-
-
-def _state_columns(files: RunFiles) -> list[str]:
-    return [name for name in dict.fromkeys(files.state_columns) if name not in _RESULT_FIELDS]
 
 
 def _are_columns(names: Collection[str]) -> bool:
@@ -161,11 +119,6 @@ def _stage(
         raise WarehouseError(f"Cannot read {path}: a line without example_id or rollout_index.")
 
 
-def _state(columns: Collection[str]) -> str:
-    pairs = (f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in columns)
-    return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
-
-
 def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
     """Sets the variables of ``_STAGE``; wildcards in the path are escaped."""
     set_variable(connection, "file", glob.escape(str(file)))
@@ -174,7 +127,6 @@ def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[st
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
-    """Sets a SQL variable for ``getvariable``."""
     connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 

@@ -4,8 +4,6 @@ The archives beside this file were written by earlier releases: tests read them 
 run this with the Python of that release in an empty folder ``/evals``, and copy the archive here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -13,7 +11,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from nightjar.config import RunConfig
 from nightjar.testing import Answer, ArithmeticSolver, Faults, ModelServer, last_user_text
@@ -32,13 +29,12 @@ MOMENT = datetime(2026, 11, 20, 2, tzinfo=UTC)
 
 
 class Counter:
-    """Counts the apples of a question; the first so many questions are answered wrongly, and one is refused."""
+    """Counts the apples of a question; answers the first ``wrong`` questions wrongly, and refuses one."""
 
-    def __init__(self, wrong: int) -> None:
+    def __init__(self, wrong):
         self._wrong = wrong
 
-    def answer(self, messages: Any) -> Answer:
-        """Answers one request."""
+    def answer(self, messages):
         question = last_user_text(messages)
         apples = next(number for number in APPLES if f"has {number} apples" in question)
         if apples == APPLES[0]:
@@ -47,7 +43,7 @@ class Counter:
         return Answer(question=question, text=f"One more makes {said}.\n#### {said}")
 
 
-def run(env_id: str, answerer: Any, model: str, faults: Faults | None = None, **config: Any) -> str:
+def run(env_id, answerer, model, faults=None, **config):
     """Runs an evaluation and publishes it; returns its id."""
     with ModelServer(answerer, faults=faults or Faults()) as server:
         chosen = RunConfig(env_id=env_id, base_url=server.url, model=model, max_concurrent=1, **config)
@@ -55,12 +51,11 @@ def run(env_id: str, answerer: Any, model: str, faults: Faults | None = None, **
     return outcome.run_id
 
 
-def nightjar(*words: str) -> None:
-    """Runs a command of the release."""
+def nightjar(*words):
     subprocess.run([sys.executable, "-m", "nightjar", *words], check=False)
 
 
-def answers(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+def answers(ids):
     """Returns what the release answers about each relation: rows, with values as ``str`` writes them."""
     first, second = ids["first night"], ids["second night"]
     relations = {str(row[0]) for row in WAREHOUSE.catalog().rows} - {"prices"}
@@ -72,8 +67,7 @@ def answers(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def make() -> None:
-    """Writes all of it."""
+def make():
     lines = [{"question": f"Ada has {n} apples and buys one. How many?", "answer": f"#### {n + 1}"} for n in APPLES]
     QUESTIONS.write_text("".join(json.dumps(line) + "\n" for line in lines))
     dataset = {"dataset": str(QUESTIONS)}
@@ -99,10 +93,10 @@ def make() -> None:
     nightjar("compare", "--record", ids["6b-finetuning"], ids["6b-verification"])
     for number, (name, change) in enumerate((("first night", "new"), ("second night", "worse"))):
         began = MOMENT + timedelta(days=number)
-        told = NightEvaluation("arithmetic", change, "arithmetic", "local", ids[name], status="completed")  # type: ignore[arg-type]
+        told = NightEvaluation("arithmetic", change, "arithmetic", "local", ids[name], status="completed")
         verdict = "accepted" if change == "new" else "worse"
         WAREHOUSE.write_night(
-            Night("nightly", f"{began:%Y-%m-%d}", verdict, "", began_at=began, ended_at=began, evaluations=[told])  # type: ignore[arg-type]
+            Night("nightly", f"{began:%Y-%m-%d}", verdict, "", began_at=began, ended_at=began, evaluations=[told])
         )
     written = datetime(2030, 1, 1, tzinfo=UTC)
     note = Note("n1", ids["second night"], 0, 0, "wrong grade", "ada", written, "It is right.", overruled_reward=1.0)
