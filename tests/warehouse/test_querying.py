@@ -442,7 +442,7 @@ class TestLimits:
         assert "stopped after 0.1 s" in refusal(published, sql, timeout_seconds=0.1)
 
     def test_a_timeout_that_is_over_before_the_query_begins_stops_it(self, published):
-        assert "stopped after 1e-09 s" in refusal(published, "SELECT sleep_ms(20_000)", timeout_seconds=1e-9)
+        assert "stopped after 1e-09 s" in refusal(published, "SELECT sleep_ms(3_600_000)", timeout_seconds=1e-9)
 
     @pytest.mark.parametrize("seconds", [0, -1, math.nan])
     def test_no_time_at_all_is_refused(self, published, seconds):
