@@ -37,7 +37,6 @@ class ActiveFlowRun:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """Returns the flow run of a server's record."""
         host, _, pid = (record["infrastructure_pid"] or "").rpartition(":")
         return cls(
             id=record["id"],
@@ -51,12 +50,10 @@ class ActiveFlowRun:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since it entered its state."""
         return (datetime.now(UTC) - self.since).total_seconds()
 
     @property
     def is_elsewhere(self) -> bool:
-        """Returns whether it runs on another machine."""
         return self.host is not None and self.host != socket.gethostname()
 
     def process(self) -> psutil.Process | None:

@@ -76,7 +76,6 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
 
 
 async def make_changes(client: PrefectClient, changes: Sequence[Change]) -> None:
-    """Makes changes in order."""
     for change in changes:
         if change.make is not None:
             await change.make(client)
@@ -89,7 +88,6 @@ def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
 
 
 def deployment_name(declared: Deployment, prefix: str = "") -> str:
-    """Returns ``flow/deployment``."""
     return f"{declared.flow.name}/{prefixed(declared.name or declared.flow.name, prefix)}"
 
 

@@ -65,7 +65,6 @@ class HostedRun:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Returns the run of a server's record."""
         state_record = record["state"] or {"type": "PENDING", "name": "Pending", "timestamp": record["created"]}
         state = "TIMEOUT" if state_record["name"] == "TimedOut" else _STATES[state_record["type"]]
         return cls(
@@ -165,12 +164,10 @@ class ListedRun:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.stored.run_id if self.stored else self._hosted.run_id
 
     @property
     def started_at(self) -> str:
-        """When it was started, or is due."""
         stored = self.value("started_at")
         return str(stored) if stored else self.hosted.created_at.isoformat() if self.hosted else ""
 
@@ -194,7 +191,6 @@ class ListedRun:
         return self._hosted.requested(field) if field in _ASKED else None
 
     def record(self) -> dict[str, Any]:
-        """Returns the record that ``--json`` prints."""
         return {
             "run_id": self.run_id,
             "type": self.kind,
@@ -219,7 +215,6 @@ _FIELDS = ("status", "env_id", "model", "num_examples", "rollouts_per_example", 
 
 
 def joined(hosted: Iterable[HostedRun], stored: Iterable[StoredRun]) -> Iterator[ListedRun]:
-    """Joins hosted and stored runs by id."""
     left = {run.run_id: run for run in stored}
     for run in hosted:
         yield ListedRun(run, left.pop(run.run_id, None))

@@ -38,7 +38,6 @@ class LostResults:
                 return
 
     def wait(self) -> None:
-        """Waits up to half a minute for the process that publishes."""
         with suppress(subprocess.TimeoutExpired):
             if self._publishing is not None:
                 self._publishing.wait(_WAIT_SECONDS)

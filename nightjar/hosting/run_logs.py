@@ -31,7 +31,6 @@ class LogLine:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """Returns the line of a server's record."""
         at = datetime.fromisoformat(record["timestamp"]).astimezone()
         return cls(at, logging.getLevelName(record["level"]), record["message"])
 
@@ -40,8 +39,6 @@ class LogLine:
 
 
 class RunLog:
-    """Reads the log of one flow run."""
-
     def __init__(self, api: PrefectApi, flow_run_id: str) -> None:
         self._api = api
         self._chosen: dict[str, Any] = {"flow_run_id": {"any_": [flow_run_id]}}

@@ -148,7 +148,6 @@ class PrefectApi:
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> None:
-        """Removes the resource at a path, if there is one."""
         self._call("DELETE", path, None)
 
     def flow_runs(self, *, states: Sequence[str] = (), **request: Any) -> list[dict[str, Any]]:
@@ -166,7 +165,6 @@ class PrefectApi:
         return answer is not None and answer["status"] == "ACCEPT"
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Changes the resource at a path."""
         return self._call("PATCH", path, body)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:

@@ -53,7 +53,6 @@ def keep_secrets(api: PrefectApi, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def forget_secrets(api: PrefectApi, run: HostedRun) -> None:
-    """Removes the secrets of a run, if it has any."""
     if SECRETS_LABEL in run.labels:
         api.delete(f"/block_documents/{run.labels[SECRETS_LABEL]}")
 
@@ -202,7 +201,6 @@ def _deployment(api: PrefectApi, name: str) -> dict[str, Any]:
 
 
 def check_options(config: RunConfig, options: HostedOptions, *, deployment: str, api_url: str) -> None:
-    """Checks a hosted run before it is submitted."""
     if config.timeout_minutes is not None and config.timeout_minutes > MOST_MINUTES:
         raise ConfigError(
             f"timeout_minutes: a hosted run takes at most {MOST_MINUTES} (24 hours) (found {config.timeout_minutes:g})"

@@ -50,8 +50,6 @@ ORDER BY history.model, history.configuration, began, run_id
 
 
 class Asked(BaseModel):
-    """The environment, model and metric; an empty text is no filter."""
-
     env: str = ""
     model: str = ""
     metric: str = "reward"
@@ -71,7 +69,6 @@ class Series:
 
 @router.get("/history")
 def show_history(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows a metric over time, or the list of environments and models."""
     warehouse: Warehouse = request.app.state.warehouse
     known = records(warehouse, _SERIES)
     parameters = {"env": asked.env, "model": asked.model or None, "metric": asked.metric, "most": MOST_RUNS}

@@ -61,17 +61,14 @@ class LiveRun:
 
     @property
     def run_id(self) -> str:
-        """The run id."""
         return str(self.metadata.get("run_id") or self.directory.path.name)
 
     @property
     def env_id(self) -> str:
-        """The environment id."""
         return str(self.metadata.get("env_id") or "")
 
     @property
     def model(self) -> str:
-        """The model; empty if unknown."""
         return str(self.metadata.get("model") or "")
 
     @property
@@ -82,7 +79,6 @@ class LiveRun:
 
     @property
     def started_at(self) -> datetime | None:
-        """When the run started; None if unknown."""
         try:
             return datetime.fromisoformat(self.metadata["started_at"]).astimezone(UTC)
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -119,7 +115,6 @@ class LiveRun:
 
     @property
     def mean(self) -> float | None:
-        """The mean reward so far."""
         return sum(self.rewards.values()) / len(self.rewards) if self.rewards else None
 
     @property

@@ -23,8 +23,6 @@ _UNSETTLED = ("running", "incomplete")
 
 
 class Asked(BaseModel):
-    """The filters of the list; an empty text is no filter."""
-
     suite: str = ""
     night: str = ""
     page: PageNumber = 1
@@ -32,7 +30,6 @@ class Asked(BaseModel):
 
 @router.get("/nights")
 def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the nights, newest first, or one of them."""
     warehouse: Warehouse = request.app.state.warehouse
     written = warehouse.nights()
     if asked.night:

@@ -65,8 +65,6 @@ ORDER BY written_at DESC, note_id
 
 
 class Asked(BaseModel):
-    """The filters of the list; an empty text is no filter."""
-
     mark: Annotated[str, one_of(get_args(Mark))] = ""
     author: str = ""
     page: PageNumber = 1
@@ -76,8 +74,6 @@ class Asked(BaseModel):
 
 
 class Written(BaseModel):
-    """The form for a note on a rollout."""
-
     run: str = Field(max_length=500)
     example: Whole
     index: Whole
@@ -99,7 +95,6 @@ class Written(BaseModel):
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Returns the fields of a submitted form; 413 if it is too large."""
     body = b""
     async for part in request.stream():
         body += part
@@ -109,7 +104,6 @@ async def form(request: Request) -> dict[str, str]:
 
 
 def written_note(sent: Annotated[dict[str, str], Depends(form)]) -> Written:
-    """Returns the validated form for a note; 400 if it is invalid."""
     try:
         return Written.model_validate(sent)
     except ValidationError as error:
@@ -117,7 +111,6 @@ def written_note(sent: Annotated[dict[str, str], Depends(form)]) -> Written:
 
 
 def by_run(noted: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the rows of ``NOTED`` by run id."""
     return {row["run_id"]: row for row in noted}
 
 
@@ -134,7 +127,6 @@ class Noted:
 
 
 def notes_of(request: Request, run_id: str, example_id: int, rollout_index: int) -> Noted:
-    """Returns the notes of a rollout."""
     warehouse: Warehouse = request.app.state.warehouse
     key = (run_id, example_id, rollout_index)
     notes = records(warehouse, _NOTES_OF, {"run": run_id, "example": example_id, "index": rollout_index})
@@ -143,7 +135,6 @@ def notes_of(request: Request, run_id: str, example_id: int, rollout_index: int)
 
 @router.get("/notes")
 def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows all notes, newest first, or those of a rollout."""
     if asked.run:
         noted = notes_of(request, asked.run, asked.example, asked.index)
         return page(request, "rollout_notes.html", noted=noted)
@@ -167,7 +158,6 @@ def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespon
 
 @router.post("/notes")
 def add_note(request: Request, written: Annotated[Written, Depends(written_note)]) -> RedirectResponse:
-    """Stores a note and shows the rollout again."""
     warehouse: Warehouse = request.app.state.warehouse
     rollout = {"run": written.run, "example": written.example, "index": written.index}
     [there] = records(warehouse, _ROLLOUT, rollout)

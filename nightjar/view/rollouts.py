@@ -58,7 +58,6 @@ class Asked(Chosen):
 def show_rollout(
     request: Request, run_id: str, example_id: Whole, rollout_index: Whole, asked: Annotated[Asked, Query()]
 ) -> Response:
-    """Shows a rollout, or its raw JSON."""
     key = {"run": run_id, "example": example_id, "index": rollout_index}
     warehouse: Warehouse = request.app.state.warehouse
     try:

@@ -70,8 +70,6 @@ FROM segments.runs
 
 
 class Asked(BaseModel):
-    """The filters, order and page of the list; an empty text is no filter."""
-
     q: str | None = None
     env: str | None = None
     model: str | None = None
@@ -85,7 +83,6 @@ class Asked(BaseModel):
 
 @router.get("/")
 def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the runs, by default the newest first."""
     warehouse: Warehouse = request.app.state.warehouse
     filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
     number = max(1, asked.page)

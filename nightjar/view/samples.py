@@ -127,7 +127,6 @@ class Asked(Chosen):
 
 @router.get("/runs/{run_id}/samples")
 def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the examples of a run that match the filters."""
     number = max(1, asked.page)
     try:
         shown = _published(request, run_id, asked, ROWS * (number - 1))
@@ -187,12 +186,10 @@ def _pairs(warehouse: Warehouse, run_id: str, against: str) -> int:
 
 
 def run_queries(run_id: str) -> tuple[AskedQuery, AskedQuery]:
-    """Returns the queries for a run and for the other runs of its environment."""
     return (_RUN, {"run": run_id}), (_COMPARABLE, {"run": run_id})
 
 
 def only_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
-    """Returns the run that was found; 404 if none was."""
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in this warehouse.")
     return found[0]

@@ -51,8 +51,6 @@ _BOUNDED = re.compile(
 
 
 class Asked(BaseModel):
-    """The statement or named query, and the columns of a chart."""
-
     q: str = ""
     x: str = ""
     y: str = ""
@@ -73,7 +71,6 @@ class Answer:
 
 @router.get("/sql")
 def show_sql(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the result of a statement, the named queries and the tables."""
     warehouse: Warehouse = request.app.state.warehouse
     given = _given(request)
     query = named_queries().get(asked.q.strip()) if is_name(asked.q) else None
@@ -104,7 +101,6 @@ def show_sql(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse
 
 @router.get("/sql/answer.{kind}")
 def download(request: Request, kind: Literal["csv", "json"], asked: Annotated[Asked, Query()]) -> Response:
-    """Returns a result as a file."""
     try:
         result = ask(request.app.state.warehouse, asked.q, _given(request), MOST_ROWS)
     except WarehouseError as error:
