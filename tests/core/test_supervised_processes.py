@@ -1,10 +1,6 @@
 """A process that ends by itself is started again, after a pause that grows; no Prefect."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +8,7 @@ from nightjar.hosting.processes import Service
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path):
     """One that ends at once."""
     service = Service("The clock", tmp_path / "clock.log", ("timeit", "-n", "1", "-r", "1", "1 / 0"))
     yield service
@@ -20,7 +16,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.slow
-def test_it_is_started_again_and_says_so(service: Service) -> None:
+def test_it_is_started_again_and_says_so(service):
     first = service.pid
     assert service.process.wait(30) == 1
     assert service.revive() == (
@@ -35,7 +31,7 @@ def test_it_is_started_again_and_says_so(service: Service) -> None:
     assert "started again in 2 s" in str(service.revive())
 
 
-def test_the_log_of_the_one_before_is_kept(tmp_path: Path) -> None:
+def test_the_log_of_the_one_before_is_kept(tmp_path):
     log = tmp_path / "log"
     log.write_text("why the one before crashed\n")
     service = Service("The clock", log, ("timeit", "-n", "1", "-r", "1", "print('now')"))
@@ -43,7 +39,7 @@ def test_the_log_of_the_one_before_is_kept(tmp_path: Path) -> None:
     assert log.read_text().startswith("why the one before crashed\nnow\n")
 
 
-def test_one_that_runs_is_left_alone_until_it_is_ended(tmp_path: Path) -> None:
+def test_one_that_runs_is_left_alone_until_it_is_ended(tmp_path):
     service = Service("The sleeper", tmp_path / "log", ("timeit", "import time; time.sleep(60)"))
     assert service.revive() is None
     service.end()

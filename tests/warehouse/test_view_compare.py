@@ -3,34 +3,27 @@
 import re
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view.charts import Scale
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
-
-HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory, run_writer):
+def view(tmp_path_factory, run_writer, browse):
     """A client of a warehouse with three runs over the same twenty examples, and one over others."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
 
     def publish(run_id, rewards, first=0, **metadata):
-        rollouts = [
-            run_writer.rollout(number, 0, reward, completion=[{"role": "assistant", "content": HOSTILE}])
-            for number, reward in enumerate(rewards, start=first)
-        ]
+        rollouts = [run_writer.rollout(number, 0, reward) for number, reward in enumerate(rewards, start=first)]
         run_dir = run_writer.write(folder / run_id, rollouts, run_id=run_id, status="completed", **metadata)
         warehouse.publish(run_dir, tidies=False)
 
     publish("base", [1.0] * 18 + [0.0] * 2)
-    publish("worse", [0.0] * 17 + [1.0, 1.0, 0.0], model=HOSTILE)
+    publish("worse", [0.0] * 17 + [1.0, 1.0, 0.0])
     publish("same", [1.0] * 18 + [0.0] * 2)
     publish("other", [1.0], first=100)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def test_two_runs_are_shown_with_their_difference_and_flips(view):
@@ -45,13 +38,6 @@ def test_two_runs_are_shown_with_their_difference_and_flips(view):
     assert sorted(re.findall(r"<title>(\d+) examples: (\S+) → (\S+)</title>", told.text)) == [
         ("1", "0", "0"), ("1", "0", "1"), ("1", "1", "1"), ("17", "1", "0")
     ]  # fmt: skip
-
-
-def test_what_a_model_says_is_text(view):
-    told = view.get("/compare?run=base&run=worse")
-    assert "<script>alert" not in told.text
-    assert "&lt;/pre&gt;&lt;script&gt;" in told.text
-    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
 
 
 def test_terms_are_asked_in_the_form(view):

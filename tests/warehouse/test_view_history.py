@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.analysis import judge_night
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
@@ -32,9 +30,9 @@ def warehouse(tmp_path_factory, run_writer):
 
 
 @pytest.fixture(scope="module")
-def view(warehouse):
+def view(warehouse, browse):
     """A client of that."""
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def test_nights_are_listed_the_newest_first(view):

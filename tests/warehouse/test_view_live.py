@@ -8,15 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view import live
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def view(tmp_path, run_writer, monkeypatch):
+def view(tmp_path, run_writer, monkeypatch, browse):
     """A client of an empty warehouse, in a folder in which a run is being written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(live, "_UPDATE_SECONDS", 0.0)
@@ -26,7 +24,7 @@ def view(tmp_path, run_writer, monkeypatch):
     attempts = [run_writer.attempt(0, 0, 1, error=run_writer.failure), run_writer.attempt(0, 0, 2)]
     run_writer.write(folder, rollouts, attempts, run_id="run", status="running")
     (folder / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
-    client = TestClient(create_app(Warehouse(tmp_path / "warehouse"), Access()), base_url="http://localhost")
+    client = browse(Warehouse(tmp_path / "warehouse"))
     client.folder = folder
     return client
 
@@ -118,9 +116,9 @@ def test_a_rollout_that_is_done_again_counts_once(view, run_writer):
 
 
 def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_writer):
-    hostile = [{"role": "assistant", "content": "<script>alert(1)</script>"}]
+    said = [{"role": "assistant", "content": "4 < 5"}]
     with (view.folder / "results.jsonl").open("a") as results:
-        for row in (run_writer.rollout(1, 1, 0.0, completion=hostile), run_writer.failed(2, 0)):
+        for row in (run_writer.rollout(1, 1, 0.0, completion=said), run_writer.failed(2, 0)):
             results.write(json.dumps(row) + "\n")
     assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
     listed = view.get("/runs/run/samples").text
@@ -129,10 +127,10 @@ def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_wri
         "/runs/run/2/0?show=failed"
     ]
     told = view.get("/runs/run/1/1").text
-    assert "&lt;script&gt;alert(1)" in told
+    assert "4 &lt; 5" in told
     assert "This run is not published yet" in told
     assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
-    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == hostile
+    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == said
     assert "Conversation" not in view.get("/runs/run/9/9").text
     assert "so far" not in view.get("/runs/other/samples").text
 
@@ -152,31 +150,12 @@ def test_runs_that_have_crashed_or_were_not_published_are_listed_until_they_are(
     assert "1 run not published" in view.get("/").text
 
 
-def test_what_a_run_under_way_says_is_text(view, run_writer):
-    hostile = '</pre><script>alert("1")</script>'
-    failure = {**run_writer.failure, "message": hostile, "error": hostile, "error_chain_repr": hostile}
-    run_writer.write(
-        view.folder, [run_writer.failed(0, 0, error=failure)], run_id="run", status="running", model=hostile
-    )
-    for path in ("/", "/runs/run", "/live", "/live/run"):
-        told = view.get(path)
-        assert (told.status_code, "<script>alert" in told.text) == (200, False)
-
-
 def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path):
     warehouse = Warehouse(tmp_path / "warehouse")
     for number, model in enumerate(["m1", "m2", "m1", "m1"]):
-        sampling = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
-        start = f"2026-11-0{number + 1}T00:00:00Z"
-        run_dir = run_writer.write(
-            tmp_path / str(number),
-            run_id=f"r{number}",
-            model=model,
-            started_at=start,
-            avg_reward=number / 4,
-            sampling_args=sampling,
-        )
-        warehouse.publish(run_dir, tidies=False)
+        told = {"run_id": f"r{number}", "model": model, "started_at": f"2026-11-0{number + 1}T00:00:00Z"}
+        told["sampling_args"] = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
+        warehouse.publish(run_writer.write(tmp_path / str(number), **told, avg_reward=number / 4), tidies=False)
     groups = re.compile(r'scope="rowgroup" class="group">(\S+) <small>(.*?)</small>|href="/runs/(r\d)"')
     found = [next(filter(None, each)) for each in groups.findall(view.get("/?group=model").text)]
     assert found == ["m1", "r3", "r2", "r0", "m2", "r1"]

@@ -5,9 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = '"><script>alert(1)</script>\u202e\u2028\x1b[31m\n{"run_id":"x"}'
@@ -23,9 +21,9 @@ def warehouse(tmp_path, run_writer):
 
 
 @pytest.fixture
-def view(warehouse):
+def view(warehouse, browse):
     """A client of that."""
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost", follow_redirects=False)
+    return browse(warehouse, follow_redirects=False)
 
 
 def shown(view):
@@ -144,9 +142,9 @@ def test_what_is_no_note_is_not_kept(view, warehouse, changed, status):
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
 
 
-def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse):
+def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse, browse):
     unnamed = {**FIRST, "author": " "}
-    guest = TestClient(create_app(warehouse, Access((), "secret")), base_url="http://nightjar", follow_redirects=False)
+    guest = browse(warehouse, (), "secret", base_url="http://nightjar", follow_redirects=False)
     assert guest.get("/?token=secret").status_code == 303
     assert 'name="author" value=""' in shown(guest)
     told = guest.post("/notes", data=unnamed)

@@ -10,8 +10,6 @@ from fastapi.testclient import TestClient
 from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
-HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
-
 
 @pytest.fixture
 def view(tmp_path, run_writer, monkeypatch):
@@ -116,20 +114,6 @@ def test_a_run_of_which_hardly_anything_is_known_is_shown(view, rollouts):
     nothing = dict.fromkeys(("started_at", "time_ms", "avg_reward", "model", "avg_metrics", "usage", "env_args"))
     view.publish("run", rollouts, **nothing)
     assert view.get("/runs/run").status_code == 200
-
-
-def test_what_others_have_written_is_text(view, run_writer):
-    failure = {**run_writer.failure, "message": HOSTILE + "x" * 1_000_000, "error_chain_repr": HOSTILE}
-    view.publish(
-        "run", [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=failure)], error=HOSTILE, model=HOSTILE,
-        tags=[HOSTILE], avg_metrics={HOSTILE: 1.0}, config={"env_id": "gsm8k", "model": HOSTILE},
-    )  # fmt: skip
-    told = view.get("/runs/run")
-    assert told.status_code == 200
-    assert "<script>alert" not in told.text
-    assert "\x1b" not in told.text[told.text.index("Failures") : told.text.index("Numbers")]
-    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
-    assert len(told.text) < 50_000
 
 
 def test_costs_are_shown_where_they_are_known(view, tmp_path):

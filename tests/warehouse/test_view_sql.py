@@ -6,10 +6,8 @@ import re
 from contextlib import ExitStack
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view import pages
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE
 
@@ -17,12 +15,12 @@ HOSTILE = "</textarea><script>alert(1)</script>\u202e"
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory, run_writer):
+def view(tmp_path_factory, run_writer, browse):
     """A client of a warehouse with a run of two examples."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
     warehouse.publish(run_writer.write(folder / "run", run_id="run", status="completed", env_id="gsm8k"), tidies=False)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def asked(view, q, address="/sql", **more):
