@@ -21,7 +21,7 @@ from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import ConfigError, NightjarError
+from nightjar.errors import ConfigError
 from nightjar.evaluation import (
     EndedEvaluation,
     IncompleteRunError,
@@ -43,7 +43,7 @@ from nightjar.evaluation.nights import (
 )
 from nightjar.flows import gating
 from nightjar.flows.evaluation import evaluate
-from nightjar.flows.flow_runs import name_unless_given, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, name_unless_given
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.flows.neighbours import date_of_night, later_due, wait_for_earlier
 from nightjar.tasks.artifacts import show_night
@@ -59,6 +59,7 @@ def night_name() -> str:
 
 
 @flow(name="benchmark", version=__version__, flow_run_name=night_name, persist_result=False)
+@logged
 async def benchmark(
     suite: Annotated[str, Field(min_length=1)],
     night: str = "",
@@ -93,40 +94,32 @@ async def benchmark(
         which count as failed; Skipped if a later night was due; Cancelled. With a gate, a complete night fails only for
         NO-GO.
     """
-    nightjar_log_in_run_log()
+    place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
     try:
-        place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
-        try:
-            plan = await asyncio.to_thread(plan_night, suite, date)
-        except ConfigError as error:
-            await asyncio.to_thread(note_broken, place, suite, date, error)
-            raise
-        if (later := await later_due()) is not None:
-            why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
-            return Cancelled(name="Skipped", message=why)
-        for stuck in await wait_for_earlier(suite, stuck_minutes):
-            note_on_night(place, plan.suite, stuck, f"stuck, nothing has changed for {stuck_minutes:g} minutes")
-        await _label(plan)
-        with tags(*plan.tags):
-            begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
-            parameters = {
-                "secrets": secrets,
-                "allow_sandbox_access": allow_sandbox_access,
-                "warehouse": warehouse,
-            }
-            async with stop_requested() as stop:
-                if in_place or plan.has_budget:
-                    reasons = await _in_place(plan, place, parameters, stop)
-                else:
-                    reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
-            judged = await asyncio.to_thread(end_night, place, begun, reasons)
-            gated = await _gated(judged, gate, warehouse) if gate and not stop.is_set() else None
-            if gated is not None:
-                judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
-            await show_night(judged)
-        return _final_state(judged, gated, is_cancelled=stop.is_set())
-    except NightjarError as error:
-        return refused(error)
+        plan = await asyncio.to_thread(plan_night, suite, date)
+    except ConfigError as error:
+        await asyncio.to_thread(note_broken, place, suite, date, error)
+        raise
+    if (later := await later_due()) is not None:
+        why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
+        return Cancelled(name="Skipped", message=why)
+    for stuck in await wait_for_earlier(suite, stuck_minutes):
+        note_on_night(place, plan.suite, stuck, f"stuck, nothing has changed for {stuck_minutes:g} minutes")
+    await _label(plan)
+    with tags(*plan.tags):
+        begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
+        parameters = {"secrets": secrets, "allow_sandbox_access": allow_sandbox_access, "warehouse": warehouse}
+        async with stop_requested() as stop:
+            if in_place or plan.has_budget:
+                reasons = await _in_place(plan, place, parameters, stop)
+            else:
+                reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
+        judged = await asyncio.to_thread(end_night, place, begun, reasons)
+        gated = await _gated(judged, gate, warehouse) if gate and not stop.is_set() else None
+        if gated is not None:
+            judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
+        await show_night(judged)
+    return _final_state(judged, gated, is_cancelled=stop.is_set())
 
 
 async def _gated(night: Night, policy: str, warehouse: str) -> State[Any]:

@@ -25,11 +25,11 @@ from nightjar import __version__
 from nightjar.analysis.judging import find_night, night_of
 from nightjar.core.failures import FailureClass, class_called, classes_in
 from nightjar.engine.runs import Whereabouts
-from nightjar.errors import ConfigError, NightjarError
+from nightjar.errors import ConfigError
 from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.flows.evaluation import evaluate
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import warehouse_location
 from nightjar.tasks import flow_runs as tasks
 from nightjar.tasks.artifacts import show_night
@@ -57,6 +57,7 @@ class Retried(NamedTuple):
 
 
 @flow(name="retry-failed", version=__version__, flow_run_name=named_after("run", "suite"), persist_result=False)
+@logged
 async def retry_failed(
     run: str = "",
     suite: str = "",
@@ -79,17 +80,13 @@ async def retry_failed(
     Returns:
         Completed if all retried runs are complete now; else Failed. A table artifact shows how each ended.
     """
-    nightjar_log_in_run_log()
-    try:
-        if (earlier := await tasks.earlier_in_progress()) is not None:
-            return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
-        owing = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
-        chosen = [each for each in owing if _is_ours(each) and _is_of(each, error_class)]
-        retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
-        state = await _final_state(retried)
-        await _judge_anew(retried)
-    except NightjarError as error:
-        return refused(error)
+    if (earlier := await tasks.earlier_in_progress()) is not None:
+        return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
+    owing = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
+    chosen = [each for each in owing if _is_ours(each) and _is_of(each, error_class)]
+    retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
+    state = await _final_state(retried)
+    await _judge_anew(retried)
     return state
 
 

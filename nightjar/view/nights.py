@@ -36,8 +36,7 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
         return _one_night(request, warehouse, find_night(written, asked.suite, asked.night))
     found = [one for one in written if asked.suite in {"", one.suite}]
     found.sort(key=lambda one: (one.night, one.suite), reverse=True)
-    number = max(1, asked.page)
-    shown = found[ROWS * (number - 1) : ROWS * number]
+    shown = found[ROWS * (asked.page - 1) : ROWS * asked.page]
     return page(
         request,
         "nights.html",
@@ -45,7 +44,6 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
         suites=sorted({one.suite for one in written}),
         asked=asked,
         count=len(found),
-        number=number,
         rows=ROWS,
         summary=_summary,
     )

@@ -139,9 +139,8 @@ def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespon
         noted = notes_of(request, asked.run, asked.example, asked.index)
         return page(request, "rollout_notes.html", noted=noted)
     warehouse: Warehouse = request.app.state.warehouse
-    number = max(1, asked.page)
     filters = {"mark": asked.mark or None, "author": asked.author or None}
-    found = records(warehouse, _NOTES, {**filters, "limit": ROWS, "offset": ROWS * (number - 1)})
+    found = records(warehouse, _NOTES, {**filters, "limit": ROWS, "offset": ROWS * (asked.page - 1)})
     return page(
         request,
         "all_notes.html",
@@ -151,7 +150,6 @@ def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespon
         marks=get_args(Mark),
         asked=asked,
         count=found[0]["found"] if found else 0,
-        number=number,
         rows=ROWS,
     )
 

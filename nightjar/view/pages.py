@@ -33,7 +33,7 @@ from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """An integer in an address, in the range of the database."""
-PageNumber = Annotated[int, Field(le=1_000_000)]
+PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
 _WAIT_SECONDS = 5.0

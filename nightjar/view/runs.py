@@ -85,7 +85,6 @@ class Asked(BaseModel):
 def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     warehouse: Warehouse = request.app.state.warehouse
     filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
-    number = max(1, asked.page)
     group = GROUPS.get(asked.group or "", "NULL::VARCHAR")
     sql = _RUNS.format(
         order=SORTS.get(asked.sort, SORTS["started"]),
@@ -94,7 +93,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
     )
     live = live_runs(request)
     try:
-        parameters = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
+        parameters = {**filters, "limit": ROWS, "offset": ROWS * (asked.page - 1)}
         found, [choices], noted = answers(warehouse, (sql, parameters), (_CHOICES, None), (NOTED, None))
     except MissingWarehouseError:
         if not any(live.values()):
@@ -110,7 +109,6 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
         choices=choices,
         asked=asked,
         count=found[0]["found"] if found else 0,
-        number=number,
         rows=ROWS,
         sorts=SORTS,
         groups=GROUPS,
