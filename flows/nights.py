@@ -115,17 +115,12 @@ async def benchmark(
             else:
                 reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
         judged = await asyncio.to_thread(end_night, place, begun, reasons)
-        gated = await _gated(judged, gate, warehouse) if gate and not stop.is_set() else None
-        if gated is not None:
+        gated: State[Any] | None = None
+        if gate and not stop.is_set():
+            gated = await gating.gate(gate, judged.suite, judged.night, warehouse, return_state=True)
             judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
         await show_night(judged)
     return _final_state(judged, gated, is_cancelled=stop.is_set())
-
-
-async def _gated(night: Night, policy: str, warehouse: str) -> State[Any]:
-    """Gates the night in a flow run of its own, and returns the final state of that."""
-    state: State[Any] = await gating.gate(policy, night.suite, night.night, warehouse, return_state=True)
-    return state
 
 
 async def _label(plan: NightPlan) -> None:
