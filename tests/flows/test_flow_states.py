@@ -25,7 +25,6 @@ from nightjar.errors import (
     RunDirectoryError,
     WarehouseError,
 )
-from nightjar.evaluation import Outcome
 from nightjar.flows.flow_runs import flow_run_name
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.tasks import evaluation as tasks
@@ -76,15 +75,6 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
     with ModelServer(ArithmeticSolver(), port=port):
         assert (await run_as(flow_run, **where)).is_completed()
     assert "were retried and succeeded" in (await artifact("errors-arithmetic-why")).data
-
-
-async def test_it_ends_with_the_outcome():
-    with ModelServer(ArithmeticSolver()) as server:
-        state = await run_as(await new_flow_run(), base_url=server.url, num_examples=2)
-    outcome = await state.aresult()
-    assert isinstance(outcome, Outcome)
-    assert (outcome.status, outcome.summary.scored, outcome.is_complete) == ("completed", 6, True)
-    assert f"Run {outcome.run_id}: 6 of 6 rollouts scored" in state.message
 
 
 async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch):
@@ -166,71 +156,72 @@ async def test_the_pages_of_prefect_show_the_tasks_as_a_chain():
     }
 
 
-@pytest.mark.parametrize("answers", [[], [503]])
-async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(answers, own_folder, monkeypatch):
+@pytest.fixture
+def hub(own_folder, monkeypatch):
     hub = HubServer("hf_ThisIsTheTokenOfAnn")
-    hub.refusals = [(status, "busy") for status in answers]
-    for name, value in {"HF_TOKEN": hub.token, "HF_HOME": str(own_folder / "hf")}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HF_HOME", str(own_folder / "hf"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    yield hub
+    hub.close()
+
+
+@pytest.mark.parametrize("answers", [[], [503]])
+async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(answers, hub, monkeypatch):
+    hub.refusals = [(status, "busy") for status in answers]
+    monkeypatch.setenv("HF_TOKEN", hub.token)
     monkeypatch.setattr(tasks.push, "retry_delay_seconds", [0.2])
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         state = await run_as(flow_run, base_url=server.url, num_examples=2, save_to_hf_hub=True)
-    hub.close()
     assert state.is_completed(), state.message
     assert (await state.aresult()).hub_url.startswith(hub.url)
     assert "push arithmetic" in (await task_states(flow_run, 8))["Completed"]
 
 
-async def test_a_block_says_where_a_run_is_pushed_and_has_the_token(own_folder, monkeypatch):
-    hub = HubServer("hf_ThisIsTheTokenOfAnn")
-    monkeypatch.setenv("HF_HOME", str(own_folder / "hf"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+async def test_a_block_says_where_a_run_is_pushed_and_has_the_token(hub):
     await HubPublisher(repo_name="ann/nightly", token=hub.token, private=False).asave("nightly")
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         named = {"save_to_hf_hub": True, "hf_hub_dataset_name": "block:nightly"}
         state = await run_as(flow_run, base_url=server.url, num_examples=2, **named)
-    hub.close()
     assert state.is_completed(), state.message
     assert hub.repositories == {"ann/nightly": False}
     assert "HF_TOKEN" not in os.environ
 
 
-class TestWhatCanHeal:
-    def test_a_host_that_does_not_answer(self):
-        away, missing = DatasetError("Cannot load"), DatasetError("Cannot load")
-        away.__cause__, missing.__cause__ = ConnectionError("Couldn't reach the Hub"), FileNotFoundError("no such")
-        assert [tasks.is_away(error) for error in (away, missing, ConfigError("wrong"))] == [True, False, False]
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
 
-    @pytest.mark.parametrize("is_outage", [True, False])
-    def test_an_endpoint_that_has_answered_before(self, is_outage):
-        assert tasks.is_outage(RunAbortedError("Stopped", is_outage=is_outage)) is is_outage
 
-    def test_a_disk_that_is_full_and_not_one_that_holds_damage(self):
-        full, damaged = RunDirectoryError("Cannot write"), RunDirectoryError("is damaged")
-        full.__cause__ = OSError(28, "No space left on device")
-        assert [tasks.is_unwritten(error) for error in (full, damaged)] == [True, False]
+def answered(status):
+    return httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))
 
-    @pytest.mark.parametrize(("status", "heals"), [(503, True), (429, True), (401, False), (403, False), (404, False)])
-    def test_an_answer_of_the_hub(self, status, heals):
-        error = HubError("not on the Hugging Face Hub")
-        error.__cause__ = httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))
-        assert tasks.is_hub_away(error) is heals
 
-    def test_a_hub_that_does_not_answer(self):
-        error = HubError("not on the Hugging Face Hub")
-        error.__cause__ = ConnectionRefusedError()
-        assert tasks.is_hub_away(error)
-        assert not tasks.is_hub_away(HubError("no such owner"))
+@pytest.mark.parametrize(
+    ("can_heal", "error", "heals"),
+    [
+        (tasks.is_away, caused(DatasetError("Cannot load"), ConnectionError("Couldn't reach the Hub")), True),
+        (tasks.is_away, caused(DatasetError("Cannot load"), FileNotFoundError("no such")), False),
+        (tasks.is_away, ConfigError("wrong"), False),
+        (tasks.is_outage, RunAbortedError("Stopped", is_outage=True), True),
+        (tasks.is_outage, RunAbortedError("Stopped", is_outage=False), False),
+        (tasks.is_unwritten, caused(RunDirectoryError("Cannot write"), OSError(28, "No space left on device")), True),
+        (tasks.is_unwritten, RunDirectoryError("is damaged"), False),
+        *((tasks.is_hub_away, caused(HubError("no"), answered(status)), True) for status in (429, 503)),
+        *((tasks.is_hub_away, caused(HubError("no"), answered(status)), False) for status in (401, 403, 404)),
+        (tasks.is_hub_away, caused(HubError("no"), ConnectionRefusedError()), True),
+        (tasks.is_hub_away, HubError("no such owner"), False),
+        (tasks.is_unpublished, WarehouseError("full"), True),
+        (tasks.is_unpublished, RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")}), False),
+    ],
+)
+def test_a_stage_is_retried_for_errors_that_can_heal(can_heal, error, heals):
+    assert can_heal(error) is heals
 
-    def test_a_warehouse_that_cannot_be_written_and_not_one_that_holds_another_run_of_the_id(self):
-        other = RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")})
-        assert [tasks.is_unpublished(error) for error in (WarehouseError("full"), other)] == [True, False]
 
-    def test_the_condition_is_about_the_error_that_prefect_holds(self):
-        condition = tasks.when(tasks.is_unpublished)
-        states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
-        assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]
+def test_the_retry_condition_is_about_the_error_that_prefect_holds():
+    condition = tasks.when(tasks.is_unpublished)
+    states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
+    assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]

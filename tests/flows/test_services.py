@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
 def test_a_second_start_is_told_how_to_stop_the_first(services):
@@ -25,19 +25,6 @@ def test_eval_run_is_a_flow_run(services):
     page = json.loads(services.run("status", "--json").stdout)["view_url"] + f"runs/{metadata['run_id']}"
     assert f"]({page})" in services.artifact(flow_run["id"], "results-%")
     assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page).text
-
-
-def test_retry_does_only_what_is_missing(services):
-    with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.4, seed=1)) as server:
-        parameters = {"env_id": "arithmetic", "model": "retried", "base_url": server.url, "num_examples": 20}
-        created = services.start("evaluate", {**parameters, "request_retries": 0})
-        assert services.end_of(created) == "FAILED"
-        answered = server.stats().answered
-    assert 0 < answered < 60
-    with ModelServer(ArithmeticSolver(), port=server.port) as server:
-        services.retry(created)
-        assert services.end_of(created) == "COMPLETED"
-        assert server.stats().answered == 60 - answered
 
 
 def test_the_form_offers_environments_and_takes_any_other(services):

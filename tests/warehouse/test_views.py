@@ -82,11 +82,8 @@ class TestLeaderboard:
         house.publish("partly failed", started_at=day(2), coverage=0.9, num_examples=100)
         house.publish("mostly failed", started_at=day(3), coverage=0.3, num_examples=100)
         assert house.ask("SELECT run_id FROM leaderboard") == [("whole",)]
-        assert house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began") == [
-            ("whole", True, True),
-            ("partly failed", True, False),
-            ("mostly failed", False, False),
-        ]
+        rows = house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began")
+        assert rows == [("whole", True, True), ("partly failed", True, False), ("mostly failed", False, False)]
 
     def test_where_all_nights_lose_some_the_newest_stands(self, house):
         house.publish("whole long ago", started_at="2026-01-01T00:00:00Z", coverage=1.0)
@@ -107,8 +104,7 @@ class TestHistory:
         house.publish("2", started_at=day(2), avg_reward=0.25, sampling_args={"temperature": 1.0})
         house.publish("4", started_at=day(4), avg_reward=0.5, sampling_args={"temperature": 1.0})
         house.publish("running", started_at=day(5), avg_reward=None, status="running")
-        rows = house.ask("SELECT run_id, avg_reward, change, configuration, started_at FROM history")
-        assert rows == [
+        assert house.ask("SELECT run_id, avg_reward, change, configuration, started_at FROM history") == [
             ("1", 0.5, None, 1, moment(1)),
             ("3", 0.75, 0.25, 1, moment(3)),
             ("2", 0.25, None, 2, moment(2)),
@@ -204,9 +200,8 @@ class TestRollouts:
         house.publish("run", {0: [1.0], 1: [None]})
         chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
         columns = "run_id, example_id, rollout_index, phase, error, message, chain, traceback"
-        assert house.ask(f"SELECT {columns} FROM errors") == [
-            ("run", 1, 0, "generation", "ModelError", message, chain, None)
-        ]
+        row = ("run", 1, 0, "generation", "ModelError", message, chain, None)
+        assert house.ask(f"SELECT {columns} FROM errors") == [row]
 
     def test_texts_are_kept_once_and_are_those_of_their_rollout(self, house):
         house.publish("a", {0: [1.0, 1.0], 1: [0.0]})
@@ -289,20 +284,16 @@ class TestExamples:
     def test_of_contents_with_one_hash_one_is_taken_whole(self, house):
         house.publish("run", {0: [1.0]})
         with house.warehouse.connect() as connection:
-            self.insert(
-                connection, (2, "hash", "task", "answer"), (1, "hash", None, "other"), (1, "hash", None, "other")
-            )
+            first, second = (2, "hash", "task", "answer"), (1, "hash", None, "other")
+            self.insert(connection, first, second, second)
             assert connection.execute("SELECT task, answer FROM examples").fetchall() == [(None, "other")]
 
     def test_what_has_no_hash_is_told_apart_by_its_content(self, house):
         house.publish("run", {0: [1.0]})
         with house.warehouse.connect() as connection:
             self.insert(connection, (1, None, "a", "1"), (2, None, "b", "2"), (2, None, "b", "2"), (3, "1", "c", "3"))
-            assert connection.execute("SELECT example_hash, task, answer FROM examples ORDER BY ALL").fetchall() == [
-                ("1", "c", "3"),
-                (None, "a", "1"),
-                (None, "b", "2"),
-            ]
+            found = connection.execute("SELECT example_hash, task, answer FROM examples ORDER BY ALL").fetchall()
+            assert found == [("1", "c", "3"), (None, "a", "1"), (None, "b", "2")]
 
 
 class TestFlips:
@@ -332,21 +323,12 @@ class TestCost:
         ]
 
     def test_counts_all_attempts_at_the_price_of_the_day(self, house, run_writer):
-        house.set_prices(
-            price("m", "2026-11-01", 1.0, 10.0),
-            price("m", "2026-11-10", 2.0, 20.0),
-            price("other", "2026-01-01", 100.0, 100.0),
-        )
+        later, other = price("m", "2026-11-10", 2.0, 20.0), price("other", "2026-01-01", 100.0, 100.0)
+        house.set_prices(price("m", "2026-11-01", 1.0, 10.0), later, other)
         usage = {"input_tokens": 100, "output_tokens": 20}
         for number in (9, 10, 11):
-            house.publish(
-                str(number),
-                {0: [1.0]},
-                attempts=self.attempts(run_writer),
-                model="m",
-                started_at=day(number),
-                usage=usage,
-            )
+            told = {"attempts": self.attempts(run_writer), "model": "m", "started_at": day(number), "usage": usage}
+            house.publish(str(number), {0: [1.0]}, **told)
         rows = house.ask("SELECT run_id, attempts, input_tokens, output_tokens, cost FROM cost")
         assert rows == [
             ("11", 3, 200, 40, pytest.approx((200 * 2 + 40 * 20) / 1e6)),
@@ -394,17 +376,14 @@ class TestCost:
 class TestRetries:
     def test_counts_attempts_that_failed(self, house, run_writer):
         other = {**run_writer.failure, "error_chain_repr": "ModelError -> Timeout"}
-        house.publish(
-            "run",
-            {0: [1.0, None]},
-            attempts=[
-                run_writer.attempt(0, 0, 1, error=run_writer.failure, generation_ms=1500.0),
-                run_writer.attempt(0, 0, 2, error=run_writer.failure, generation_ms=500.0, token_usage=None),
-                run_writer.attempt(0, 0, 3),
-                run_writer.attempt(0, 1, 1, error=run_writer.failure, generation_ms=1000.0),
-                run_writer.attempt(0, 1, 2, error=other, generation_ms=250.0),
-            ],
-        )
+        attempts = [
+            run_writer.attempt(0, 0, 1, error=run_writer.failure, generation_ms=1500.0),
+            run_writer.attempt(0, 0, 2, error=run_writer.failure, generation_ms=500.0, token_usage=None),
+            run_writer.attempt(0, 0, 3),
+            run_writer.attempt(0, 1, 1, error=run_writer.failure, generation_ms=1000.0),
+            run_writer.attempt(0, 1, 2, error=other, generation_ms=250.0),
+        ]
+        house.publish("run", {0: [1.0, None]}, attempts=attempts)
         columns = "run_id, error, attempts, rollouts, seconds, input_tokens, output_tokens"
         assert house.ask(f"SELECT {columns} FROM retries") == [
             ("run", "ModelError -> RateLimitError", 3, 2, 3.0, 200, 40),
