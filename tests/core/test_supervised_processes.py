@@ -16,7 +16,7 @@ def service(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_is_started_again_and_says_so(service):
+def test_a_service_that_ended_is_restarted_with_a_message(service):
     first = service.pid
     assert service.process.wait(30) == 1
     assert service.revive() == (
@@ -31,7 +31,7 @@ def test_it_is_started_again_and_says_so(service):
     assert "started again in 2 s" in str(service.revive())
 
 
-def test_the_log_of_the_one_before_is_kept(tmp_path):
+def test_a_restart_keeps_the_log(tmp_path):
     log = tmp_path / "log"
     log.write_text("why the one before crashed\n")
     service = Service("The clock", log, ("timeit", "-n", "1", "-r", "1", "print('now')"))
@@ -39,7 +39,7 @@ def test_the_log_of_the_one_before_is_kept(tmp_path):
     assert log.read_text().startswith("why the one before crashed\nnow\n")
 
 
-def test_one_that_runs_is_left_alone_until_it_is_ended(tmp_path):
+def test_a_running_service_is_left_alone_until_it_is_ended(tmp_path):
     service = Service("The sleeper", tmp_path / "log", ("timeit", "import time; time.sleep(60)"))
     assert service.revive() is None
     service.end()

@@ -43,7 +43,7 @@ def test_slug_and_schema_version_are_explicit(block):
     assert block.get_block_schema_version() == "1.0.0"
 
 
-def test_the_fields_are_only_ever_added_to():
+def test_fields_are_only_added_with_defaults():
     """What is listed here is in blocks that somebody has saved: it stays, and what is new has a default."""
     saved = {
         EnvironmentSecrets: {"values"},
@@ -60,7 +60,7 @@ def test_the_fields_are_only_ever_added_to():
 
 
 class TestModelEndpoint:
-    async def test_gives_a_client_and_leaves_the_environment_as_it_was(self):
+    async def test_gives_a_client_and_leaves_the_environment_unchanged(self):
         before = dict(os.environ)
         with ModelServer(ArithmeticSolver(), require_key=KEY) as server:
             endpoint = ModelEndpoint(base_url=server.url, key=KEY)
@@ -84,7 +84,7 @@ class TestModelEndpoint:
         ],
         ids=str,
     )
-    def test_says_what_is_wrong_without_the_value(self, fields, message):
+    def test_a_validation_error_hides_the_value(self, fields, message):
         with pytest.raises(ValueError, match=message) as caught:
             ModelEndpoint(**fields)
         assert "tell-nobody" not in str(caught.value)
@@ -228,7 +228,7 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services, own_folder)
     ids=str,
 )
 @pytest.mark.usefixtures("vault")
-async def test_a_line_says_what_is_wrong(wrong, message):
+async def test_a_wrong_block_or_warehouse_fails_the_run_with_the_reason(wrong, message):
     ended = await evaluate(**{**NAMED, **wrong}, return_state=True)
     assert ended.is_failed()
     assert message in ended.message

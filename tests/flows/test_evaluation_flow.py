@@ -47,7 +47,7 @@ async def test_gsm8k_gets_the_published_score(own_folder):
     assert answer.rows == [(right / 1319,)]
 
 
-async def test_a_person_understands_the_task_names_and_there_are_few(own_folder):
+async def test_task_names_are_readable_and_few(own_folder):
     with ModelServer(ArithmeticSolver()) as server:
         flow_run = await new_flow_run()
         await run_as(flow_run, base_url=server.url, num_examples=100)
@@ -74,7 +74,7 @@ async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder):
     }
 
 
-async def test_a_run_with_failed_rollouts_ends_failed_and_retry_does_only_these(own_folder):
+async def test_retry_of_a_failed_run_repeats_only_the_failed_rollouts(own_folder):
     parameters = {"num_examples": 30, "rollouts_per_example": 2, "request_retries": 0}
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.3, seed=3)) as server:
         parameters["base_url"] = server.url
@@ -125,7 +125,7 @@ async def lines_until(flow_run_id, text):
     raise AssertionError(f"nothing in the log says {text!r}")
 
 
-async def test_a_key_is_a_name_in_parameters_never_a_value(own_folder, monkeypatch):
+async def test_parameters_hold_the_name_of_a_key_and_never_its_value(own_folder, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
     with ModelServer(ArithmeticSolver(), require_key="sk-very-secret") as server:
         flow_run = await new_flow_run()

@@ -41,7 +41,7 @@ async def task_states(flow_run, count):
     return states
 
 
-async def test_a_shard_that_is_done_shows_as_cached_on_a_retry():
+async def test_a_complete_shard_shows_as_cached_on_a_retry():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.04, seed=3)) as server:
         size = {"base_url": server.url, "num_examples": 32, "rollouts_per_example": 1, "request_retries": 0}
@@ -77,7 +77,7 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
     assert "were retried and succeeded" in (await artifact("errors-arithmetic-why")).data
 
 
-async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch):
+async def test_generation_continues_when_the_endpoint_is_back(monkeypatch):
     monkeypatch.setattr(tasks.generate, "retry_delay_seconds", [2, 2, 2])
     size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
@@ -123,7 +123,7 @@ async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(cr
         assert flow_run_name() == shown
 
 
-async def test_tags_say_environment_and_model_beside_the_user_s_own():
+async def test_a_flow_run_has_the_users_tags_and_those_of_environment_and_model():
     flow_run = await new_flow_run(tags=["typed"])
     with ModelServer(ArithmeticSolver()) as server:
         await run_as(flow_run, base_url=server.url, num_examples=1, tags=["nightly"])
@@ -167,7 +167,7 @@ def hub(own_folder, monkeypatch):
 
 
 @pytest.mark.parametrize("answers", [[], [503]])
-async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(answers, hub, monkeypatch):
+async def test_a_push_is_a_task_that_is_retried_after_an_outage_of_the_hub(answers, hub, monkeypatch):
     hub.refusals = [(status, "busy") for status in answers]
     monkeypatch.setenv("HF_TOKEN", hub.token)
     monkeypatch.setattr(tasks.push, "retry_delay_seconds", [0.2])
@@ -179,7 +179,7 @@ async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(answers
     assert "push arithmetic" in (await task_states(flow_run, 8))["Completed"]
 
 
-async def test_a_block_says_where_a_run_is_pushed_and_has_the_token(hub):
+async def test_a_publisher_block_names_the_dataset_and_holds_the_token(hub):
     await HubPublisher(repo_name="ann/nightly", token=hub.token, private=False).asave("nightly")
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:

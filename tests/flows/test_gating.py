@@ -19,7 +19,7 @@ env_id = "arithmetic"
 
 
 @pytest.mark.long
-def test_a_night_fails_by_its_gate_and_the_line_says_so(services):
+def test_a_no_go_of_the_gate_fails_the_night(services):
     (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
     states = {}
     for night, error_rate in {"2026-11-20": 0.0, "2026-11-21": 1.0}.items():

@@ -52,7 +52,7 @@ def new(log):
     return [line.message for line in log.new()]
 
 
-def test_lines_of_one_moment_and_lines_that_come_late(said, log):
+def test_lines_with_equal_times_and_late_lines_are_returned_once(said, log):
     said.write(*[5.0] * 500)
     assert sorted(new(log)) == sorted(said.messages)
     said.write(*[5.0] * 10, 5.0, 6.0)
@@ -64,7 +64,7 @@ def test_lines_of_one_moment_and_lines_that_come_late(said, log):
     assert new(log) == []
 
 
-def test_what_follows_a_tail(said, log):
+def test_new_continues_after_a_tail(said, log):
     said.write(*[1.0] * 300, *[2.0] * 5)
     shown = log.tail(8)
     assert [line.at.second for line in shown] == [1] * 3 + [2] * 5
@@ -73,14 +73,14 @@ def test_what_follows_a_tail(said, log):
     assert new(log) == [said.messages[-3], said.messages[-2]]
 
 
-def test_a_tail_that_is_longer_than_the_log(said, log):
+def test_a_tail_may_be_longer_than_the_log(said, log):
     said.write(2.0, 1.0)
     assert [line.message for line in log.tail(10)] == ["line 1", "line 0"]
     said.write(0.5)
     assert new(log) == ["line 2"]
 
 
-def test_ten_thousand_lines_of_four_processes_that_arrive_out_of_order(said, log):
+def test_ten_thousand_lines_out_of_order_are_returned_once(said, log):
     chance = random.Random(7)
     seconds = sorted([*range(10)] * 4, key=lambda second: second + chance.random())
     got = []
@@ -132,7 +132,7 @@ def before(services):
 
 
 @pytest.mark.parametrize("refusal", [429, 503])
-def test_a_server_that_is_away_for_a_moment(services, before, said, refusal):
+def test_following_a_log_survives_an_overloaded_server(services, before, said, refusal):
     flow = services.call("POST", "/flows/", {"name": "evaluate"})
     flow_run = services.call("POST", "/flow_runs/", {"flow_id": flow["id"], "state": {"type": "RUNNING"}})
     said.flow_run_id = flow_run["id"]

@@ -105,7 +105,7 @@ def flow_run_of(said):
 
 
 @pytest.mark.long
-def test_following_shows_what_the_server_has_line_by_line(typed):
+def test_following_shows_every_line_of_the_log_once(typed):
     shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
     flow_run_id = flow_run_of(said)
     time.sleep(3)  # what came after the end would be there by now
@@ -130,7 +130,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_failure_says_its_class_and_what_to_do(typed, kind):
+def test_a_failure_shows_its_class_and_advice(typed, kind):
     expected, reason = CLASSES[kind]
     _, said = typed.follow(kind, code=1)
     assert said.count(f"What to do ({expected}): ") == 1, said
@@ -162,19 +162,19 @@ def test_a_failure_says_its_class_and_what_to_do(typed, kind):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_failures_of_the_model(services, own_folder, faults, words, expected, state):
+def test_failures_of_the_model_have_their_class(services, own_folder, faults, words, expected, state):
     with ModelServer(ArithmeticSolver(), faults=faults) as server:
         _, said = Typed(services, own_folder, server).follow("", *words, code=1)
     assert f"{state}: run " in said
     assert f"What to do ({expected}): " in said
 
 
-def test_with_the_permission_a_sandbox_is_made(typed):
+def test_a_permitted_run_creates_a_sandbox(typed):
     _, said = typed.follow("sandbox", "--allow-sandbox-access")
     assert "COMPLETED" in said
 
 
-def test_ctrl_c_leaves_it_running_until_somebody_stops_it(services, own_folder):
+def test_ctrl_c_ends_following_and_eval_stop_ends_the_run(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
         typed = Typed(services, own_folder, server)
         following = services.begin(*typed.command("", "--follow", "--poll-interval", "0.2"), folder=own_folder)
@@ -192,7 +192,7 @@ def test_ctrl_c_leaves_it_running_until_somebody_stops_it(services, own_folder):
         assert typed(*stop.split()).stdout == f"Run {run_id} has ended already: CANCELLED.\n"
 
 
-def test_a_process_that_is_killed_is_a_failure_of_the_infrastructure(services, own_folder):
+def test_a_killed_process_is_a_failure_of_the_infrastructure(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
         typed = Typed(services, own_folder, server)
         submitted = typed.submit()
@@ -213,7 +213,7 @@ class TestCustomSecrets:
         chosen["block_types"] = {"slug": {"any_": ["nightjar-environment-secrets"]}}
         return services.call("POST", "/block_documents/filter", chosen)
 
-    def test_they_hold_before_all_others_and_are_nowhere_afterwards(self, typed):
+    def test_they_override_other_secrets_and_are_removed(self, typed):
         from nightjar.blocks import EnvironmentSecrets
 
         services = typed.services
@@ -244,7 +244,7 @@ class TestCustomSecrets:
         assert "(--custom-secrets) are gone" in message
         assert "What to do (secret missing): " in message
 
-    def test_of_a_run_that_never_begins_they_go_when_it_is_stopped(self, typed):
+    def test_stopping_a_pending_run_removes_them(self, typed):
         services = typed.services
         pool = "/work_pools/nightjar"
         services.call("PATCH", pool, {"is_paused": True})
@@ -260,7 +260,7 @@ class TestCustomSecrets:
             services.call("PATCH", pool, {"is_paused": False})
 
 
-def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typed):
+def test_a_suite_becomes_a_run_per_evaluation_and_flags_override_its_file(typed):
     (typed.folder / "two.toml").write_text(
         f'model = "in-file"\nbase_url = "{typed.server.url}"\nnum_examples = 2\nrollouts_per_example = 1\n'
         '[[eval]]\nenv_id = "hosted-env"\n[[eval]]\nenv_id = "arithmetic"\n'
@@ -294,12 +294,12 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
         (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_handed_over(typed, words, code, said):
+def test_wrong_flags_are_refused_before_a_run_is_submitted(typed, words, code, said):
     ended = typed("eval", "run", "arithmetic", *words, code=code)
     assert said in ended.stderr
     assert ended.stdout == ""
 
 
-def test_a_run_that_nobody_knows(typed):
+def test_an_unknown_run_is_refused(typed):
     for command in ("logs", "stop"):
         assert "knows no run 'nobody'" in typed("eval", command, "nobody", code=1).stderr

@@ -94,7 +94,7 @@ def published(services, model, status):
     raise AssertionError((services.folder / "home/up.log").read_text())
 
 
-def test_down_asks_about_runs_and_up_keeps_what_was_set(services):
+def test_down_asks_about_runs_and_up_keeps_settings_of_deployments(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     path = f"/deployments/{deployment['id']}"
     own = {**deployment["job_variables"], "env": {"SET": "1"}}
@@ -137,7 +137,7 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services):
 
 
 @pytest.mark.long
-def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services):
+def test_killed_services_are_restarted_and_no_request_is_repeated(services):
     before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         flow_run = start(services, server, "lost", 200)
@@ -163,7 +163,7 @@ def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services):
     assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
 
 
-def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services):
+def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
     command = ["eval", "run", "arithmetic", "-n", "2000", "-r", "1", "-c", str(AT_ONCE)]
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         for how, wanted in (("cancelled", "CANCELLED"), ("killed", "CRASHED")):
@@ -183,7 +183,7 @@ def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services
             assert published(services, how, "cancelled" if how == "cancelled" else "crashed")[1] >= 4
 
 
-def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_person_s_own_command_stays(
+def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(
     services,
 ):
     before = deployment_of(services, "evaluate")
@@ -214,7 +214,7 @@ def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_pe
 
 
 @pytest.mark.usefixtures("prefect_server")
-async def test_the_template_of_a_work_pool_gets_prefect_s_command_and_keeps_one_of_a_person(own_folder, services):
+async def test_updating_a_work_pool_keeps_a_users_command(own_folder, services):
     for prefix, command, kept in (
         ("former", FORMER_COMMAND, "python -m prefect.engine"),
         ("own", "run-it", "run-it"),
@@ -230,12 +230,12 @@ async def test_the_template_of_a_work_pool_gets_prefect_s_command_and_keeps_one_
         assert changes[f"work pool {prefix}-nightjar"].details == expected
 
 
-def test_the_server_knows_nightjar_s_blocks_all_the_same(services):
+def test_the_server_knows_nightjars_blocks(services):
     assert services.call("GET", "/block_types/slug/nightjar-model-endpoint")["name"] == "Nightjar Model Endpoint"
     assert "Failed to load collection" not in (services.folder / "home/server.log").read_text()
 
 
-def test_a_flow_run_imports_the_packages_of_its_folder_and_nightjar_s(services):
+def test_a_flow_run_can_import_packages_of_its_folder_and_of_nightjar(services):
     (services.folder / "environments").mkdir(exist_ok=True)
     (services.folder / "environments/own_packages.py").write_text(
         "import blocks, flows, tasks\n"
@@ -256,13 +256,13 @@ def test_a_flow_run_imports_the_packages_of_its_folder_and_nightjar_s(services):
 
 @pytest.mark.usefixtures("prefect_server")
 class TestWhoseDeploymentsTheyAre:
-    async def test_another_folder_is_refused_and_told_what_to_do(self, own_folder, services):
+    async def test_registering_from_another_folder_is_refused(self, own_folder, services):
         before = deployment_of(services, "evaluate")
         with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
             await register(own_folder)
         assert deployment_of(services, "evaluate") == before
 
-    async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(self, own_folder, services):
+    async def test_a_folder_can_prefix_or_take_over_deployments(self, own_folder, services):
         made = {each.what for each in await register(own_folder, "team") if each.kind == "create"}
         assert made >= {f"deployment {deployment_name(each, 'team')}" for each in DEPLOYMENTS}
         moved = own_folder / "moved"

@@ -54,7 +54,7 @@ def evaluations_of(services, suite):
 
 
 @pytest.mark.long
-def test_a_night_that_is_begun_again_does_what_is_missing(services):
+def test_a_restarted_night_runs_only_what_is_missing(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
         port, suite = server.port, write_suite(services.folder, server, "failing")
         first = start(services, suite=suite, night="2026-11-20")
@@ -82,7 +82,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services):
 
 
 @pytest.mark.long
-def test_nights_that_piled_up_collapse_to_the_last(services):
+def test_of_several_due_nights_only_the_last_runs(services):
     deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
     begin = datetime.now(UTC) + timedelta(seconds=20)  # time for the scheduler to make all three
     three_times = f"DTSTART:{begin:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=SECONDLY;INTERVAL=2;COUNT=3"
@@ -121,7 +121,7 @@ def begun_runs(services):
     return {path.parent for path in services.folder.glob("outputs/evals/*/*/attempts.jsonl") if path.stat().st_size}
 
 
-def test_a_night_that_is_cancelled_cancels_its_evaluations(services):
+def test_cancelling_a_night_cancels_its_evaluations(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=1_000)) as server:
         suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
         known = begun_runs(services)
@@ -157,7 +157,7 @@ class Listener(BaseHTTPRequestHandler):
 
 
 @pytest.mark.long
-def test_deploy_shows_what_it_changes_and_tells_of_a_night(services):
+def test_deploy_shows_its_changes_and_installs_notifications(services):
     listener = type("Heard", (Listener,), {"heard": []})
     with HTTPServer(("127.0.0.1", 0), listener) as hook, ModelServer(ArithmeticSolver()) as server:
         threading.Thread(target=hook.serve_forever, daemon=True).start()
@@ -210,7 +210,7 @@ def save_webhook(services, port):
     services.call("POST", "/block_documents/", body)
 
 
-async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_server, own_folder):
+async def test_a_budget_limits_the_whole_night_in_one_process(prefect_server, own_folder):
     with ModelServer(ArithmeticSolver()) as server:
         suite = write_suite(own_folder, server, "thrifty", "max_total_tokens = 300\nmax_concurrent = 1")
         state = await benchmark(suite, night="2026-11-20", return_state=True)
@@ -232,7 +232,7 @@ async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_serve
         ("there.toml", "20th", "'20th' is not the date of a night"),
     ],
 )
-async def test_what_is_wrong_is_said(prefect_server, own_folder, suite, night, said):
+async def test_a_wrong_suite_or_date_fails_the_night_with_the_reason(prefect_server, own_folder, suite, night, said):
     (own_folder / "there.toml").write_text('[[eval]]\nenv_id = "arithmetic"\n')
     state = await benchmark(suite, night=night, return_state=True)
     assert state.is_failed()

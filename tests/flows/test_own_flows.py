@@ -36,7 +36,7 @@ def run_page(services, base_url):
 
 
 @pytest.mark.slow
-def test_the_flow_of_the_page_runs_beside_the_user_s_own_packages(services):
+def test_the_documented_flow_runs_next_to_a_users_packages(services):
     with ModelServer(ArithmeticSolver()) as server:
         ran = run_page(services, server.url)
     assert ran.stdout.splitlines()[-1] == "True", ran.stderr
@@ -50,7 +50,7 @@ def test_the_flow_of_the_page_runs_beside_the_user_s_own_packages(services):
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.slow
 class TestHowItEnds:
-    async def test_an_incomplete_run_is_an_error_with_its_outcome(self):
+    async def test_an_incomplete_run_raises_an_error_with_its_outcome(self):
         @flow
         async def own(base_url: str) -> None:
             await evaluate(env_id="arithmetic", model="m", base_url=base_url, num_examples=10, **NO_RETRIES)
@@ -73,7 +73,7 @@ class TestHowItEnds:
         with pytest.raises(MissingEnvironmentsError, match="made-up"):
             await evaluate(env_id="made-up", model="m")
 
-    async def test_a_retry_of_the_own_flow_pays_nothing_twice_where_the_result_is_kept(self):
+    async def test_a_retry_of_a_flow_with_a_persisted_result_repeats_nothing(self):
         ends = []
         kept = evaluate.with_options(persist_result=True, flow_run_name="before 2.1")
 

@@ -37,7 +37,7 @@ def process_of(services, flow_run_id, run_dir):
 
 
 @pytest.mark.long
-def test_a_run_in_three_parts_of_which_one_is_killed(services):
+def test_a_retry_of_a_killed_part_completes_the_run(services):
     with ModelServer(ArithmeticSolver(error_rate=0), faults=Faults(latency_ms=150)) as server:
         asked = ("-b", server.url, "-n", "40", "-r", "3", "-c", "2", "--shuffle")
         parts = run(services, *asked, "--hosted", "--shards", "3")
@@ -65,7 +65,7 @@ def test_a_run_in_three_parts_of_which_one_is_killed(services):
     assert any(f"Run {run_id} is joined from its 3 parts: completed" in log["message"] for log in logs)
 
 
-def test_what_is_not_handed_over_in_parts(services):
+def test_wrong_flags_for_parts_are_refused(services):
     for arguments, reason in (
         (("--shards", "3"), "--shards: only for a hosted run: add --hosted"),
         (("--hosted", "--shards", "3", "-n", "2"), "3 parts need at least as many examples (found 2)"),

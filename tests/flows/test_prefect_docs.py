@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 PAGE = Path(__file__).parents[2] / "docs" / "prefect.md"
 
 
-def test_the_tasks_in_a_flow_of_your_own(own_folder):
+def test_the_documented_tasks_run_in_a_users_flow(own_folder):
     section = PAGE.read_text().partition("## The tasks in a flow of your own")[2].partition("\n## ")[0]
     [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 20

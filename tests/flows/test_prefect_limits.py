@@ -94,7 +94,7 @@ def server(tmp_path, request):
 
 
 @pytest.mark.parametrize("server", ["memory"], indirect=True)
-def test_a_server_that_is_started_again_never_frees_the_slots_of_a_run_that_has_died(server):
+def test_a_restarted_server_never_frees_the_slots_of_a_dead_run(server):
     process = server.start()
     holder = server.hold()
     kill(process)
@@ -106,7 +106,7 @@ def test_a_server_that_is_started_again_never_frees_the_slots_of_a_run_that_has_
 
 
 @pytest.mark.parametrize("server", ["filesystem"], indirect=True)
-def test_leases_on_disk_expire_while_the_server_is_away_and_the_slots_are_given_out_twice(server):
+def test_leases_on_disk_expire_while_the_server_is_away_and_slots_are_assigned_twice(server):
     process = server.start()
     holder = server.hold()
     kill(process)

@@ -26,7 +26,7 @@ def warehouse(own_folder):
     Warehouse("outputs/warehouse").publish(run_dir)
 
 
-async def test_a_query_by_its_name_leaves_a_table():
+async def test_a_named_query_creates_a_table_artifact():
     assert await query("leaderboard", {"env": "sums"}) == 1
     left = await artifact("query-leaderboard")
     [row] = json.loads(left.data)

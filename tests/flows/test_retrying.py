@@ -28,7 +28,7 @@ def errors(services, model):
 
 
 @pytest.mark.long
-def test_a_worker_does_what_a_condition_names_and_then_the_rest(services):
+def test_a_worker_retries_the_chosen_failures_and_then_the_rest(services):
     flow_run, port = failed_run(services, "where")
     before = errors(services, "where")
     kept = [error for error in before if error != "RateLimitError"]
@@ -59,7 +59,7 @@ def test_a_worker_does_what_a_condition_names_and_then_the_rest(services):
         assert "nothing to retry" in services.run("eval", "retry", run_id).stderr
 
 
-def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(services):
+def test_a_run_of_the_command_line_is_retried_here_by_its_flow_run_id(services):
     with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
         typed = ("arithmetic", "-m", "here", "-b", server.url, "-n", "10", "--request-retries", "0", "--json")
         ran = services.run("eval", "run", *typed)

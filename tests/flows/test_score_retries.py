@@ -82,7 +82,7 @@ def judged(own_folder, monkeypatch):
     return {"env_id": name, "model": "m", "num_examples": 20, "rollouts_per_example": 1, "max_shards": 2}
 
 
-async def test_a_judge_that_stays_away_fails_its_rollouts_and_not_the_run(judged, own_folder, monkeypatch):
+async def test_a_judge_that_stays_away_fails_its_rollouts_but_not_the_run(judged, own_folder, monkeypatch):
     monkeypatch.setattr(tasks.score, "retries", 1)
     with ModelServer(ArithmeticSolver()) as server:
         flow_run_id, state = await run(**judged, base_url=server.url)
@@ -97,9 +97,7 @@ async def test_a_judge_that_stays_away_fails_its_rollouts_and_not_the_run(judged
 
 
 @pytest.mark.parametrize("is_interleaved", [True, False])
-async def test_score_is_tried_again_when_the_judge_is_back_and_does_only_what_is_missing(
-    judged, own_folder, is_interleaved
-):
+async def test_a_retry_of_score_scores_only_what_is_missing(judged, own_folder, is_interleaved):
     async def judge_comes_back():
         while lines(own_folder / "asked.txt") < 20:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -120,7 +118,7 @@ async def test_score_is_tried_again_when_the_judge_is_back_and_does_only_what_is
     assert set(await task_states(flow_run_id, "generate")) == {("Completed", 1)}
 
 
-def test_aggregate_is_tried_again_when_the_disk_can_be_written(own_folder):
+def test_aggregate_is_retried_when_the_disk_can_be_written(own_folder):
     @flow
     def mine(asked: RunConfig) -> str:
         with load_env.submit(asked).result() as run:

@@ -57,7 +57,7 @@ def submitted(services, folder, *arguments):
 
 
 @pytest.mark.long
-def test_an_environment_from_another_folder_and_the_rubric_that_changed(services, server, own_folder):
+def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, server, own_folder):
     environments = own_folder / "environments"
     environments.mkdir()
     (environments / "far_capitals.py").write_text(LOADS)
@@ -82,7 +82,7 @@ def test_an_environment_from_another_folder_and_the_rubric_that_changed(services
 
 
 @pytest.mark.long
-def test_a_benchmark_in_a_file_and_one_that_a_server_holds(services, own_folder):
+def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder):
     (own_folder / "my_benchmark.py").write_text(BENCHMARKS)
     here = f"{sys.executable} -m nightjar serve {own_folder / 'my_benchmark.py'}:whole --host 127.0.0.1"
     with ModelServer(FixedAnswer("4"), keep_requests=20) as server:
@@ -97,13 +97,13 @@ def test_a_benchmark_in_a_file_and_one_that_a_server_holds(services, own_folder)
     assert [found[run] for run in runs] == [0.5, 1.0]
 
 
-def test_a_deployment_that_is_not_there(services, own_folder):
+def test_a_missing_deployment_is_refused(services, own_folder):
     ended = hand_over(services, own_folder, "arithmetic", "--deployment", "evaluate/no-such")
     [line] = ended.stderr.splitlines()
     assert (ended.returncode, "There is no deployment 'evaluate/no-such'" in line) == (1, True)
 
 
-def test_an_environment_that_did_not_arrive(services, own_folder):
+def test_an_environment_that_did_not_arrive_fails_the_run(services, own_folder):
     ended = hand_over(services, own_folder, "arithmetic", "--env-source", NOBODYS)
     flow_run_id = json.loads(ended.stdout)["flow_run_id"]
     assert services.end_of(flow_run_id) == "FAILED"

@@ -80,7 +80,7 @@ def finish(process, server):
     return json.loads(out), errors, time.monotonic() - since
 
 
-def test_for_good(services, gate, tmp_path):
+def test_a_run_completes_without_the_server(services, gate, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=150)) as server:
         process = start(services, gate, server, tmp_path)
         gate.close()
@@ -92,7 +92,7 @@ def test_for_good(services, gate, tmp_path):
     assert "Traceback" not in errors
 
 
-def test_for_a_while(services, gate, tmp_path):
+def test_a_run_reports_its_end_when_the_server_is_back(services, gate, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=300)) as server:
         process = start(services, gate, server, tmp_path)
         gate.close()

@@ -8,7 +8,7 @@ import httpx
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
-def test_a_second_start_is_told_how_to_stop_the_first(services):
+def test_a_second_start_is_refused(services):
     again = services.run("up", "--detach")
     assert again.returncode == 1
     assert "nightjar down" in again.stderr
@@ -27,7 +27,7 @@ def test_eval_run_is_a_flow_run(services):
     assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page).text
 
 
-def test_the_form_offers_environments_and_takes_any_other(services):
+def test_the_form_offers_environments_and_accepts_others(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     offered, _ = deployment["parameter_openapi_schema"]["properties"]["env_id"]["anyOf"]
     assert {"arithmetic", "gsm8k"} <= {*offered["enum"]}
@@ -45,7 +45,7 @@ def test_the_form_offers_environments_and_takes_any_other(services):
     assert "'ada/made-up@1.2'" in services.flow_run(created)["state"]["message"]
 
 
-def test_a_schedule_fires_and_what_it_lacks_is_said_by_its_first_run(services):
+def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     schedules = f"/deployments/{deployment['id']}/schedules"
     due = datetime.now(UTC) + timedelta(seconds=5)

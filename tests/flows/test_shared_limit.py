@@ -47,7 +47,7 @@ async def no_block_is_left():
     await ModelEndpoint.adelete("shared")
 
 
-async def test_two_runs_have_it_together_and_what_one_leaves_the_other_takes(services):
+async def test_two_runs_share_the_limit_and_one_takes_what_the_other_frees(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         await ModelEndpoint(base_url=server.url, max_concurrent=LIMIT).asave("shared")
         first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})
@@ -64,7 +64,7 @@ async def test_two_runs_have_it_together_and_what_one_leaves_the_other_takes(ser
         assert ended.name == "Cancelled"
 
 
-async def test_a_run_that_waits_can_be_stopped_and_one_that_is_killed_leaves_its_share(services):
+async def test_a_waiting_run_can_be_stopped_and_a_killed_run_frees_its_share(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         await ModelEndpoint(base_url=server.url, max_concurrent=1).asave("shared")
         first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})

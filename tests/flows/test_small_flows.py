@@ -32,7 +32,7 @@ def published(services, columns="run_id"):
     return Warehouse(services.folder / "small").query(f"SELECT {columns} FROM runs ORDER BY started_at").rows
 
 
-def test_rescore_makes_a_run_of_its_own(services, run_id):
+def test_rescore_creates_a_new_run(services, run_id):
     (services.folder / "strict.py").write_text("def never(completion, answer):\n    return 0.0\n")
     flow_run = ended(services, "rescore", run=run_id[:8], rubric="strict.py:never")
     assert {"env:arithmetic", "model:small"} <= set(flow_run["tags"])
@@ -57,7 +57,7 @@ def test_publish_run_and_prune(services, run_id):
     assert published(services) == [(run_id,)]
 
 
-def test_upkeep_says_what_is_to_be_done(services, run_id):
+def test_upkeep_fails_with_the_remedy_for_damage(services, run_id):
     shutil.copytree(services.folder / "small", services.folder / "broken")
     assert "segments: 1 before, 1 now" in ended(services, "upkeep")["state"]["message"]
     [segment] = (services.folder / "broken/segments").glob("*/rollouts.parquet")

@@ -23,7 +23,7 @@ def in_sql(folder, model):
     return Warehouse(folder / "outputs/warehouse").query(question, {"model": model}).rows
 
 
-def test_a_cancel_in_the_ui_keeps_what_is_finished_and_retry_does_the_rest(services):
+def test_retry_after_a_cancel_runs_only_the_rest(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         parameters = {
             "env_id": "arithmetic", "model": "stopped-in-ui", "base_url": server.url, "num_examples": ROLLOUTS,
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_a_flow_run_on_a_terminal(services, tmp_path):
     assert services.flow_run(metadata["flow_run_id"])["state_type"] == "CANCELLED"
 
 
-def test_its_time_is_over(services, tmp_path):
+def test_the_time_limit_ends_a_flow_run(services, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         limit = ("-n", str(ROLLOUTS), "-r", "1", "-c", "2", "--timeout-minutes", "0.03")
         ended = services.run("eval", "run", "arithmetic", "-m", "limited", "-b", server.url, *limit, folder=tmp_path)
@@ -86,7 +86,7 @@ def test_its_time_is_over(services, tmp_path):
     assert (flow_run["state_type"], flow_run["state_name"]) == ("FAILED", "TimedOut")
 
 
-def test_a_temporary_server_ends_with_its_command_even_if_that_is_killed(own_folder):
+def test_a_temporary_server_ends_with_its_killed_command(own_folder):
     own = Services(own_folder)  # of which nothing is started but the command
     del own.environment["PREFECT_API_URL"]
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:

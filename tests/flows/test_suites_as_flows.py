@@ -47,7 +47,7 @@ def test_each_evaluation_is_a_flow_run(services, own_folder):
     assert states == ["COMPLETED", "COMPLETED"]
 
 
-def test_ctrl_c_stops_all(services, own_folder):
+def test_ctrl_c_stops_all_evaluations(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=500)) as server:
         process = start(services, server, "max_concurrent = 1")
         while len(list(own_folder.glob("outputs/evals/*/*/attempts.jsonl"))) < 2 or server.stats().answered < 2:

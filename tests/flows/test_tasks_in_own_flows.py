@@ -138,7 +138,7 @@ def test_the_time_limit_of_a_run_holds():
         assert mine(config(server, timeout_minutes=0.05, max_concurrent=2)) == "timed_out"
 
 
-def test_a_push_that_is_refused_fails_and_is_not_tried_again(monkeypatch, own_folder):
+def test_a_refused_push_fails_without_a_retry(monkeypatch, own_folder):
     @flow
     def mine(asked: RunConfig) -> None:
         with load_env.submit(asked).result() as run:

@@ -67,7 +67,7 @@ def asked(path, names, chance):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_whatever_is_asked_is_answered_in_words(view, path):
+def test_any_request_gets_a_page_or_a_refusal(view, path):
     chance = random.Random(path)
     for _ in range(max(CASES // 4, 1)):
         address, given = asked(path, PAGES[path], chance)
@@ -79,7 +79,7 @@ def test_whatever_is_asked_is_answered_in_words(view, path):
     assert view.get("/").status_code == 200
 
 
-def test_whatever_is_noted_is_answered_in_words(view):
+def test_any_note_is_stored_or_refused(view):
     chance = random.Random("notes")
     meant = {"run": "r1", "example": "0", "index": "0", "mark": "interesting", "comment": "c", "overruled_reward": "1"}
     for _ in range(CASES):

@@ -40,7 +40,7 @@ def test_two_runs_are_shown_with_their_difference_and_flips(view):
     ]  # fmt: skip
 
 
-def test_terms_are_asked_in_the_form(view):
+def test_the_form_sets_the_terms(view):
     assert "PASS" in view.get("/compare?run=base&run=worse&max_drop=1").text
     told = view.get("/compare?run=base&run=same&metric=correct&direction=lower&by=level")
     assert "By level" in told.text
@@ -49,7 +49,7 @@ def test_terms_are_asked_in_the_form(view):
     assert (told.status_code, "max_drop" in told.text) == (400, True)
 
 
-def test_several_runs_are_a_table_beside_the_first(view):
+def test_several_runs_are_compared_with_the_first(view):
     told = view.get("/compare?run=base&run=worse&run=same&run=other")
     assert told.status_code == 200
     assert "/compare?run=base&amp;run=worse&amp;" in told.text
@@ -70,12 +70,12 @@ def test_several_runs_are_a_table_beside_the_first(view):
         ("run=base&run=same&by=colour", 400, "has &#39;colour&#39; in its info"),
     ],
 )
-def test_what_cannot_be_compared_is_said(view, asked, status, words):
+def test_wrong_comparisons_are_refused(view, asked, status, words):
     told = view.get(f"/compare?{asked}")
     assert (told.status_code, words in told.text) == (status, True)
 
 
-def test_the_numbers_beside_a_plot_are_round():
+def test_ticks_are_round_numbers():
     assert Scale.over([0.0, 1.0], 0, 100).ticks == [
         (0.0, "0"), (20.0, "0.2"), (40.0, "0.4"), (60.0, "0.6"), (80.0, "0.8"), (100.0, "1")
     ]  # fmt: skip

@@ -123,7 +123,7 @@ def assert_text(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_whatever_is_said_is_text(view, page):
+def test_hostile_text_is_escaped_on_every_page(view, page):
     told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
     assert told.status_code in {200, 400, 404}, told.text
     assert_text(told.text)
@@ -134,7 +134,7 @@ def test_a_form_sends_back_what_was_given(view):
     assert f'name="q" value="{HOSTILE}"' in unescape(told)
 
 
-def test_a_run_under_way_is_text(view, run_writer, tmp_path, monkeypatch, browse):
+def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path, monkeypatch, browse):
     monkeypatch.chdir(tmp_path)
     error = {"error": HOSTILE, "error_chain_repr": HOSTILE, "message": HOSTILE}
     rows = [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=error)]
@@ -147,7 +147,7 @@ def test_a_run_under_way_is_text(view, run_writer, tmp_path, monkeypatch, browse
         assert_text(answer.text)
 
 
-def test_a_page_that_is_handed_on_is_text(warehouse, tmp_path, nightjar):
+def test_hostile_text_is_escaped_in_an_exported_page(warehouse, tmp_path, nightjar):
     ended = nightjar("export", RUN, "--warehouse", warehouse.location, "--html", tmp_path / "run.html")
     assert ended.code == 0, ended.err
     assert_text((tmp_path / "run.html").read_text())
@@ -184,5 +184,5 @@ def test_ten_megabytes_make_no_page_large(large, page):
     assert len(told.content) < 4_000_000
 
 
-def test_ten_megabytes_are_found_with_what_is_around(large):
+def test_ten_megabytes_can_be_searched(large):
     assert "<mark>words</mark>" in large.get("/search?q=words").text

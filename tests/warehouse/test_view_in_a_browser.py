@@ -153,7 +153,7 @@ def assert_is_for_everybody(page):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_for_everybody(page, path):
+def test_a_page_is_accessible(page, path):
     assert visit(page, path) == 200
     assert "taken" not in page.title()
     assert_is_for_everybody(page)
@@ -164,7 +164,7 @@ def test_a_page_is_for_everybody(page, path):
 
 
 @pytest.mark.parametrize(("path", "status"), [("/runs/none", 404), ("/runs/after/9/9", 404), ("/nowhere", 404)])
-def test_an_error_is_a_page_for_everybody(page, path, status):
+def test_an_error_page_is_accessible(page, path, status):
     assert visit(page, path) == status
     assert_is_for_everybody(page)
 
@@ -208,7 +208,7 @@ SAMPLES = [
     ("path", "name", "value", "expected"),
     [("/", *choice) for choice in RUNS] + [("/runs/after/samples", *choice) for choice in SAMPLES],
 )
-def test_what_is_chosen_is_shown_stays_in_the_address_and_goes_with_the_back_button(page, path, name, value, expected):
+def test_a_filter_changes_rows_and_address_and_the_back_button_undoes_it(page, path, name, value, expected):
     visit(page, path)
     everything, field = rows(page), page.locator(f"[name={name}]")
     if field.evaluate("field => field.matches('select')"):
@@ -225,7 +225,7 @@ def test_what_is_chosen_is_shown_stays_in_the_address_and_goes_with_the_back_but
     assert (rows(page), field.input_value()) == (expected, value)
 
 
-def test_every_choice_is_among_them():
+def test_every_choice_is_tested():
     def tried(choices, name):
         return {value for tried, value, _ in choices if tried == name}
 
@@ -233,7 +233,7 @@ def test_every_choice_is_among_them():
     assert (tried(SAMPLES, "sort"), tried(SAMPLES, "show")) == (samples.SORTS.keys(), samples.KINDS.keys())
 
 
-def test_what_is_typed_is_found_at_once(page):
+def test_typing_searches_at_once(page):
     visit(page, "/?sort=reward")
     page.get_by_label("Search").press_sequentially("larg")
     page.wait_for_url("**/?q=larg&sort=reward")
@@ -244,7 +244,7 @@ def test_what_is_typed_is_found_at_once(page):
     assert rows(page) == ["1"]
 
 
-def test_runs_that_are_ticked_stay_so_on_other_pages(page):
+def test_ticked_runs_stay_ticked_on_other_pages(page):
     visit(page, "/?q=after")
     page.get_by_label("Compare after").check()
     visit(page, "/?q=before")
@@ -298,7 +298,7 @@ def test_keys_lead_through_runs_samples_and_rollouts(page):
     page.wait_for_url("**/runs/after/1/1")
 
 
-def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
+def test_the_back_button_leads_from_a_rollout_to_the_filtered_samples(page):
     visit(page, "/runs/after/samples?show=wrong")
     page.get_by_role("link", name="1", exact=True).click()
     page.wait_for_url("**/runs/after/1/1?show=wrong")
@@ -308,7 +308,7 @@ def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
     assert rows(page) == ["1", "2"]
 
 
-def test_runs_that_are_ticked_are_compared(page):
+def test_ticked_runs_are_compared(page):
     for run in ("before", "after"):
         page.get_by_label(f"Compare {run}").check()
     page.get_by_role("button", name="Compare").click()
@@ -320,7 +320,7 @@ def test_runs_that_are_ticked_are_compared(page):
     page.locator("h1", has_text="PASS").wait_for()
 
 
-def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
+def test_a_query_is_run_drawn_and_kept_in_the_address(page):
     visit(page, "/sql")
     page.get_by_label("A query").fill("SELECT run_id, avg_reward FROM runs ORDER BY run_id")
     page.keyboard.press("Control+Enter")
@@ -344,7 +344,7 @@ def test_a_note_is_kept_and_shown(page):
     assert_is_for_everybody(page)
 
 
-def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_writer):
+def test_a_run_in_progress_is_followed_until_it_is_published(page, folder, run_writer):
     running = folder / "outputs" / "evals" / "gsm8k--small" / "running"
     visit(page, "/runs/running")
     assert "1 of 4" in page.inner_text("main")
@@ -356,7 +356,7 @@ def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_write
 
 
 @pytest.mark.parametrize("rollout", ["after/1/1", "running/0/0"])
-def test_a_conversation_has_the_room_beside_its_score(page, rollout):
+def test_a_conversation_is_wider_than_its_score(page, rollout):
     page.set_viewport_size({"width": 1200, "height": 900})
     visit(page, f"/runs/{rollout}")
     talk, score = (page.locator(f"section[aria-labelledby={name}]").bounding_box() for name in ("talk", "score"))
