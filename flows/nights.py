@@ -139,8 +139,8 @@ async def _on_the_pool(
     stop: asyncio.Event,
 ) -> dict[str, str]:
     """Runs the remaining evaluations as runs of a deployment; returns the final message of each."""
-    owed = await asyncio.to_thread(plan.remaining, warehouse)
-    submitted = {await submit(plan, one, deployment, parameters): one.label for one in owed}
+    remaining = await asyncio.to_thread(plan.remaining, warehouse)
+    submitted = {await submit(plan, one, deployment, parameters): one.label for one in remaining}
     await show_night(begun.under_way({label: str(flow_run_id) for flow_run_id, label in submitted.items()}))
     messages = await wait_for(list(submitted), stop)
     return {submitted[flow_run_id]: message for flow_run_id, message in messages.items()}
@@ -150,11 +150,11 @@ async def _in_place(
     plan: NightPlan, warehouse: Warehouse, parameters: dict[str, Any], stop: asyncio.Event
 ) -> dict[str, str]:
     """Runs the remaining evaluations in this process; the first signal stops the runs in progress."""
-    owed = await asyncio.to_thread(plan.remaining, warehouse)
-    by_config = {id(one.config): one for one in owed}
+    remaining = await asyncio.to_thread(plan.remaining, warehouse)
+    by_config = {id(one.config): one for one in remaining}
     with within_budget([one.config for one in plan.evaluations], warehouse):
         ended = await evaluate_together(
-            owed, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say
+            remaining, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say
         )
     if any(each.outcome is not None and each.outcome.status == "cancelled" for each in ended):
         stop.set()

@@ -131,4 +131,4 @@ def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> N
 
 def last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

@@ -99,14 +99,11 @@ class LiveRun:
     @property
     def is_settled(self) -> bool:
         """Whether the run ended so long ago that its files no longer change, and all of them are read."""
-        if self.metadata.get("status", "running") == "running" or not (
-            self._results.is_read and self._attempts.is_read
-        ):
-            return False
-        try:
-            return time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
-        except OSError:
-            return False
+        is_over = self.metadata.get("status", "running") != "running"
+        with suppress(OSError):
+            is_old = time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
+            return is_over and is_old and self._results.is_read and self._attempts.is_read
+        return False
 
     @property
     def done(self) -> int:

@@ -52,15 +52,9 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
 def _one_night(request: Request, warehouse: Warehouse, night: Night | None) -> HTMLResponse:
     if night is None:
         raise HTTPException(404, "There is no such night.")
+    tools = {"summary": _summary, "beside": beside, "change_of": change_of, "why": why}
     shown = _as_of_now(warehouse, night)
-    tools = {
-        "summary": _summary,
-        "beside": beside,
-        "change_of": change_of,
-        "why": why,
-        "how_to_complete": how_to_complete,
-    }
-    return page(request, "night.html", night=shown, **tools)
+    return page(request, "night.html", night=shown, how_to_complete=how_to_complete, **tools)
 
 
 def _as_of_now(warehouse: Warehouse, night: Night) -> Night:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import getpass
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated, Any, get_args
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -85,13 +87,12 @@ class Written(BaseModel):
     @property
     def reward(self) -> float | None:
         """The reward that the rollout should have, None if not given; 400 if it is not a number."""
-        try:
-            found = float(self.overruled_reward) if self.overruled_reward.strip() else 0.0
-        except ValueError:
-            found = float("nan")
-        if not abs(found) < float("inf"):
-            raise HTTPException(400, f"A reward is a number, such as 0.5; found {self.overruled_reward!r}.")
-        return found if self.overruled_reward.strip() else None
+        if not self.overruled_reward.strip():
+            return None
+        with suppress(ValueError):
+            if isfinite(found := float(self.overruled_reward)):
+                return found
+        raise HTTPException(400, f"A reward is a number, such as 0.5; found {self.overruled_reward!r}.")
 
 
 async def form(request: Request) -> dict[str, str]:
@@ -128,9 +129,8 @@ class Noted:
 
 def notes_of(request: Request, run_id: str, example_id: int, rollout_index: int) -> Noted:
     warehouse: Warehouse = request.app.state.warehouse
-    key = (run_id, example_id, rollout_index)
     notes = records(warehouse, _NOTES_OF, {"run": run_id, "example": example_id, "index": rollout_index})
-    return Noted(*key, notes, _author(request))
+    return Noted(run_id, example_id, rollout_index, notes, _author(request))
 
 
 @router.get("/notes")
