@@ -32,7 +32,7 @@ def services(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def prefect_server(services):
-    """Makes the server of ``nightjar up`` that of flows which run in this process."""
+    """Makes flows of this process use the server of ``nightjar up``."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -45,7 +45,7 @@ def prefect_server(services):
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
-    """Each test runs in an empty folder, so that its outputs are its own."""
+    """Runs each test in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
     return tmp_path

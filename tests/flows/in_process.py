@@ -35,7 +35,6 @@ async def task_runs(flow_run_id, count):
 
 
 async def artifact(key):
-    """Returns the newest artifact of a key."""
     async with get_client() as client:
         found = await client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
     return max(found, key=lambda each: each.created)

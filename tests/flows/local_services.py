@@ -15,7 +15,6 @@ NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
 
 def free_port():
-    """Returns a port on which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
@@ -63,13 +62,13 @@ class Services:
         return subprocess.Popen([*NIGHTJAR, *arguments], **place, stdout=PIPE, stderr=PIPE, text=True)
 
     def call(self, method, path, body=None):
-        """Asks the server, as ``ask`` does, for what it has."""
+        """Calls the server as ``ask`` does, and returns the content of its response."""
         response = self.ask(method, path, body)
         response.raise_for_status()
         return response.json() if response.content else None
 
     def ask(self, method, path, body=None):
-        """Asks the server; again while it is being started, or its database is busy and it answers 503."""
+        """Calls the server, with retries while it starts or its database is busy (503)."""
         for left in reversed(range(60)):
             try:
                 response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
@@ -82,14 +81,13 @@ class Services:
         return response
 
     def create(self, deployment, parameters):
-        """Asks the server for a run of a deployment, as the form does, whatever the answer."""
+        """Requests a run of a deployment as the form does, and returns the response, which may be a refusal."""
         name = deployment if "/" in deployment else f"{deployment}/{deployment}"
         deployment_id = self.call("GET", f"/deployments/name/{name}")["id"]
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
         return self.ask("POST", f"/deployments/{deployment_id}/create_flow_run", body)
 
     def start(self, deployment, parameters):
-        """Starts a run of a deployment, and returns its id."""
         response = self.create(deployment, parameters)
         response.raise_for_status()
         return response.json()["id"]
@@ -119,7 +117,7 @@ class Services:
         raise AssertionError(f"flow run {flow_run_id} is {state}; {(self.folder / 'home/worker.log').read_text()}")
 
     def wait_for_first_run(self, schedule_id):
-        """Returns the earliest flow run of a schedule, when the server's scheduler has made it."""
+        """Waits until the scheduler has created a flow run of a schedule, and returns the earliest."""
         made_by = {"type": "SCHEDULE", "id": schedule_id}
         for _ in range(300):
             found = self.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
@@ -130,7 +128,7 @@ class Services:
         raise AssertionError(f"the schedule made no run; {(self.folder / 'home/server.log').read_text()}")
 
     def processes(self):
-        """Returns what is left of the services, known by the Prefect home that they were started with."""
+        """Returns the remaining processes of the services, which have their Prefect home in common."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

@@ -32,7 +32,7 @@ class TestStandard(BlockStandardTestSuite):
         return request.param
 
     def test_has_a_valid_image(self, block):
-        """Prefect's own test downloads the logo; here it is that of a block of Prefect's."""
+        """Prefect's own test downloads the logo; this one checks that it is a logo of Prefect's."""
         assert str(block._logo_url).startswith("https://raw.githubusercontent.com/PrefectHQ/")
 
 
@@ -44,7 +44,7 @@ def test_slug_and_schema_version_are_explicit(block):
 
 
 def test_fields_are_only_added_with_defaults():
-    """What is listed here is in blocks that somebody has saved: it stays, and what is new has a default."""
+    """Users have saved blocks with these fields, so they stay; new fields have defaults."""
     saved = {
         EnvironmentSecrets: {"values"},
         HubPublisher: {"repo_name", "token", "private"},
@@ -91,7 +91,7 @@ class TestModelEndpoint:
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the headers that it was sent, every other time as an error."""
+    """Returns the headers of each request, every other time in an error."""
 
     asked = itertools.count()
 
@@ -161,7 +161,7 @@ def read_run(folder):
 
 
 def found_in(*folders):
-    """Returns the secrets that are found, each with where: run directories, logs, the database of Prefect's server."""
+    """Returns the secrets found in run directories, logs and the database of Prefect's server, each with its place."""
     contents = {}
     for path in [path for folder in folders for path in folder.rglob("*")]:
         with suppress(OSError):  # it was there a moment ago

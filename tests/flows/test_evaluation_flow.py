@@ -115,7 +115,7 @@ async def test_nightjars_log_is_in_the_log_of_the_run(own_folder):
 
 
 async def lines_until(flow_run_id, text):
-    """Returns a run's log when it has a text: it reaches the server with some delay."""
+    """Waits until the log of a run contains a text, and returns the log."""
     async with get_client() as client:
         for _ in range(100):
             logs = await client.read_logs(log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id])))

@@ -20,7 +20,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Said:
-    """A flow run's log, into which somebody writes."""
+    """The log of a flow run, to which a test writes."""
 
     def __init__(self, services):
         self._services = services
@@ -28,7 +28,7 @@ class Said:
         self.messages = []
 
     def write(self, *moments):
-        """Writes a line for each moment, in seconds from the start, in the order in which they are given."""
+        """Writes a line for each moment (seconds from the start) in the given order."""
         lines = []
         for moment in moments:
             self.messages.append(f"line {len(self.messages)}")
@@ -93,7 +93,7 @@ def test_ten_thousand_lines_out_of_order_are_returned_once(said, log):
 
 
 class Before(ThreadingHTTPServer):
-    """Stands before a server, and gives its answers, or ``refusal`` where that is a status code."""
+    """A proxy of a server; while ``refusal`` is a status code, it responds only with that."""
 
     refusal: int | None = None
 

@@ -72,7 +72,7 @@ class Typed:
         return json.loads(self(*self.command(kind, *words, "--json", **arguments)).stdout)
 
     def follow(self, kind="", *words, code=0, **arguments):
-        """Returns the lines of the log that were shown, and what was said besides."""
+        """Returns the shown lines of the log, and the text on stderr."""
         command = self.command(kind, *words, "--follow", "--poll-interval", "0.5", **arguments)
         ended = self(*command, code=code)
         return ended.stdout.splitlines(), ended.stderr

@@ -31,7 +31,6 @@ FORMER_COMMAND = "/usr/bin/python3 -P -m nightjar.hosting.launch prefect.engine"
 
 
 def start(services, server, model, num_examples, **parameters):
-    """Starts a run of the deployment and returns its id."""
     size = {"num_examples": num_examples, "rollouts_per_example": 1, "max_concurrent": AT_ONCE}
     given = {"env_id": "arithmetic", "model": model, "base_url": server.url, **size, **parameters}
     return services.start("evaluate", given)
@@ -48,7 +47,7 @@ def status(services):
 
 
 def deployment_of(services, name):
-    """Returns a deployment without what its workers change of it."""
+    """Returns a deployment without the fields that its workers change."""
     found = services.call("GET", f"/deployments/name/evaluate/{name}")
     return {key: value for key, value in found.items() if key not in {"last_polled", "status"}}
 

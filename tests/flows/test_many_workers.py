@@ -29,7 +29,7 @@ WORKER = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", "f
 
 @contextmanager
 def postgresql():
-    """A PostgreSQL server of Debian's on loopback, and the URL that Prefect takes."""
+    """Starts Debian's PostgreSQL server on loopback, and yields the URL for Prefect."""
     [*found] = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
@@ -60,7 +60,7 @@ def postgresql():
 
 @contextmanager
 def workers(services):
-    """Four workers of one pool, each for two runs at once; gives their logs."""
+    """Starts four workers of one pool, each for two concurrent runs, and yields their logs."""
     pool = services.call("GET", "/work_pools/nightjar")
     services.call("POST", "/work_pools/", {"name": "four", "type": "process"} | {
         "base_job_template": pool["base_job_template"]})  # fmt: skip

@@ -106,7 +106,7 @@ def test_of_several_due_nights_only_the_last_runs(services):
 
 
 def runs_of(services, schedule_id, count):
-    """Returns the runs of a schedule in the order of their time, when all are made."""
+    """Waits until a schedule has created its runs, and returns them in their order."""
     for _ in range(300):
         found = services.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
         made = [each["id"] for each in found if (each["created_by"] or {}).get("id") == schedule_id]
@@ -143,8 +143,6 @@ def test_cancelling_a_night_cancels_its_evaluations(services):
 
 
 class Listener(BaseHTTPRequestHandler):
-    """Keeps what it is sent."""
-
     heard: list[dict[str, Any]]
 
     def do_POST(self):

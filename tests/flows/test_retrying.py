@@ -110,6 +110,6 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
 
 
 def verdict(services):
-    """Returns what the one night of the suite came to."""
+    """Returns the verdict of the only night of the suite."""
     nights = Warehouse(services.folder / "outputs/warehouse").nights()
     return next(each.verdict for each in nights if each.suite == "nights")

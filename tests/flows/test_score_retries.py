@@ -46,7 +46,6 @@ def load_environment():
 
 
 async def task_states(flow_run_id, name):
-    """Returns the last states of the tasks of this name, with how often each was run."""
     found = await task_runs(flow_run_id, 3 + 2 * 2)
     return [(each.state.name, each.run_count) for each in found if each.name.startswith(name)]
 

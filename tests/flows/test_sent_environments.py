@@ -44,7 +44,7 @@ def server():
 
 
 def hand_over(services, folder, *arguments):
-    """Types ``eval run --hosted`` in a folder that is not the worker's."""
+    """Runs ``eval run --hosted`` in a folder that is not the worker's."""
     return services.run("eval", "run", *arguments, "--hosted", "--json", folder=folder)
 
 

@@ -18,7 +18,7 @@ ROLLOUTS = 60
 
 
 class Gate:
-    """Passes on connections to a port while it is open; closed, it refuses them as a port does where nobody listens."""
+    """Forwards connections to a port while it is open; refuses them while it is closed."""
 
     def __init__(self, target):
         self._target = target
@@ -72,7 +72,7 @@ def start(services, gate, server, folder):
 
 
 def finish(process, server):
-    """Returns the outcome, what was said on stderr, and how many seconds after the last request the command ended."""
+    """Returns the outcome, the text on stderr, and the seconds from the last request to the end of the command."""
     wait_for_answers(server, ROLLOUTS)
     since = time.monotonic()
     out, errors = process.communicate(timeout=60)

@@ -19,7 +19,7 @@ SHARED = {"env_id": "arithmetic", "endpoint": "shared", "rollouts_per_example": 
 
 
 def held(services):
-    """Returns how many rollouts each run under way may generate at once, by its model."""
+    """Returns, for the model of each run in progress, how many rollouts it may generate at once."""
     chosen = {"tags": {"all_": ["endpoint:shared"]}, "state": {"type": {"any_": ["RUNNING"]}}}
     found = services.call("POST", "/flow_runs/filter", {"flow_runs": chosen})
     return {run["parameters"]["model"]: run["labels"].get("nightjar/endpoint-held", 0) for run in found}
@@ -34,7 +34,7 @@ async def seen(services, is_so):
 
 
 async def peaks(server):
-    """Returns how many requests were in flight at the most until now, and are in the next moments."""
+    """Returns the peak of concurrent requests until now, and that of the next three seconds."""
     before = server.stats().peak_in_flight
     server.reset_stats()
     await asyncio.sleep(3)

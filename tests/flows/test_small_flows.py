@@ -20,7 +20,6 @@ def run_id(services):
 
 
 def ended(services, flow, state="COMPLETED", **parameters):
-    """Runs a deployment, and returns its flow run when that has ended in a state."""
     created = services.start(flow, {"warehouse": "small", **parameters})
     services.end_of(created)
     found = services.flow_run(created)

@@ -49,7 +49,7 @@ def test_retry_after_a_cancel_runs_only_the_rest(services):
 
 
 def errors_logged(services, flow_run_id):
-    """Returns what the log of a flow run has of level ERROR, when it has all."""
+    """Waits for the complete log of a flow run, and returns its lines of level ERROR."""
     chosen = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "limit": 200}
     for _ in range(50):
         lines = services.call("POST", "/logs/filter", chosen)

@@ -52,7 +52,7 @@ def view(tmp_path_factory, run_writer):
 
 
 def asked(path, names, chance):
-    """Returns an address with values of which at least half are odd."""
+    """Returns an address with values, at least half of which are odd."""
 
     def value():
         return chance.choice(ODD) if chance.random() < 0.6 else chance.choice(MEANT)

@@ -49,7 +49,6 @@ async def main():
 
 
 async def run(number, server, folder):
-    """Runs one evaluation of the suite."""
     config = RunConfig(
         env_id="arithmetic", name=f"model-{number + 1}", model=f"model-{number + 1}", base_url=server.url,
         num_examples=500, rollouts_per_example=1, max_concurrent=24,

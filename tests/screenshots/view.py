@@ -29,7 +29,7 @@ FAULTS = Faults(latency_ms=120, jitter_ms=80, rate_500=0.02, seed=3)
 
 
 def make_runs(folder):
-    """Evaluates the models, some of whose rollouts fail."""
+    """Evaluates the models; some of their rollouts fail."""
     for seed, (model, error_rate) in enumerate(RUNS):
         with ModelServer(ArithmeticSolver(error_rate, seed), faults=FAULTS) as server:
             config = RunConfig(

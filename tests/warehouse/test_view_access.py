@@ -1,4 +1,4 @@
-"""Who may look at the web view, and what its pages may do."""
+"""Who may use the web view, and what its pages may do."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ from nightjar.warehouse import Warehouse
 
 @pytest.fixture
 def client(tmp_path):
-    """Makes a client of a view that has these rules, with nothing published."""
+    """Opens a client of a view of an empty warehouse, with the given rules of access."""
 
     def client(*rules, base_url="http://localhost:4280"):
         app = create_app(Warehouse(tmp_path / "warehouse"), Access(*rules))

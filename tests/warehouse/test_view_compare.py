@@ -1,4 +1,4 @@
-"""Runs beside runs in the web view."""
+"""Comparisons of runs in the web view."""
 
 import re
 

@@ -31,7 +31,6 @@ def warehouse(tmp_path_factory, run_writer):
 
 @pytest.fixture(scope="module")
 def view(warehouse, browse):
-    """A client of that."""
     return browse(warehouse)
 
 

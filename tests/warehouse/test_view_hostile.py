@@ -95,7 +95,7 @@ def view(warehouse, browse):
 
 
 class Elements(HTMLParser):
-    """What a browser makes of a page: what could run or lead away, and the texts."""
+    """The parts of a page that could run code or lead to another site, and its texts."""
 
     def __init__(self, page):
         super().__init__()
@@ -156,7 +156,7 @@ def test_hostile_text_is_escaped_in_an_exported_page(warehouse, tmp_path, nightj
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory, run_writer, browse):
-    """A client of a view of two runs, in which whatever is text has 10 MB."""
+    """A client of a view of two runs whose texts have 10 MB."""
     folder = tmp_path_factory.mktemp("large")
     warehouse = Warehouse(folder / "warehouse")
     text = "\"<'& words " * 1_000_000

@@ -82,7 +82,6 @@ def folder(tmp_path_factory, run_writer):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    """Serves it."""
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listening:
         patch.chdir(folder)
         app = create_app(Warehouse("warehouse"), Access(), lambda config: ["nightjar", "eval", "run", config.env_id])
@@ -105,7 +104,7 @@ def browser():
 
 @pytest.fixture
 def blank(browser):
-    """A page that fails its test where the browser has something to complain of."""
+    """A page that fails its test if the browser reports an error."""
     with closing(browser.new_context()) as context:
         opened, complaints = context.new_page(), []
         opened.set_default_timeout(30_000)
@@ -121,7 +120,6 @@ def blank(browser):
 
 @pytest.fixture
 def page(blank, address):
-    """A page of the three runs."""
     blank.goto(address)
     return blank
 
@@ -140,7 +138,7 @@ def rows(page):
 
 
 def assert_is_for_everybody(page):
-    """Fits a phone, is told by a screen reader, and shows where the focus is; in the light and in the dark."""
+    """Checks that a page fits a phone, works with a screen reader and shows the focus, in light and dark mode."""
     page.set_viewport_size({"width": 375, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):

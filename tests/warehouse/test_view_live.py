@@ -15,7 +15,7 @@ from nightjar.warehouse import Warehouse
 
 @pytest.fixture
 def view(tmp_path, run_writer, monkeypatch, browse):
-    """A client of an empty warehouse, in a folder in which a run is being written."""
+    """A client of an empty warehouse, in a folder with a run in progress."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(live, "_UPDATE_SECONDS", 0.0)
     monkeypatch.setattr(live, "_SEARCH_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""Notes of people in the web view."""
+"""Notes of users in the web view."""
 
 import getpass
 import re
@@ -22,7 +22,6 @@ def warehouse(tmp_path, run_writer):
 
 @pytest.fixture
 def view(warehouse, browse):
-    """A client of that."""
     return browse(warehouse, follow_redirects=False)
 
 

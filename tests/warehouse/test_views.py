@@ -21,7 +21,7 @@ def moment(number):
 
 @pytest.fixture
 def house(tmp_path, run_writer):
-    """Publishes runs that differ from the usual one in what a test names."""
+    """Publishes runs that differ from the usual run in the given fields."""
     return House(tmp_path, run_writer)
 
 
