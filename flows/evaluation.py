@@ -74,7 +74,6 @@ class Chain:
         await self._stage(tasks.score, shard, self._scored[shard.number], [self._generated[shard.number]])
 
     async def aggregate(self) -> None:
-        """Aggregates the results."""
         ends = (self._scored or self._generated).values()
         await run_task(tasks.aggregate, self._run, task_run_id=self._last, after=ends)
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from prefect import State, get_run_logger
@@ -30,6 +30,9 @@ from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.config.run_config import usual_name
 from nightjar.tasks.away import is_away, reach, tell
 from nightjar.warehouse.location import has_secret
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def flow_run_name() -> str:
@@ -125,6 +128,20 @@ def final_state(outcome: Outcome) -> State[Outcome]:
     return Failed(
         message=str(incomplete), data=incomplete, name="TimedOut" if outcome.status == "timed_out" else "Failed"
     )
+
+
+def logged(function: Callable[P, Coroutine[Any, Any, State[T]]]) -> Callable[P, Coroutine[Any, Any, State[T]]]:
+    """Makes the function of a flow log to Prefect, and return a Failed state for an error of Nightjar."""
+
+    @wraps(function)
+    async def logged_function(*args: P.args, **kwargs: P.kwargs) -> State[T]:
+        nightjar_log_in_run_log()
+        try:
+            return await function(*args, **kwargs)
+        except NightjarError as error:
+            return refused(error)
+
+    return logged_function
 
 
 def refused(error: NightjarError) -> State[Any]:

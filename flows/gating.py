@@ -16,14 +16,14 @@ from prefect.states import Completed, Failed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import NightjarError
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import Warehouse
 
 
 @flow(name="gate", version=__version__, flow_run_name=named_after("suite", "night"), persist_result=False)
+@logged
 async def gate(
     policy: Annotated[str, Field(min_length=1)],
     suite: str = "",
@@ -41,12 +41,8 @@ async def gate(
     Returns:
         Completed for GO and INCONCLUSIVE, with the verdict in the message; Failed for NO-GO, with the reason.
     """
-    nightjar_log_in_run_log()
-    try:
-        place = Warehouse(await warehouse_location(warehouse))
-        verdict = await tasks.decide(policy, f"{suite}@{night}" if night else suite, place)
-    except NightjarError as error:
-        return refused(error)
+    place = Warehouse(await warehouse_location(warehouse))
+    verdict = await tasks.decide(policy, f"{suite}@{night}" if night else suite, place)
     message = f"{verdict.decision}: {verdict.reason}"
     if verdict.decision == "NO-GO":
         get_run_logger().error(message)

@@ -15,14 +15,14 @@ from prefect import State, flow
 from prefect.states import Completed, Failed
 
 from nightjar import __version__
-from nightjar.errors import NightjarError
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import backend
 
 
 @flow(name="upkeep", version=__version__, flow_run_name=named_after("warehouse"), persist_result=False)
+@logged
 async def upkeep(warehouse: WarehouseName = "", deep: bool = False) -> State[Any]:
     """Examines the warehouse, and merges its small segments if all is well. Readers and publishers can continue.
 
@@ -33,13 +33,9 @@ async def upkeep(warehouse: WarehouseName = "", deep: bool = False) -> State[Any
     Returns:
         Completed; Failed if something needs action, with what to do. An artifact lists all findings.
     """
-    nightjar_log_in_run_log()
-    try:
-        store = backend.open_store(await warehouse_location(warehouse))
-        store.require()
-        to_do = await tasks.examine(store, deep=deep)
-        if to_do:
-            return Failed(message="\n".join(f"{finding.what} → {finding.remedy}" for finding in to_do))
-        return Completed(message=await tasks.compact(store))
-    except NightjarError as error:
-        return refused(error)
+    store = backend.open_store(await warehouse_location(warehouse))
+    store.require()
+    to_do = await tasks.examine(store, deep=deep)
+    if to_do:
+        return Failed(message="\n".join(f"{finding.what} → {finding.remedy}" for finding in to_do))
+    return Completed(message=await tasks.compact(store))

@@ -21,7 +21,7 @@ from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import ConfigError, NightjarError
+from nightjar.errors import ConfigError
 from nightjar.evaluation import (
     EndedEvaluation,
     IncompleteRunError,
@@ -43,7 +43,7 @@ from nightjar.evaluation.nights import (
 )
 from nightjar.flows import gating
 from nightjar.flows.evaluation import evaluate
-from nightjar.flows.flow_runs import name_unless_given, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, name_unless_given
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.flows.neighbours import date_of_night, later_due, wait_for_earlier
 from nightjar.tasks.artifacts import show_night
@@ -59,6 +59,7 @@ def night_name() -> str:
 
 
 @flow(name="benchmark", version=__version__, flow_run_name=night_name, persist_result=False)
+@logged
 async def benchmark(
     suite: Annotated[str, Field(min_length=1)],
     night: str = "",
@@ -93,46 +94,33 @@ async def benchmark(
         which count as failed; Skipped if a later night was due; Cancelled. With a gate, a complete night fails only for
         NO-GO.
     """
-    nightjar_log_in_run_log()
+    place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
     try:
-        place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
-        try:
-            plan = await asyncio.to_thread(plan_night, suite, date)
-        except ConfigError as error:
-            await asyncio.to_thread(note_broken, place, suite, date, error)
-            raise
-        if (later := await later_due()) is not None:
-            why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
-            return Cancelled(name="Skipped", message=why)
-        for stuck in await wait_for_earlier(suite, stuck_minutes):
-            note_on_night(place, plan.suite, stuck, f"stuck, nothing has changed for {stuck_minutes:g} minutes")
-        await _label(plan)
-        with tags(*plan.tags):
-            begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
-            parameters = {
-                "secrets": secrets,
-                "allow_sandbox_access": allow_sandbox_access,
-                "warehouse": warehouse,
-            }
-            async with stop_requested() as stop:
-                if in_place or plan.has_budget:
-                    reasons = await _in_place(plan, place, parameters, stop)
-                else:
-                    reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
-            judged = await asyncio.to_thread(end_night, place, begun, reasons)
-            gated = await _gated(judged, gate, warehouse) if gate and not stop.is_set() else None
-            if gated is not None:
-                judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
-            await show_night(judged)
-        return _final_state(judged, gated, is_cancelled=stop.is_set())
-    except NightjarError as error:
-        return refused(error)
-
-
-async def _gated(night: Night, policy: str, warehouse: str) -> State[Any]:
-    """Gates the night in a flow run of its own, and returns the final state of that."""
-    state: State[Any] = await gating.gate(policy, night.suite, night.night, warehouse, return_state=True)
-    return state
+        plan = await asyncio.to_thread(plan_night, suite, date)
+    except ConfigError as error:
+        await asyncio.to_thread(note_broken, place, suite, date, error)
+        raise
+    if (later := await later_due()) is not None:
+        why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
+        return Cancelled(name="Skipped", message=why)
+    for stuck in await wait_for_earlier(suite, stuck_minutes):
+        note_on_night(place, plan.suite, stuck, f"stuck, nothing has changed for {stuck_minutes:g} minutes")
+    await _label(plan)
+    with tags(*plan.tags):
+        begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
+        parameters = {"secrets": secrets, "allow_sandbox_access": allow_sandbox_access, "warehouse": warehouse}
+        async with stop_requested() as stop:
+            if in_place or plan.has_budget:
+                reasons = await _in_place(plan, place, parameters, stop)
+            else:
+                reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
+        judged = await asyncio.to_thread(end_night, place, begun, reasons)
+        gated: State[Any] | None = None
+        if gate and not stop.is_set():
+            gated = await gating.gate(gate, judged.suite, judged.night, warehouse, return_state=True)
+            judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
+        await show_night(judged)
+    return _final_state(judged, gated, is_cancelled=stop.is_set())
 
 
 async def _label(plan: NightPlan) -> None:
@@ -151,8 +139,8 @@ async def _on_the_pool(
     stop: asyncio.Event,
 ) -> dict[str, str]:
     """Runs the remaining evaluations as runs of a deployment; returns the final message of each."""
-    owed = await asyncio.to_thread(plan.remaining, warehouse)
-    submitted = {await submit(plan, one, deployment, parameters): one.label for one in owed}
+    remaining = await asyncio.to_thread(plan.remaining, warehouse)
+    submitted = {await submit(plan, one, deployment, parameters): one.label for one in remaining}
     await show_night(begun.under_way({label: str(flow_run_id) for flow_run_id, label in submitted.items()}))
     messages = await wait_for(list(submitted), stop)
     return {submitted[flow_run_id]: message for flow_run_id, message in messages.items()}
@@ -162,11 +150,11 @@ async def _in_place(
     plan: NightPlan, warehouse: Warehouse, parameters: dict[str, Any], stop: asyncio.Event
 ) -> dict[str, str]:
     """Runs the remaining evaluations in this process; the first signal stops the runs in progress."""
-    owed = await asyncio.to_thread(plan.remaining, warehouse)
-    by_config = {id(one.config): one for one in owed}
+    remaining = await asyncio.to_thread(plan.remaining, warehouse)
+    by_config = {id(one.config): one for one in remaining}
     with within_budget([one.config for one in plan.evaluations], warehouse):
         ended = await evaluate_together(
-            owed, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say
+            remaining, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say
         )
     if any(each.outcome is not None and each.outcome.status == "cancelled" for each in ended):
         stop.set()

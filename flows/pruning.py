@@ -18,8 +18,8 @@ from prefect.states import Completed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import ConfigError, NightjarError
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.errors import ConfigError
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import backend
@@ -27,6 +27,7 @@ from nightjar.warehouse.pruning import Criteria, parse_age
 
 
 @flow(name="prune", version=__version__, flow_run_name=named_after("older_than", "env", "model"), persist_result=False)
+@logged
 async def prune(
     older_than: str = "",
     env: str = "",
@@ -51,15 +52,11 @@ async def prune(
     Returns:
         Completed, with the number of runs; a table artifact lists them.
     """
-    nightjar_log_in_run_log()
-    try:
-        if not any((older_than, env, model, status, keep_last)):
-            raise ConfigError("Choose the runs to remove: older_than, env, model, status or keep_last")
-        before = datetime.now(UTC) - parse_age(older_than) if older_than else None
-        store = backend.open_store(await warehouse_location(warehouse))
-        criteria = Criteria(before, env or None, model or None, status or None, keep_last)
-        count = await tasks.prune(store, criteria, dry_run=dry_run)
-    except NightjarError as error:
-        return refused(error)
+    if not any((older_than, env, model, status, keep_last)):
+        raise ConfigError("Choose the runs to remove: older_than, env, model, status or keep_last")
+    before = datetime.now(UTC) - parse_age(older_than) if older_than else None
+    store = backend.open_store(await warehouse_location(warehouse))
+    criteria = Criteria(before, env or None, model or None, status or None, keep_last)
+    count = await tasks.prune(store, criteria, dry_run=dry_run)
     done = "would be removed; dry_run is on" if dry_run else "were removed"
     return Completed(message=f"{count:,} runs {done}", data=count)

@@ -18,14 +18,14 @@ from prefect.states import Completed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import NightjarError
 from nightjar.evaluation.publishing import publish_directory
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.warehouse import Warehouse
 
 
 @flow(name="publish-run", version=__version__, flow_run_name=named_after("run_dir"), persist_result=False)
+@logged
 async def publish_run(run_dir: Annotated[str, Field(min_length=1)], warehouse: WarehouseName = "") -> State[Any]:
     """Publishes a run directory; a crashed run is aggregated first. Publishing twice changes nothing.
 
@@ -36,10 +36,6 @@ async def publish_run(run_dir: Annotated[str, Field(min_length=1)], warehouse: W
     Returns:
         Completed, with a line about the published run; Failed if it cannot be read, or the warehouse cannot be written.
     """
-    nightjar_log_in_run_log()
-    try:
-        target = Warehouse(await warehouse_location(warehouse))
-        report = await asyncio.to_thread(publish_directory, Path(run_dir), target)
-    except NightjarError as error:
-        return refused(error)
+    target = Warehouse(await warehouse_location(warehouse))
+    report = await asyncio.to_thread(publish_directory, Path(run_dir), target)
     return Completed(message=report.line(target.location))

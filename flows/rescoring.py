@@ -17,17 +17,15 @@ from prefect import State, flow, tags
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.errors import NightjarError
 from nightjar.evaluation import Outcome, check_warehouse, run_stages, stopped_by_signals
 from nightjar.evaluation.rescoring import load_rescored
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.flows.flow_runs import (
     final_state,
     label_flow_run,
+    logged,
     named_after,
-    nightjar_log_in_run_log,
     progress_artifact,
-    refused,
     tag_flow_run,
 )
 from nightjar.flows.named_blocks import WarehouseName, named_secrets, warehouse_location
@@ -36,6 +34,7 @@ from nightjar.warehouse import Warehouse
 
 
 @flow(name="rescore", version=__version__, flow_run_name=named_after("run"), persist_result=False)
+@logged
 async def rescore(
     run: Annotated[str, Field(min_length=1)],
     rubric: str = "",
@@ -55,19 +54,15 @@ async def rescore(
     Returns:
         As for evaluate; also Failed if rollouts of the source are missing: resume that first.
     """
-    nightjar_log_in_run_log()
-    try:
-        async with named_secrets(secrets):
-            target = Warehouse(await warehouse_location(warehouse))
-            check_warehouse(target)
-            source = (await asyncio.to_thread(find_stored_run, run)).directory
-            opened = await asyncio.to_thread(load_rescored, source, rubric=rubric or None, env_args=env_args)
-            await label_flow_run(opened, target.location)
-            key = f"rescored-{artifact_key(opened.metadata)}"
-            with tags(*await tag_flow_run(opened.metadata, "")):
-                async with stopped_by_signals(), progress_artifact(opened, key):
-                    outcome = await run_stages(opened, target)
-                await show_run(opened, target, key)
-    except NightjarError as error:
-        return refused(error)
+    async with named_secrets(secrets):
+        target = Warehouse(await warehouse_location(warehouse))
+        check_warehouse(target)
+        source = (await asyncio.to_thread(find_stored_run, run)).directory
+        opened = await asyncio.to_thread(load_rescored, source, rubric=rubric or None, env_args=env_args)
+        await label_flow_run(opened, target.location)
+        key = f"rescored-{artifact_key(opened.metadata)}"
+        with tags(*await tag_flow_run(opened.metadata, "")):
+            async with stopped_by_signals(), progress_artifact(opened, key):
+                outcome = await run_stages(opened, target)
+            await show_run(opened, target, key)
     return final_state(outcome)

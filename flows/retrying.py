@@ -25,11 +25,11 @@ from nightjar import __version__
 from nightjar.analysis.judging import find_night, night_of
 from nightjar.core.failures import FailureClass, class_called, classes_in
 from nightjar.engine.runs import Whereabouts
-from nightjar.errors import ConfigError, NightjarError
+from nightjar.errors import ConfigError
 from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.flows.evaluation import evaluate
-from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import warehouse_location
 from nightjar.tasks import flow_runs as tasks
 from nightjar.tasks.artifacts import show_night
@@ -45,7 +45,6 @@ class Retried(NamedTuple):
     after: FlowRun
 
     def row(self) -> dict[str, str]:
-        """Returns its row of the table."""
         said = (self.after.state and self.after.state.message) or ""
         return {
             "run": self.before.name,
@@ -57,6 +56,7 @@ class Retried(NamedTuple):
 
 
 @flow(name="retry-failed", version=__version__, flow_run_name=named_after("run", "suite"), persist_result=False)
+@logged
 async def retry_failed(
     run: str = "",
     suite: str = "",
@@ -79,26 +79,18 @@ async def retry_failed(
     Returns:
         Completed if all retried runs are complete now; else Failed. A table artifact shows how each ended.
     """
-    nightjar_log_in_run_log()
-    try:
-        if (earlier := await tasks.earlier_in_progress()) is not None:
-            return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
-        owing = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
-        chosen = [each for each in owing if _is_ours(each) and _is_of(each, error_class)]
-        retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
-        state = await _final_state(retried)
-        await _judge_anew(retried)
-    except NightjarError as error:
-        return refused(error)
+    if (earlier := await tasks.earlier_in_progress()) is not None:
+        return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
+    failed = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
+    chosen = [each for each in failed if _is_ours(each) and _is_of(each, error_class)]
+    retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
+    state = await _final_state(retried)
+    await _judge_again(retried)
     return state
 
 
 async def _one(run: str) -> FlowRun:
-    """Returns the flow run of a run that has ended.
-
-    Raises:
-        ConfigError: there is none, or it is in progress.
-    """
+    """Returns the flow run of a run; raises ``ConfigError`` if there is none, or if it is in progress."""
     try:
         flow_run_id = UUID(run)
     except ValueError:
@@ -113,33 +105,33 @@ async def _one(run: str) -> FlowRun:
     return found
 
 
-def _is_ours(owing: FlowRun) -> bool:
+def _is_ours(failed: FlowRun) -> bool:
     """Returns whether a run can be retried from here; a run without a deployment must belong to this folder."""
-    where = Whereabouts.from_labels(owing.labels)
-    return owing.deployment_id is not None or (where is not None and where.is_unfinished_here())
+    where = Whereabouts.from_labels(failed.labels)
+    return failed.deployment_id is not None or (where is not None and where.is_unfinished_here())
 
 
-def _is_of(owing: FlowRun, error_class: str) -> bool:
+def _is_of(failed: FlowRun, error_class: str) -> bool:
     if not error_class:
         return True
     if (kind := class_called(error_class)) is None:
         raise ConfigError(f"error_class: unknown class {error_class!r}. Choose one of: {', '.join(FailureClass)}")
-    return kind in classes_in((owing.state and owing.state.message) or "")
+    return kind in classes_in((failed.state and failed.state.message) or "")
 
 
-async def _again(owing: FlowRun, wait_minutes: float) -> Retried:
-    if owing.deployment_id is not None:
-        await tasks.retry(owing.id, owing.name, wait_minutes)
-        return Retried(owing, await tasks.read(owing.id))
-    where = Whereabouts.from_labels(owing.labels)
+async def _again(failed: FlowRun, wait_minutes: float) -> Retried:
+    if failed.deployment_id is not None:
+        await tasks.retry(failed.id, failed.name, wait_minutes)
+        return Retried(failed, await tasks.read(failed.id))
+    where = Whereabouts.from_labels(failed.labels)
     assert where is not None, "it is ours"
-    parameters = {**owing.parameters, "resume": where.run_dir}
+    parameters = {**failed.parameters, "resume": where.run_dir}
     state: State[Any] = await evaluate(**parameters, return_state=True)  # type: ignore[assignment]
     flow_run_id = state.state_details.flow_run_id
-    return Retried(owing, await tasks.read(flow_run_id) if flow_run_id else owing)
+    return Retried(failed, await tasks.read(flow_run_id) if flow_run_id else failed)
 
 
-async def _judge_anew(retried: Sequence[Retried]) -> None:
+async def _judge_again(retried: Sequence[Retried]) -> None:
     """Judges the nights again whose evaluations were retried."""
     concerned = {
         (str(each.before.parameters.get("warehouse") or ""), *night)

@@ -126,7 +126,7 @@ class _Share:
         await self._write(self._claim(number))
         claims = await self._claims()
         is_within = sum(claim.held for claim in claims.values()) <= min(claim.limit for claim in claims.values())
-        if self._id in claims and is_within:  # else the flow run was ended by somebody
+        if self._id in claims and is_within:  # else the flow run was ended by a user
             self._held = number
             self._places.set_ceiling(number)
 

@@ -62,24 +62,21 @@ def _cost(run: Run, warehouse: Warehouse) -> float | None:
 def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
     metadata, summary = run.metadata, run.metadata.summary
     assert summary is not None, "the run is aggregated"
+    view = os.environ.get(VIEW_URL)
+    curves = [f"{k} | {value:.3f} | {summary.pass_all_k[k]:.3f}" for k, value in summary.pass_at_k.items()]
     sections = [
         f"# {_reward(summary)}",
         f"`{metadata.env_id}`, model `{metadata.model}`: **{metadata.status}**",
-        _link(metadata.run_id),
+        f"[The run in the web view]({view}runs/{quote(metadata.run_id)})" if view else "",
         table("what | value", _overview(summary, metadata.time_ms or 0, cost)),
         table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
-        table("k | pass@k | pass^k", _curves(summary)),
+        table("k | pass@k | pass^k", curves),
         f"## Errors\n\n{_errors(summary)}" if summary.errors else "",
         f"Run directory: `{run.directory.path.absolute()}`",
         f"In SQL (`nightjar sql --warehouse {warehouse.location}`):",
         f"```sql\nFROM rollouts WHERE run_id = '{metadata.run_id}'\n```",
     ]
     return "\n\n".join(filter(None, sections))
-
-
-def _link(run_id: str) -> str:
-    view = os.environ.get(VIEW_URL)
-    return f"[The run in the web view]({view}runs/{quote(run_id)})" if view else ""
 
 
 def _reward(summary: Summary) -> str:
@@ -101,10 +98,6 @@ def _overview(summary: Summary, time_ms: int, cost: float | None) -> list[str]:
     if cost is not None:
         rows.append(f"cost | {cost:.4g}, failed attempts included")
     return rows
-
-
-def _curves(summary: Summary) -> list[str]:
-    return [f"{k} | {value:.3f} | {summary.pass_all_k[k]:.3f}" for k, value in summary.pass_at_k.items()]
 
 
 def _errors(summary: Summary) -> str:

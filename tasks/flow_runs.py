@@ -79,17 +79,12 @@ async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) 
             left -= _POLL_SECONDS
         elif stop_requested.is_set() and await _cancel(flow_run_ids):
             left = _CANCEL_SECONDS
-        for run in await _newly_ended(set(flow_run_ids) - ended.keys()):
-            assert run.state is not None, "it has ended"
-            ended[run.id] = run.state.message or run.state.name or ""
-            logger.info("%s is %s: %s", run.name, run.state.name, run.state.message)
+        for run in await reach(partial(_read_all, set(flow_run_ids) - ended.keys())) or ():
+            if run.state is not None and run.state.is_final():
+                ended[run.id] = run.state.message or run.state.name or ""
+                logger.info("%s is %s: %s", run.name, run.state.name, run.state.message)
         await asyncio.sleep(_POLL_SECONDS)
     return ended
-
-
-async def _newly_ended(flow_run_ids: set[UUID]) -> list[FlowRun]:
-    runs = await reach(partial(_read_all, flow_run_ids))
-    return [run for run in runs or () if run.state is not None and run.state.is_final()]
 
 
 async def _read_all(flow_run_ids: Iterable[UUID]) -> list[FlowRun]:

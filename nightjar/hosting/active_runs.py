@@ -24,7 +24,7 @@ class ActiveFlowRun:
     Attributes:
         since: when it entered its state.
         work_pool: pool of the worker that started it; None for a run from the command line.
-        host, pid: its process; host is None if only the worker reported it, both are None if nobody did.
+        host, pid: its process; host is None if only the worker reported it, both are None if neither did.
     """
 
     id: str
@@ -37,7 +37,6 @@ class ActiveFlowRun:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """Returns the flow run of a server's record."""
         host, _, pid = (record["infrastructure_pid"] or "").rpartition(":")
         return cls(
             id=record["id"],
@@ -51,12 +50,10 @@ class ActiveFlowRun:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since it entered its state."""
         return (datetime.now(UTC) - self.since).total_seconds()
 
     @property
     def is_elsewhere(self) -> bool:
-        """Returns whether it runs on another machine."""
         return self.host is not None and self.host != socket.gethostname()
 
     def process(self) -> psutil.Process | None:
@@ -115,17 +112,14 @@ class LostRuns:
     def settle(self) -> Iterator[str]:
         """Marks runs without a process as Crashed or Cancelled, stops those to be cancelled, and yields messages."""
         for run in active_flow_runs(self._api):
-            if self._is_gone(run):
+            patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
+            if self._is_ours(run) and run.age_seconds > patience and run.process() is None:
                 yield from self._mark(run)
             elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:
                 yield from self._stop(run)
 
     def _is_ours(self, run: ActiveFlowRun) -> bool:
         return not run.is_elsewhere and (run.host is not None or run.work_pool == self._work_pool)
-
-    def _is_gone(self, run: ActiveFlowRun) -> bool:
-        patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
-        return self._is_ours(run) and run.age_seconds > patience and run.process() is None
 
     def _mark(self, run: ActiveFlowRun) -> Iterator[str]:
         state = "CANCELLED" if run.state == "CANCELLING" else "CRASHED"

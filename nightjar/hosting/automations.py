@@ -1,6 +1,6 @@
 """Changes of a Prefect server that are shown before they are made: schedules and automations.
 
-An existing automation is left as it is: somebody may have changed it or switched it off.
+An existing automation is left unchanged: a user may have edited it or switched it off.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice, pairwise
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from cronsim import CronSim
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import DeploymentScheduleCreate
-from prefect.client.schemas.objects import DeploymentSchedule, StateType
+from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.actions import ActionTypes, ChangeFlowRunState, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
@@ -47,6 +47,7 @@ _ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed")
 _WITHIN = timedelta(seconds=120)
 """Four heartbeats (``SETTINGS``). On its own machine ``LostRuns`` finds a run sooner."""
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
+_FLOW_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 
 
 async def dead_runs(client: PrefectClient) -> Change:
@@ -55,7 +56,7 @@ async def dead_runs(client: PrefectClient) -> Change:
         posture=Posture.Proactive,
         after={"prefect.flow-run.heartbeat"},
         expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{end}" for end in _ENDS)},
-        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
+        match=_FLOW_RUNS,
         match_related=_of_flows(FLOWS),
         for_each={"prefect.resource.id"},
         threshold=1,
@@ -74,16 +75,13 @@ async def night_notifications(client: PrefectClient, suite: str, within: timedel
         within: time after the end of a night within which the next one ends.
         block: a notification block of Prefect, such as ``slack-webhook/team``.
     """
-    block_id = await _block(client, block)
+    message = partial(SendNotification, block_document_id=await _block(client, block))
     of_suite = ResourceSpecification({"prefect.resource.id": f"nightjar.suite.{suite}"})
-    verdict = EventTrigger(posture=Posture.Reactive, expect=_VERDICTS, match=of_suite, threshold=1, within=timedelta(0))
-    failed = EventTrigger(
-        posture=Posture.Reactive,
-        expect={f"prefect.flow-run.{end}" for end in ("Failed", "TimedOut", "Crashed")},
-        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
-        match_related=_of_flows(["benchmark"]),
-        threshold=1,
-        within=timedelta(0),
+    at_once: dict[str, Any] = {"posture": Posture.Reactive, "threshold": 1, "within": timedelta(0)}
+    verdict = EventTrigger(expect=_VERDICTS, match=of_suite, **at_once)
+    verdict_message = message(
+        subject="{{ event.payload.suite }} {{ event.payload.night }}: {{ event.payload.verdict }}",
+        body="{{ event.payload.line }}",
     )
     missing = EventTrigger(
         posture=Posture.Proactive,
@@ -94,25 +92,24 @@ async def night_notifications(client: PrefectClient, suite: str, within: timedel
         threshold=1,
         within=within,
     )
-    verdict_message = SendNotification(
-        block_document_id=block_id,
-        subject="{{ event.payload.suite }} {{ event.payload.night }}: {{ event.payload.verdict }}",
-        body="{{ event.payload.line }}",
-    )
-    failure_message = SendNotification(
-        block_document_id=block_id,
-        subject="A night failed",
-        body="{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}",
-    )
-    absence_message = SendNotification(
-        block_document_id=block_id,
+    missing_message = message(
         subject=f"A night of {suite} is missing",
         body=f"No night of {suite} has ended for {within}. Look at: nightjar status, nightjar nights --suite {suite}",
     )
+    failed = EventTrigger(
+        expect={f"prefect.flow-run.{end}" for end in ("Failed", "TimedOut", "Crashed")},
+        match=_FLOW_RUNS,
+        match_related=_of_flows(["benchmark"]),
+        **at_once,
+    )
+    failed_message = message(
+        subject="A night failed",
+        body="{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}",
+    )
     return [
         await _installed(client, f"Nightjar: what nights of {suite} come to", verdict, verdict_message),
-        await _installed(client, f"Nightjar: a night of {suite} is missing", missing, absence_message),
-        await _installed(client, "Nightjar: a night failed", failed, failure_message),
+        await _installed(client, f"Nightjar: a night of {suite} is missing", missing, missing_message),
+        await _installed(client, "Nightjar: a night failed", failed, failed_message),
     ]
 
 
@@ -124,11 +121,7 @@ async def _installed(client: PrefectClient, name: str, trigger: EventTrigger, ac
     if await client.read_automations_by_name(name):
         return Change(f"automation {name!r}", "keep")
     automation = AutomationCore(name=name, trigger=trigger, actions=[action])
-    return Change(f"automation {name!r}", "create", partial(_create, automation))
-
-
-async def _create(automation: AutomationCore, client: PrefectClient) -> None:
-    await client.create_automation(automation)
+    return Change(f"automation {name!r}", "create", lambda client: client.create_automation(automation))
 
 
 async def _block(client: PrefectClient, block: str) -> UUID:
@@ -137,8 +130,8 @@ async def _block(client: PrefectClient, block: str) -> UUID:
         return (await client.read_block_document_by_name(name, kind, include_secrets=False)).id
     except ObjectNotFound:
         raise ConfigError(
-            f"There is no notification block {block!r}. The UI makes one (Blocks, such as Slack Webhook, Email Server "
-            "or Custom Webhook); name it as TYPE/NAME, such as slack-webhook/team"
+            f"There is no notification block {block!r}. Create one in the UI (Blocks, such as Slack Webhook, Email "
+            "Server or Custom Webhook) and name it as TYPE/NAME, such as slack-webhook/team"
         ) from None
 
 
@@ -178,40 +171,32 @@ class WantedSchedule:
 async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Change:
     """Returns the change that gives a deployment a schedule; a paused schedule stays paused."""
     schedule = wanted.schedule()
-    what = f"schedule {wanted.name!r} of {wanted.deployment}"
-    when = _described(schedule)
-    there = await _find_schedule(client, wanted)
+    what, when = f"schedule {wanted.name!r} of {wanted.deployment}", _described(schedule)
+    try:
+        deployment = await client.read_deployment_by_name(wanted.deployment)
+        there = next((one for one in deployment.schedules if one.slug == wanted.name), None)
+    except ObjectNotFound:  # an earlier change creates it
+        there = None
     if there is None:
         return Change(what, "create", partial(_create_schedule, wanted, schedule), (when,))
     if there.schedule == schedule:
         return Change(what, "keep", details=(when,))
-    return Change(
-        what, "change", partial(_update_schedule, wanted, schedule, there), (f"{_described(there.schedule)} → {when}",)
+    update = partial(
+        PrefectClient.update_deployment_schedule,
+        deployment_id=deployment.id,
+        schedule_id=there.id,
+        schedule=schedule,
+        parameters=there.parameters,
+        active=there.active,
     )
+    return Change(what, "change", update, (f"{_described(there.schedule)} → {when}",))
 
 
 def _described(schedule: object) -> str:
     return f"cron {schedule.cron}, {schedule.timezone}" if isinstance(schedule, CronSchedule) else repr(schedule)
 
 
-async def _find_schedule(client: PrefectClient, wanted: WantedSchedule) -> DeploymentSchedule | None:
-    try:
-        deployment = await client.read_deployment_by_name(wanted.deployment)
-    except ObjectNotFound:
-        return None
-    return next((one for one in deployment.schedules if one.slug == wanted.name), None)
-
-
 async def _create_schedule(wanted: WantedSchedule, schedule: CronSchedule, client: PrefectClient) -> None:
     deployment = await client.read_deployment_by_name(wanted.deployment)
     new = DeploymentScheduleCreate(schedule=schedule, active=True, slug=wanted.name)
     await client.create_deployment_schedules(deployment.id, [new])
-
-
-async def _update_schedule(
-    wanted: WantedSchedule, schedule: CronSchedule, there: DeploymentSchedule, client: PrefectClient
-) -> None:
-    deployment = await client.read_deployment_by_name(wanted.deployment)
-    await client.update_deployment_schedule(
-        deployment.id, there.id, schedule=schedule, parameters=there.parameters, active=there.active
-    )

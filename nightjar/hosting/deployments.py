@@ -76,7 +76,6 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
 
 
 async def make_changes(client: PrefectClient, changes: Sequence[Change]) -> None:
-    """Makes changes in order."""
     for change in changes:
         if change.make is not None:
             await change.make(client)
@@ -89,7 +88,6 @@ def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
 
 
 def deployment_name(declared: Deployment, prefix: str = "") -> str:
-    """Returns ``flow/deployment``."""
     return f"{declared.flow.name}/{prefixed(declared.name or declared.flow.name, prefix)}"
 
 
@@ -105,7 +103,7 @@ async def planned_deployments(
 
     An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
     command of an earlier version. The schema offers the environments of the folder. Schedules, limits, tags, default
-    parameters, job variables and descriptions stay as somebody has set them.
+    parameters, job variables and descriptions stay as a user has set them.
 
     Args:
         folder: where runs happen and write ``./outputs``.
@@ -119,7 +117,7 @@ async def planned_deployments(
     wanted = [await _deployment(name, each, folder, pool.name) for name, each in declared.items()]
     there = [await _read(client, each.full_name) for each in wanted]
     if not is_taken_over:
-        for each in there:
+        for each in filter(None, there):
             _check_owner(each, folder)
     changes = [await _planned_pool(client, pool), await dead_runs(client)]
     for new, old in zip(wanted, there, strict=True):
@@ -161,16 +159,12 @@ async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) 
         parameters=dict(declared.parameters),
         entrypoint_type=EntrypointType.MODULE_PATH,
         work_pool_name=pool,
-        job_variables={
-            "working_dir": str(folder),
-            "labels": {_FOLDER: _owner(folder)},
-        },
+        job_variables={"working_dir": str(folder), "labels": {_FOLDER: _owner(folder)}},
     )
     parameters = deployment._parameter_openapi_schema.properties  # noqa: SLF001 - has no public name
     if "env_id" in parameters:
-        parameters["env_id"] = _offering(
-            parameters["env_id"], [each.env_id for each in list_environments(folder / ENVIRONMENTS_DIR)]
-        )
+        known = [each.env_id for each in list_environments(folder / ENVIRONMENTS_DIR)]
+        parameters["env_id"] = _offering(parameters["env_id"], known)
     return deployment
 
 
@@ -195,9 +189,7 @@ def _owner(folder: Path) -> str:
     return f"{socket.gethostname()}:{folder}"
 
 
-def _check_owner(there: DeploymentResponse | None, folder: Path) -> None:
-    if there is None:
-        return
+def _check_owner(there: DeploymentResponse, folder: Path) -> None:
     owner = there.job_variables.get("labels", {}).get(_FOLDER)
     if owner != _owner(folder):
         whose = f"belongs to the folder {owner}" if owner else "was not registered by 'nightjar up'"
@@ -238,12 +230,10 @@ def _is_former(command: object) -> bool:
 
 
 def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: bool) -> dict[str, Any]:
-    kept = {**old}
-    if _is_former(kept.get("command")):
-        del kept["command"]
-    if not is_taken_over:
-        return kept
-    return {**kept, "working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
+    kept = {name: value for name, value in old.items() if name != "command" or not _is_former(value)}
+    if is_taken_over:
+        kept |= {"working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
+    return kept
 
 
 @dataclass(frozen=True)

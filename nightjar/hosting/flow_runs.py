@@ -68,7 +68,10 @@ async def evaluate_as_flow(
         outcome = incomplete.outcome
     except SERVER_IS_AWAY as error:
         note(away=True)
-        return _without_server(looking.result() if looking.done() else None, warehouse, error)
+        run = looking.result() if looking.done() else None
+        if run is None or run.metadata.summary is None:
+            raise ServiceError(f"Prefect's server went away before the run had ended: {error}") from error
+        outcome = Outcome.of(run, Warehouse(warehouse))
     finally:
         looking.cancel()
     return outcome
@@ -83,12 +86,6 @@ async def _run_of(config: RunConfig) -> Run:
             if (EnvironmentId.parse(said.env_id).listed, said.model, said.name) == asked:
                 return run
         await asyncio.sleep(_LOOK_SECONDS)  # it may be opened in another thread
-
-
-def _without_server(run: Run | None, warehouse: str, error: BaseException) -> Outcome:
-    if run is None or run.metadata.summary is None:
-        raise ServiceError(f"Prefect's server went away before the run had ended: {error}") from error
-    return Outcome.of(run, Warehouse(warehouse))
 
 
 def rescore_with_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str) -> RunDirectory:

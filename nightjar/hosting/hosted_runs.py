@@ -65,7 +65,6 @@ class HostedRun:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Returns the run of a server's record."""
         state_record = record["state"] or {"type": "PENDING", "name": "Pending", "timestamp": record["created"]}
         state = "TIMEOUT" if state_record["name"] == "TimedOut" else _STATES[state_record["type"]]
         return cls(
@@ -92,11 +91,7 @@ class HostedRun:
     def matches(self, text: str) -> bool:
         """Returns whether ``text`` is its name, or the beginning of its id or run id."""
         plain = text.lower().replace("-", "")
-        return text == self.name or (bool(plain) and (self._hex.startswith(plain) or self.run_id.startswith(plain)))
-
-    @property
-    def _hex(self) -> str:
-        return UUID(self.id).hex
+        return text == self.name or (bool(plain) and any(i.startswith(plain) for i in (UUID(self.id).hex, self.run_id)))
 
 
 def _failure(kind: str, state: str, message: str) -> FailureClass | None:
@@ -110,10 +105,9 @@ def _failure(kind: str, state: str, message: str) -> FailureClass | None:
 
 def hosted_runs(api: PrefectApi) -> Iterator[HostedRun]:
     """Yields the evaluations of a server, newest first, without scheduled ones of the future."""
-    due = {"expected_start_time": {"before_": (datetime.now(UTC) + _SOON).isoformat()}}
     chosen: dict[str, Any] = {
         "flows": {"name": {"any_": [_FLOW]}},
-        "flow_runs": due,
+        "flow_runs": {"expected_start_time": {"before_": (datetime.now(UTC) + _SOON).isoformat()}},
         "sort": "EXPECTED_START_TIME_DESC",
     }
     for offset in range(0, _MOST, MOST_RUNS):
@@ -125,12 +119,8 @@ def hosted_runs(api: PrefectApi) -> Iterator[HostedRun]:
 
 def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
     """Returns the evaluation that a user's text refers to; None if the server has none."""
-    try:
-        record = api.get(f"/flow_runs/{UUID(asked)}")
-    except ValueError:
-        pass
-    else:
-        return HostedRun.of(record) if record else None
+    if record := flow_run_of(asked, api):
+        return HostedRun.of(record)
     found = [run for run in hosted_runs(api) if run.matches(asked)]
     match [run for run in found if run.run_id == asked] or found:
         case []:
@@ -140,12 +130,6 @@ def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
             raise ConfigError(f"{len(several)} runs match {asked!r}: {ids}. Type more of an id")
-
-
-def read_hosted_run(api: PrefectApi, flow_run_id: str) -> HostedRun | None:
-    """Returns the present state of an evaluation; None if it was removed."""
-    record = api.get(f"/flow_runs/{flow_run_id}")
-    return HostedRun.of(record) if record else None
 
 
 STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))
@@ -165,12 +149,10 @@ class ListedRun:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.stored.run_id if self.stored else self._hosted.run_id
 
     @property
     def started_at(self) -> str:
-        """When it was started, or is due."""
         stored = self.value("started_at")
         return str(stored) if stored else self.hosted.created_at.isoformat() if self.hosted else ""
 
@@ -194,7 +176,6 @@ class ListedRun:
         return self._hosted.requested(field) if field in _ASKED else None
 
     def record(self) -> dict[str, Any]:
-        """Returns the record that ``--json`` prints."""
         return {
             "run_id": self.run_id,
             "type": self.kind,
@@ -219,7 +200,6 @@ _FIELDS = ("status", "env_id", "model", "num_examples", "rollouts_per_example", 
 
 
 def joined(hosted: Iterable[HostedRun], stored: Iterable[StoredRun]) -> Iterator[ListedRun]:
-    """Joins hosted and stored runs by id."""
     left = {run.run_id: run for run in stored}
     for run in hosted:
         yield ListedRun(run, left.pop(run.run_id, None))

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from nightjar.engine.runs import Whereabouts
 from nightjar.hosting.processes import spawn
@@ -29,30 +28,22 @@ class LostResults:
         """Starts to publish the results of one more run of this machine, and yields a message about it."""
         if self._publishing is not None and self._publishing.poll() is None:
             return
-        for run in self._ended():
+        for run in self._api.flow_runs(states=("CRASHED", "CANCELLED"), sort="END_TIME_DESC"):
+            is_new = run["state_id"] not in self._seen
             self._seen.add(run["state_id"])
             where = Whereabouts.from_labels(run["labels"])
-            if where is not None and where.is_unpublished():
+            if is_new and where is not None and where.is_unpublished():
                 self._publishing = self._start(where, run["parameters"].get("secrets"))
-                yield f"What run {run['name']!r} ({run['id']}) had finished is being published."
+                yield f"The finished rollouts of run {run['name']!r} ({run['id']}) are being published."
                 return
 
     def wait(self) -> None:
-        """Waits up to half a minute for the process that publishes."""
         with suppress(subprocess.TimeoutExpired):
             if self._publishing is not None:
                 self._publishing.wait(_WAIT_SECONDS)
 
-    def _ended(self) -> Iterator[dict[str, Any]]:
-        for run in self._api.flow_runs(states=("CRASHED", "CANCELLED"), sort="END_TIME_DESC"):
-            if run["state_id"] not in self._seen:
-                yield run
-
     def _start(self, where: Whereabouts, secrets: str | None) -> subprocess.Popen[bytes]:
         warehouse = ["--warehouse", where.warehouse] if where.warehouse else []
-        command = ("nightjar", "publish", where.run_dir, *warehouse)
-        return spawn(self._log, command, self._variables(secrets), where.folder)
-
-    def _variables(self, secrets: str | None) -> dict[str, str]:
         block = self._api.get(f"{_SECRETS}/{secrets}?include_secrets=true") if secrets else None
-        return block["data"]["values"] if block else {}
+        variables = block["data"]["values"] if block else {}
+        return spawn(self._log, ("nightjar", "publish", where.run_dir, *warehouse), variables, where.folder)

@@ -60,11 +60,9 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self.process.pid
 
     def has_ended(self) -> bool:
-        """Returns whether it is not running."""
         return self.process.poll() is not None
 
     def revive(self) -> str | None:
@@ -80,7 +78,6 @@ class Service:
         return f"{self.name} was started again, as process {self.pid}."
 
     def end(self) -> None:
-        """Ends the process and waits for its end."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)
@@ -133,6 +130,5 @@ def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> N
 
 
 def last_line(path: Path) -> str:
-    """Returns the last line of a log."""
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

@@ -31,7 +31,6 @@ class LogLine:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """Returns the line of a server's record."""
         at = datetime.fromisoformat(record["timestamp"]).astimezone()
         return cls(at, logging.getLevelName(record["level"]), record["message"])
 
@@ -40,8 +39,6 @@ class LogLine:
 
 
 class RunLog:
-    """Reads the log of one flow run."""
-
     def __init__(self, api: PrefectApi, flow_run_id: str) -> None:
         self._api = api
         self._chosen: dict[str, Any] = {"flow_run_id": {"any_": [flow_run_id]}}
@@ -50,12 +47,9 @@ class RunLog:
     def tail(self, count: int) -> list[LogLine]:
         """Returns the last lines. ``new`` continues from there, without older lines."""
         newest: dict[str, dict[str, Any]] = {}
-        offset = 0
-        while len(newest) < count:
-            page = self._page(offset, is_newest_first=True)
+        for page in self._pages(sort="TIMESTAMP_DESC"):
             newest.update((record["id"], record) for record in page)
-            offset += len(page)
-            if len(page) < _PAGE:
+            if len(newest) >= count:
                 break
         shown = [*newest.values()][:count]
         if len(newest) >= count:
@@ -65,14 +59,7 @@ class RunLog:
 
     def new(self) -> Iterator[LogLine]:
         """Yields the lines that were not returned yet, including late ones."""
-        behind: dict[str, dict[str, Any]] = {}
-        offset = len(self._seen)
-        while True:
-            page = self._page(offset)
-            behind.update((record["id"], record) for record in page)
-            offset += len(page)
-            if len(page) < _PAGE:
-                break
+        behind = {record["id"]: record for page in self._pages(len(self._seen)) for record in page}
         fresh = {key: record for key, record in behind.items() if key not in self._seen}
         fresh |= self._late(len(behind) - len(fresh), behind.keys())
         self._seen |= fresh.keys()
@@ -92,14 +79,18 @@ class RunLog:
         """Ignores all older lines, and those of the same moment that are there."""
         self._chosen = {**self._chosen, "timestamp": {"after_": timestamp}}
         moment = {**self._chosen, "timestamp": {"after_": timestamp, "before_": timestamp}}
-        offset = 0
-        while page := self._page(offset, chosen=moment):
-            self._seen |= {record["id"] for record in page}
+        self._seen |= {record["id"] for page in self._pages(chosen=moment) for record in page}
+
+    def _pages(self, offset: int = 0, **asked: Any) -> Iterator[list[dict[str, Any]]]:
+        while True:
+            page = self._page(offset, **asked)
+            yield page
             offset += len(page)
+            if len(page) < _PAGE:
+                return
 
     def _page(
-        self, offset: int, limit: int = _PAGE, *, is_newest_first: bool = False, chosen: dict[str, Any] | None = None
+        self, offset: int, sort: str = "TIMESTAMP_ASC", chosen: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        sort = "TIMESTAMP_DESC" if is_newest_first else "TIMESTAMP_ASC"
-        asked = {"logs": chosen or self._chosen, "offset": offset, "limit": limit, "sort": sort}
+        asked = {"logs": chosen or self._chosen, "offset": offset, "limit": _PAGE, "sort": sort}
         return self._api.post("/logs/filter", asked) or []

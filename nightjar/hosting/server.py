@@ -96,7 +96,10 @@ def find_prefect_api(url: str | None = None) -> str | None:
     Raises:
         ServiceError: the given or configured server does not answer.
     """
-    chosen = _api_url(url) if url else configured_prefect_api()
+    chosen = configured_prefect_api()
+    if url:  # of the API or of the UI
+        plain = url.rstrip("/")
+        chosen = plain if plain.endswith("/api") or "/api/" in plain else f"{plain}/api"
     if chosen is None:
         up = read_state()
         return up.api_url if up is not None and prefect_answers(up.api_url) else None
@@ -106,12 +109,6 @@ def find_prefect_api(url: str | None = None) -> str | None:
             "without Prefect: --direct"
         )
     return chosen
-
-
-def _api_url(url: str) -> str:
-    """Returns the API's URL; also accepts that of the UI."""
-    plain = url.rstrip("/")
-    return plain if plain.endswith("/api") or "/api/" in plain else f"{plain}/api"
 
 
 def page_of(flow_run_id: str, api_url: str) -> str:
@@ -148,16 +145,13 @@ class PrefectApi:
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> None:
-        """Removes the resource at a path, if there is one."""
         self._call("DELETE", path, None)
 
     def flow_runs(self, *, states: Sequence[str] = (), **request: Any) -> list[dict[str, Any]]:
         """Returns flow runs of Nightjar's flows, in any of the states; ``request`` overrides fields of the request."""
         chosen = {"state": {"type": {"any_": list(states)}}} if states else {}
-        flows = {"name": {"any_": list(FLOWS)}}
-        return (
-            self.post("/flow_runs/filter", {"flows": flows, "flow_runs": chosen, "limit": MOST_RUNS, **request}) or []
-        )
+        asked = {"flows": {"name": {"any_": list(FLOWS)}}, "flow_runs": chosen, "limit": MOST_RUNS, **request}
+        return self.post("/flow_runs/filter", asked) or []
 
     def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
         """Proposes a state for a flow run, such as ``CRASHED``; returns whether the server accepted it."""
@@ -166,7 +160,6 @@ class PrefectApi:
         return answer is not None and answer["status"] == "ACCEPT"
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Changes the resource at a path."""
         return self._call("PATCH", path, body)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:

@@ -33,7 +33,6 @@ class ServicesState:
 
 
 def write_state(state: ServicesState) -> None:
-    """Writes the state."""
     _file().write_text(json.dumps(asdict(state)), encoding="utf-8")
 
 
@@ -51,7 +50,6 @@ def read_state() -> ServicesState | None:
 
 
 def forget_state() -> None:
-    """Removes the state."""
     _file().unlink(missing_ok=True)
 
 

@@ -20,7 +20,6 @@ from nightjar.core.secrecy import SECRETS_LABEL
 from nightjar.engine.runs import new_run_id
 from nightjar.environments.packages.catalog import known_environment
 from nightjar.environments.packages.lookup import EvalDefaults
-from nightjar.environments.packages.package import EnvironmentPackage
 from nightjar.environments.packages.provided import SENT, pack, source_files, source_hash
 from nightjar.errors import ConfigError, ServiceError
 from nightjar.evaluation.config import RunConfig
@@ -53,29 +52,24 @@ def keep_secrets(api: PrefectApi, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def forget_secrets(api: PrefectApi, run: HostedRun) -> None:
-    """Removes the secrets of a run, if it has any."""
     if SECRETS_LABEL in run.labels:
         api.delete(f"/block_documents/{run.labels[SECRETS_LABEL]}")
 
 
 def forget_old_secrets(api: PrefectApi) -> int:
     """Removes the secrets of runs that have ended or did not begin within a day; returns their number."""
-    chosen = {"is_anonymous": {"eq_": True}}
-    found = api.post(
-        "/block_documents/filter",
-        {"block_documents": chosen, "block_types": {"slug": {"any_": [_SLUG]}}, "limit": _PAGE},
-    )
+    chosen = {"block_documents": {"is_anonymous": {"eq_": True}}, "block_types": {"slug": {"any_": [_SLUG]}}}
+    found = api.post("/block_documents/filter", {**chosen, "limit": _PAGE})
     if not found:
         return 0
     waiting = {run.labels.get(SECRETS_LABEL) for run in hosted_runs(api) if not run.is_ended}
-    old = [block["id"] for block in found if _age(block) > (_LONGEST if block["id"] in waiting else _SUBMITTED_WITHIN)]
-    for block in old:
-        api.delete(f"/block_documents/{block}")
-    return len(old)
-
-
-def _age(block: Mapping[str, Any]) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(block["created"])
+    old = 0
+    for block in found:
+        age = datetime.now(UTC) - datetime.fromisoformat(block["created"])
+        if age > (_LONGEST if block["id"] in waiting else _SUBMITTED_WITHIN):
+            api.delete(f"/block_documents/{block['id']}")
+            old += 1
+    return old
 
 
 USUAL_MINUTES, MOST_MINUTES = 120, 1_440
@@ -172,8 +166,8 @@ def submit_parts(
     for part in Part.all_of(new_run_id(), count):
         config = config.model_copy(update={"part": str(part)})
         try:
-            where = {"deployment": deployment, "api_url": api_url, "warehouse": warehouse}
-            submitted.append(submit(config, **where, options=options))
+            one = submit(config, deployment=deployment, api_url=api_url, warehouse=warehouse, options=options)
+            submitted.append(one)
         except ServiceError as error:
             if not submitted:
                 raise
@@ -184,11 +178,10 @@ def submit_parts(
 
 
 def _called(config: RunConfig, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    usual = usual_name(parameters)
+    called = name or usual_name(parameters)
     if part := config.part_of_run:
-        named = f"{name or usual} | part {part.number} of {part.count}"
-        return {"name": named, "tags": [f"run:{part.run_id}"]}
-    return {"name": name or usual}
+        return {"name": f"{called} | part {part.number} of {part.count}", "tags": [f"run:{part.run_id}"]}
+    return {"name": called}
 
 
 def _deployment(api: PrefectApi, name: str) -> dict[str, Any]:
@@ -202,7 +195,6 @@ def _deployment(api: PrefectApi, name: str) -> dict[str, Any]:
 
 
 def check_options(config: RunConfig, options: HostedOptions, *, deployment: str, api_url: str) -> None:
-    """Checks a hosted run before it is submitted."""
     if config.timeout_minutes is not None and config.timeout_minutes > MOST_MINUTES:
         raise ConfigError(
             f"timeout_minutes: a hosted run takes at most {MOST_MINUTES} (24 hours) (found {config.timeout_minutes:g})"
@@ -227,10 +219,6 @@ def _bring(config: RunConfig, api_url: str) -> str:
         return ""
     if package.origin == "installed" and package.editable_from is None and package.distribution:
         return f"{package.distribution}@{package.installed_version}"
-    return _send(package, api_url)
-
-
-def _send(package: EnvironmentPackage, api_url: str) -> str:
     files = source_files(package)
     archive, source = pack(files), SENT + source_hash(files)
     os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})

@@ -297,5 +297,4 @@ def _said_of(updated: Sequence[Change]) -> str:
 
 
 def _ready_file() -> Path:
-    """Returns the file that holds the announced text while the services run."""
     return home() / "up.ready"

@@ -45,7 +45,6 @@ class TemporaryServer:
 
 @cache
 def temporary_server() -> TemporaryServer:
-    """Starts the server of this process, once."""
     return TemporaryServer()
 
 
@@ -55,7 +54,6 @@ def is_temporary(api_url: str) -> bool:
 
 
 def main() -> None:
-    """Runs a server until standard input is closed."""
     command = [sys.executable, "-P", "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", sys.argv[1]]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as server:  # noqa: S603
         sys.stdin.read()

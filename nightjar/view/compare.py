@@ -129,9 +129,10 @@ def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Respo
         compared = compare_published(warehouse, run_ids[0], run_ids[1], asked.terms, asked.flips)
     except ConfigError as error:
         return page(request, "compare.html", 400, problem=str(error), **about)
-    pairs = _overruled_pairs(warehouse, compared) if overruled else 0
+    pairs = {"a": run_ids[0], "b": run_ids[1], "metric": asked.metric}
+    overruled_pairs = records(warehouse, _OVERRULED_PAIRS, pairs)[0]["pairs"] if overruled else 0
     shown = _shown(warehouse, compared, asked)
-    return page(request, "compare_two.html", problem="", overruled_pairs=pairs, **about, **shown)
+    return page(request, "compare_two.html", problem="", overruled_pairs=overruled_pairs, **about, **shown)
 
 
 def _shown(warehouse: Warehouse, found: Comparison, asked: Asked) -> dict[str, Any]:
@@ -144,12 +145,6 @@ def _shown(warehouse: Warehouse, found: Comparison, asked: Asked) -> dict[str, A
         "most_flips": min(MOST_FLIPS, max(len(found.broken), len(found.fixed))),
         "version": __version__,
     }
-
-
-def _overruled_pairs(warehouse: Warehouse, found: Comparison) -> int:
-    values = {"a": found.baseline.run_id, "b": found.candidate.run_id, "metric": found.terms.metric}
-    [row] = records(warehouse, _OVERRULED_PAIRS, values)
-    return int(row["pairs"])
 
 
 def _metrics(runs: Sequence[dict[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.importers.inspect_log import inspect_log, log_name
-from nightjar.reports.evaluation.gathering import Report, RunReport, Sample
+from nightjar.reports.evaluation.gathering import Report, RunReport
 from nightjar.reports.evaluation.rendering import (
     failures,
     findings,
@@ -28,7 +28,7 @@ from nightjar.reports.evaluation.rendering import (
     spreads,
 )
 from nightjar.view.charts import Column, Scale, reward_columns
-from nightjar.view.conversation import Turn, pretty, turns
+from nightjar.view.conversation import pretty, turns
 from nightjar.view.pages import standalone
 from nightjar.view.rollouts import readable
 from nightjar.warehouse import Warehouse
@@ -166,7 +166,7 @@ def render_html(report: Report) -> str:
         headings=headings(alpha),
         pages=[_page(run, scale) for run in report.runs],
         scale=scale,
-        conversation=_conversation,
+        conversation=lambda sample: [*turns(sample.prompt), *turns(sample.completion)],
     )
 
 
@@ -185,10 +185,6 @@ def _page(run: RunReport, scale: Scale) -> RunPage:
         failures=list(failures(run)),
         categories=[(name, mean, score(mean), _draw(mean, within)) for name, mean in statistics.categories.items()],
     )
-
-
-def _conversation(sample: Sample) -> list[Turn]:
-    return [*turns(sample.prompt), *turns(sample.completion)]
 
 
 def _scale(means: Iterable[Mean]) -> Scale:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
@@ -50,8 +50,6 @@ ORDER BY history.model, history.configuration, began, run_id
 
 
 class Asked(BaseModel):
-    """The environment, model and metric; an empty text is no filter."""
-
     env: str = ""
     model: str = ""
     metric: str = "reward"
@@ -71,7 +69,6 @@ class Series:
 
 @router.get("/history")
 def show_history(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows a metric over time, or the list of environments and models."""
     warehouse: Warehouse = request.app.state.warehouse
     known = records(warehouse, _SERIES)
     parameters = {"env": asked.env, "model": asked.model or None, "metric": asked.metric, "most": MOST_RUNS}
@@ -105,14 +102,11 @@ def _all_series(runs: Sequence[dict[str, Any]], changes: Mapping[str, Change], m
         run["change"] = changes.get(run["run_id"])
         found = t_interval(Estimate(run["value"], run["stderr"]), max(2, run["num_examples"] or run["scored"] or 2))
         run["low"], run["high"] = (end if isfinite(end) else None for end in (found.low, found.high))
-    up = Scale.over(_heights(runs), Plot.HEIGHT, 0)
+    heights = [run[name] for run in runs for name in ("value", "low", "high") if run[name] is not None]
+    up = Scale.over(heights, Plot.HEIGHT, 0)
     time = Scale.over([run["began"].timestamp() for run in runs], Plot.LEFT, Plot.RIGHT)
     grouped = groupby(runs, key=lambda run: (run["model"], run["configuration"]))
     return [_series(model or "no model", list(members), up, time, metric) for (model, _), members in grouped]
-
-
-def _heights(runs: Iterable[dict[str, Any]]) -> list[float]:
-    return [run[name] for run in runs for name in ("value", "low", "high") if run[name] is not None]
 
 
 def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metric: str) -> Series:
@@ -124,7 +118,9 @@ def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metr
         for number, run, text in changed
     ]
     label = f"{metric} of {len(runs):,} runs of {model}, from {moment(runs[0]['began'])} to {moment(runs[-1]['began'])}"
-    plot = Plot([_point(run, up, time) for run in runs], up, _days(runs, time), marks, label)
+    days = {f"{run['began']:%Y-%m-%d}": time.place(run["began"].timestamp()) for run in (runs[0], runs[-1])}
+    below = [(place, day) for day, place in days.items()]
+    plot = Plot([_point(run, up, time) for run in runs], up, below, marks, label)
     return Series(model, runs, plot, changed)
 
 
@@ -161,8 +157,3 @@ def _point(run: dict[str, Any], up: Scale, time: Scale) -> Point:
         text,
         f"/runs/{quote(run['run_id'], safe='')}",
     )
-
-
-def _days(runs: Sequence[dict[str, Any]], time: Scale) -> list[tuple[float, str]]:
-    days = {f"{run['began']:%Y-%m-%d}": time.place(run["began"].timestamp()) for run in (runs[0], runs[-1])}
-    return [(place, day) for day, place in days.items()]

@@ -49,7 +49,6 @@ class LiveRuns:
         self._updated_at = self._searched_at = -_SEARCH_SECONDS
 
     def recent(self) -> list[LiveRun]:
-        """Returns the runs in progress or just ended, newest first."""
         self._update()
         return _newest_first(run for run in self._known.values() if run.is_recent)
 
@@ -122,8 +121,6 @@ def show_live_runs(request: Request) -> Response:
 
 @router.get("/live/{run_id}")
 def show_progress(request: Request, run_id: str) -> Response:
-    """Shows the progress of a run, as a part of its page; nothing once it is published."""
-
     def part() -> Response:
         found: LiveRun | None = request.app.state.live.find(run_id)
         return page(request, "progress.html", live=None if found and is_published(request, found) else found)

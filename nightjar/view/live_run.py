@@ -61,17 +61,14 @@ class LiveRun:
 
     @property
     def run_id(self) -> str:
-        """The run id."""
         return str(self.metadata.get("run_id") or self.directory.path.name)
 
     @property
     def env_id(self) -> str:
-        """The environment id."""
         return str(self.metadata.get("env_id") or "")
 
     @property
     def model(self) -> str:
-        """The model; empty if unknown."""
         return str(self.metadata.get("model") or "")
 
     @property
@@ -82,7 +79,6 @@ class LiveRun:
 
     @property
     def started_at(self) -> datetime | None:
-        """When the run started; None if unknown."""
         try:
             return datetime.fromisoformat(self.metadata["started_at"]).astimezone(UTC)
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -103,14 +99,11 @@ class LiveRun:
     @property
     def is_settled(self) -> bool:
         """Whether the run ended so long ago that its files no longer change, and all of them are read."""
-        if self.metadata.get("status", "running") == "running" or not (
-            self._results.is_read and self._attempts.is_read
-        ):
-            return False
-        try:
-            return time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
-        except OSError:
-            return False
+        is_over = self.metadata.get("status", "running") != "running"
+        with suppress(OSError):
+            is_old = time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
+            return is_over and is_old and self._results.is_read and self._attempts.is_read
+        return False
 
     @property
     def done(self) -> int:
@@ -119,7 +112,6 @@ class LiveRun:
 
     @property
     def mean(self) -> float | None:
-        """The mean reward so far."""
         return sum(self.rewards.values()) / len(self.rewards) if self.rewards else None
 
     @property

@@ -23,8 +23,6 @@ _UNSETTLED = ("running", "incomplete")
 
 
 class Asked(BaseModel):
-    """The filters of the list; an empty text is no filter."""
-
     suite: str = ""
     night: str = ""
     page: PageNumber = 1
@@ -32,15 +30,13 @@ class Asked(BaseModel):
 
 @router.get("/nights")
 def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the nights, newest first, or one of them."""
     warehouse: Warehouse = request.app.state.warehouse
     written = warehouse.nights()
     if asked.night:
         return _one_night(request, warehouse, find_night(written, asked.suite, asked.night))
     found = [one for one in written if asked.suite in {"", one.suite}]
     found.sort(key=lambda one: (one.night, one.suite), reverse=True)
-    number = max(1, asked.page)
-    shown = found[ROWS * (number - 1) : ROWS * number]
+    shown = found[ROWS * (asked.page - 1) : ROWS * asked.page]
     return page(
         request,
         "nights.html",
@@ -48,7 +44,6 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
         suites=sorted({one.suite for one in written}),
         asked=asked,
         count=len(found),
-        number=number,
         rows=ROWS,
         summary=_summary,
     )
@@ -57,15 +52,9 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
 def _one_night(request: Request, warehouse: Warehouse, night: Night | None) -> HTMLResponse:
     if night is None:
         raise HTTPException(404, "There is no such night.")
+    tools = {"summary": _summary, "beside": beside, "change_of": change_of, "why": why}
     shown = _as_of_now(warehouse, night)
-    tools = {
-        "summary": _summary,
-        "beside": beside,
-        "change_of": change_of,
-        "why": why,
-        "how_to_complete": how_to_complete,
-    }
-    return page(request, "night.html", night=shown, **tools)
+    return page(request, "night.html", night=shown, how_to_complete=how_to_complete, **tools)
 
 
 def _as_of_now(warehouse: Warehouse, night: Night) -> Night:

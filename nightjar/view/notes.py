@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import getpass
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated, Any, get_args
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -65,8 +67,6 @@ ORDER BY written_at DESC, note_id
 
 
 class Asked(BaseModel):
-    """The filters of the list; an empty text is no filter."""
-
     mark: Annotated[str, one_of(get_args(Mark))] = ""
     author: str = ""
     page: PageNumber = 1
@@ -76,8 +76,6 @@ class Asked(BaseModel):
 
 
 class Written(BaseModel):
-    """The form for a note on a rollout."""
-
     run: str = Field(max_length=500)
     example: Whole
     index: Whole
@@ -89,17 +87,15 @@ class Written(BaseModel):
     @property
     def reward(self) -> float | None:
         """The reward that the rollout should have, None if not given; 400 if it is not a number."""
-        try:
-            found = float(self.overruled_reward) if self.overruled_reward.strip() else 0.0
-        except ValueError:
-            found = float("nan")
-        if not abs(found) < float("inf"):
-            raise HTTPException(400, f"A reward is a number, such as 0.5; found {self.overruled_reward!r}.")
-        return found if self.overruled_reward.strip() else None
+        if not self.overruled_reward.strip():
+            return None
+        with suppress(ValueError):
+            if isfinite(found := float(self.overruled_reward)):
+                return found
+        raise HTTPException(400, f"A reward is a number, such as 0.5; found {self.overruled_reward!r}.")
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Returns the fields of a submitted form; 413 if it is too large."""
     body = b""
     async for part in request.stream():
         body += part
@@ -109,7 +105,6 @@ async def form(request: Request) -> dict[str, str]:
 
 
 def written_note(sent: Annotated[dict[str, str], Depends(form)]) -> Written:
-    """Returns the validated form for a note; 400 if it is invalid."""
     try:
         return Written.model_validate(sent)
     except ValidationError as error:
@@ -117,7 +112,6 @@ def written_note(sent: Annotated[dict[str, str], Depends(form)]) -> Written:
 
 
 def by_run(noted: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the rows of ``NOTED`` by run id."""
     return {row["run_id"]: row for row in noted}
 
 
@@ -134,23 +128,19 @@ class Noted:
 
 
 def notes_of(request: Request, run_id: str, example_id: int, rollout_index: int) -> Noted:
-    """Returns the notes of a rollout."""
     warehouse: Warehouse = request.app.state.warehouse
-    key = (run_id, example_id, rollout_index)
     notes = records(warehouse, _NOTES_OF, {"run": run_id, "example": example_id, "index": rollout_index})
-    return Noted(*key, notes, _author(request))
+    return Noted(run_id, example_id, rollout_index, notes, _author(request))
 
 
 @router.get("/notes")
 def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows all notes, newest first, or those of a rollout."""
     if asked.run:
         noted = notes_of(request, asked.run, asked.example, asked.index)
         return page(request, "rollout_notes.html", noted=noted)
     warehouse: Warehouse = request.app.state.warehouse
-    number = max(1, asked.page)
     filters = {"mark": asked.mark or None, "author": asked.author or None}
-    found = records(warehouse, _NOTES, {**filters, "limit": ROWS, "offset": ROWS * (number - 1)})
+    found = records(warehouse, _NOTES, {**filters, "limit": ROWS, "offset": ROWS * (asked.page - 1)})
     return page(
         request,
         "all_notes.html",
@@ -160,14 +150,12 @@ def show_notes(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespon
         marks=get_args(Mark),
         asked=asked,
         count=found[0]["found"] if found else 0,
-        number=number,
         rows=ROWS,
     )
 
 
 @router.post("/notes")
 def add_note(request: Request, written: Annotated[Written, Depends(written_note)]) -> RedirectResponse:
-    """Stores a note and shows the rollout again."""
     warehouse: Warehouse = request.app.state.warehouse
     rollout = {"run": written.run, "example": written.example, "index": written.index}
     [there] = records(warehouse, _ROLLOUT, rollout)

@@ -33,7 +33,7 @@ from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """An integer in an address, in the range of the database."""
-PageNumber = Annotated[int, Field(le=1_000_000)]
+PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
 _WAIT_SECONDS = 5.0
@@ -48,7 +48,6 @@ def records(
     *,
     timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
 ) -> list[dict[str, Any]]:
-    """Returns the rows of a query, each as a dict from column to value."""
     return warehouse.query(sql, parameters, timeout_seconds=timeout_seconds).records()
 
 
@@ -86,7 +85,6 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
 
 
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
-    """Renders a template as a response."""
     text = _environment("nightjar.view", "nightjar.reports").get_template(template).render(request=request, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # lone surrogates become "?"
 
@@ -143,12 +141,10 @@ def breakable(name: str | None) -> Markup:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Formats a number; a dash for None."""
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def count(value: int | None) -> str:
-    """Formats a count; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
@@ -195,12 +191,10 @@ def size(value: int) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """Formats a time in UTC; a dash for None."""
     return "–" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def ago(value: datetime | None) -> str:
-    """Formats the time that has passed since a time; a dash for None."""
     if value is None:
         return "–"
     since = datetime.now(UTC) - value

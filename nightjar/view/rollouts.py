@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -58,7 +59,6 @@ class Asked(Chosen):
 def show_rollout(
     request: Request, run_id: str, example_id: Whole, rollout_index: Whole, asked: Annotated[Asked, Query()]
 ) -> Response:
-    """Shows a rollout, or its raw JSON."""
     key = {"run": run_id, "example": example_id, "index": rollout_index}
     warehouse: Warehouse = request.app.state.warehouse
     try:
@@ -199,24 +199,21 @@ def word_difference(before: str, after: str) -> list[Change]:
         >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
         [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
     """
-    return list(_changes(_words(before), _words(after)))
+    old, new = _words(before), _words(after)
+    changes: list[Change] = []
+    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+        if kind == "equal":
+            changes.append(Change("same", "".join(new[k:m])))
+        else:
+            changes += [Change("gone", "".join(old[i:j]))] if i < j else []
+            changes += [Change("new", "".join(new[k:m]))] if k < m else []
+    return changes
 
 
 def has_few_words(text: str) -> bool:
     """Returns whether all words of a text are compared."""
-    return next((False for number, _ in enumerate(_WORD.finditer(text)) if number >= _MOST_WORDS), True)
+    return not any(islice(_WORD.finditer(text), _MOST_WORDS, None))
 
 
 def _words(text: str) -> list[str]:
-    return [found[0] for found, _ in zip(_WORD.finditer(text), range(_MOST_WORDS), strict=False)]
-
-
-def _changes(before: list[str], after: list[str]) -> Iterator[Change]:
-    for kind, i, j, k, m in SequenceMatcher(None, before, after).get_opcodes():
-        if kind == "equal":
-            yield Change("same", "".join(after[k:m]))
-            continue
-        if i < j:
-            yield Change("gone", "".join(before[i:j]))
-        if k < m:
-            yield Change("new", "".join(after[k:m]))
+    return [found[0] for found in islice(_WORD.finditer(text), _MOST_WORDS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
                 ("Metric", "Mean"),
                 [(name, number(mean)) for name, mean in (run["avg_metrics"] or {}).items()],
             ),
-            ("Per rollout", ("Measure", "p50", "p90", "p99"), list(_spread_rows(rollouts["spreads"]))),
+            ("Per rollout", ("Measure", "p50", "p90", "p99"), _spread_rows(rollouts["spreads"])),
         ],
         "settings": _settings(warehouse, run_id, before),
         "config": json.dumps(json.loads(run["config"] or "{}"), indent=2, ensure_ascii=False),
@@ -118,10 +118,12 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
     }
 
 
-def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> Iterator[tuple[str, ...]]:
-    for name, values in spreads.items():
-        if values:
-            yield name, *(count(value) if isinstance(value, int) else seconds(value) for value in values)
+def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[str, ...]]:
+    return [
+        (name, *(count(value) if isinstance(value, int) else seconds(value) for value in values))
+        for name, values in spreads.items()
+        if values
+    ]
 
 
 def _full_id(warehouse: Warehouse, prefix: str) -> str | None:

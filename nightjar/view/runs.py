@@ -70,8 +70,6 @@ FROM segments.runs
 
 
 class Asked(BaseModel):
-    """The filters, order and page of the list; an empty text is no filter."""
-
     q: str | None = None
     env: str | None = None
     model: str | None = None
@@ -85,10 +83,8 @@ class Asked(BaseModel):
 
 @router.get("/")
 def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the runs, by default the newest first."""
     warehouse: Warehouse = request.app.state.warehouse
     filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
-    number = max(1, asked.page)
     group = GROUPS.get(asked.group or "", "NULL::VARCHAR")
     sql = _RUNS.format(
         order=SORTS.get(asked.sort, SORTS["started"]),
@@ -97,7 +93,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
     )
     live = live_runs(request)
     try:
-        parameters = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
+        parameters = {**filters, "limit": ROWS, "offset": ROWS * (asked.page - 1)}
         found, [choices], noted = answers(warehouse, (sql, parameters), (_CHOICES, None), (NOTED, None))
     except MissingWarehouseError:
         if not any(live.values()):
@@ -113,7 +109,6 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
         choices=choices,
         asked=asked,
         count=found[0]["found"] if found else 0,
-        number=number,
         rows=ROWS,
         sorts=SORTS,
         groups=GROUPS,

@@ -69,6 +69,7 @@ _OTHER = """other AS (
     SELECT example_hash, avg(correct::INTEGER) >= 0.5 AS is_right
     FROM rollouts WHERE run_id = $against AND example_hash IS NOT NULL GROUP BY example_hash
 ),"""
+_JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_right <> other.is_right"
 _SAMPLES = """
 WITH {other} asked AS (
     SELECT
@@ -127,29 +128,23 @@ class Asked(Chosen):
 
 @router.get("/runs/{run_id}/samples")
 def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the examples of a run that match the filters."""
-    number = max(1, asked.page)
     try:
-        shown = _published(request, run_id, asked, ROWS * (number - 1))
+        shown = _published(request, run_id, asked)
     except (HTTPException, MissingWarehouseError):
         live: LiveRun | None = request.app.state.live.find(run_id, is_urgent=True)
         if live is None:
             raise
-        shown = _unpublished(live, asked, ROWS * (number - 1))
-    return page(request, "samples.html", asked=asked, kinds=KINDS, sorts=SORTS, number=number, rows=ROWS, **shown)
+        shown = _unpublished(live, asked)
+    return page(request, "samples.html", asked=asked, kinds=KINDS, sorts=SORTS, rows=ROWS, **shown)
 
 
-def _published(request: Request, run_id: str, asked: Asked, skipped: int) -> dict[str, Any]:
+def _published(request: Request, run_id: str, asked: Asked) -> dict[str, Any]:
     warehouse: Warehouse = request.app.state.warehouse
     problem, pairs = None, _pairs(warehouse, run_id, asked.against) if asked.against else None
+    queries = (*run_queries(run_id), _examples(run_id, asked, ROWS, ROWS * (asked.page - 1)))
     try:
         with user_query() if asked.where else nullcontext():
-            run, others, found = answers(
-                warehouse,
-                *run_queries(run_id),
-                _examples(run_id, asked, ROWS, skipped),
-                timeout_seconds=TIMEOUT_SECONDS,
-            )
+            run, others, found = answers(warehouse, *queries, timeout_seconds=TIMEOUT_SECONDS)
     except WarehouseError as error:
         if not asked.where:
             raise
@@ -166,13 +161,13 @@ def _published(request: Request, run_id: str, asked: Asked, skipped: int) -> dic
     }
 
 
-def _unpublished(live: LiveRun, asked: Asked, skipped: int) -> dict[str, Any]:
+def _unpublished(live: LiveRun, asked: Asked) -> dict[str, Any]:
     """Returns the samples of a run that is only on disk, which has neither search, order nor prompts."""
     found = live.examples(asked.show or "")
     return {
         "run": live.record,
         "is_published": False,
-        "examples": found[skipped : skipped + ROWS],
+        "examples": found[ROWS * (asked.page - 1) : ROWS * asked.page],
         "count": len(found),
         "problem": None,
         "pairs": None,
@@ -187,12 +182,10 @@ def _pairs(warehouse: Warehouse, run_id: str, against: str) -> int:
 
 
 def run_queries(run_id: str) -> tuple[AskedQuery, AskedQuery]:
-    """Returns the queries for a run and for the other runs of its environment."""
     return (_RUN, {"run": run_id}), (_COMPARABLE, {"run": run_id})
 
 
 def only_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
-    """Returns the run that was found; 404 if none was."""
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in this warehouse.")
     return found[0]
@@ -205,10 +198,8 @@ def neighbours(warehouse: Warehouse, run_id: str, asked: Chosen, example_id: int
             [found] = answers(warehouse, _examples(run_id, asked, MOST_NEIGHBOURS, 0), timeout_seconds=TIMEOUT_SECONDS)
     except WarehouseError:  # an invalid condition; the page of samples shows the error
         return [None, None]
-    place = next((place for place, one in enumerate(found) if one["example_id"] == example_id), None)
-    if place is None:
-        return [None, None]
-    return [found[place - 1] if place else None, found[place + 1] if place + 1 < len(found) else None]
+    around = zip([None, *found], found, [*found[1:], None], strict=False)
+    return next(([before, after] for before, one, after in around if one["example_id"] == example_id), [None, None])
 
 
 def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuery:
@@ -220,9 +211,7 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
         kind=KINDS.get(asked.show or "", "true"),
         order=SORTS.get(asked.sort, SORTS["example"]),
         other=_OTHER if asked.against else "",
-        join="JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_right <> other.is_right"
-        if asked.against
-        else "",
+        join=_JOIN if asked.against else "",
     )
     values = {"run": run_id, "limit": limit, "offset": skipped}
     return sql, values | {name: value for name in ("q", "against") if (value := getattr(asked, name))}

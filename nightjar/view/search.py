@@ -81,8 +81,6 @@ _NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search."""
-
     rows: list[dict[str, Any]]
     """Matching rollouts, newest run first."""
     searched: int

@@ -84,7 +84,6 @@ def serve(
 
 class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stops running queries too, which would otherwise delay the end."""
         super().handle_exit(sig, frame)
         process.stop()
 
@@ -98,8 +97,6 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the server."""
-
     hosts: tuple[str, ...] = _LOOPBACK
     """Names under which the server may be addressed; empty for any name."""
     token: str | None = None
@@ -138,7 +135,6 @@ class Guard:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or refuses it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

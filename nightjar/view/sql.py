@@ -24,7 +24,7 @@ from nightjar.view.charts import Bars, Plot, bars, line, numeric_columns
 from nightjar.view.pages import page, user_query
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
-from nightjar.warehouse.reading.named_queries import NamedQuery, is_name, named_queries, question
+from nightjar.warehouse.reading.named_queries import is_name, named_queries, question
 from nightjar.warehouse.reading.result import value_text, write_csv, write_json
 from nightjar.warehouse.reading.statements import unfinished
 
@@ -51,8 +51,6 @@ _BOUNDED = re.compile(
 
 
 class Asked(BaseModel):
-    """The statement or named query, and the columns of a chart."""
-
     q: str = ""
     x: str = ""
     y: str = ""
@@ -73,12 +71,12 @@ class Answer:
 
 @router.get("/sql")
 def show_sql(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
-    """Shows the result of a statement, the named queries and the tables."""
     warehouse: Warehouse = request.app.state.warehouse
     given = _given(request)
     query = named_queries().get(asked.q.strip()) if is_name(asked.q) else None
     answer, problem = None, ""
-    if asked.q.strip() and not _lacks(query, given):
+    needed = [one.name for one in query.parameters if one.default is None] if query else []
+    if asked.q.strip() and given.keys() >= {*needed}:
         try:
             answer = _answer(warehouse, asked, given)
         except MissingWarehouseError:
@@ -104,7 +102,6 @@ def show_sql(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse
 
 @router.get("/sql/answer.{kind}")
 def download(request: Request, kind: Literal["csv", "json"], asked: Annotated[Asked, Query()]) -> Response:
-    """Returns a result as a file."""
     try:
         result = ask(request.app.state.warehouse, asked.q, _given(request), MOST_ROWS)
     except WarehouseError as error:
@@ -150,10 +147,6 @@ def _answer(warehouse: Warehouse, asked: Asked, given: dict[str, str]) -> Answer
 def _given(request: Request) -> dict[str, str]:
     asked = request.query_params.items()
     return {name.removeprefix("p."): value for name, value in asked if name.startswith("p.") and value}
-
-
-def _lacks(query: NamedQuery | None, given: dict[str, str]) -> bool:
-    return query is not None and any(one.default is None and one.name not in given for one in query.parameters)
 
 
 def _schema(warehouse: Warehouse) -> list[tuple[str, str, list[dict[str, Any]]]]:

@@ -15,7 +15,7 @@ DIFFERENCE = Difference(
 )  # fmt: skip
 
 
-def test_the_axis_holds_interval_limit_and_no_difference():
+def test_the_axis_contains_the_interval_the_limit_and_zero():
     drawn = draw(DIFFERENCE, Terms(max_drop=0.02), [DIFFERENCE])
     # from -0.1 to 0 with 8 % of that on either side: 1.16 widths, of which -0.1 is at .08 and 0 at 1.08
     assert (drawn.low, drawn.mean, drawn.high) == pytest.approx((6.9, 50.0, 93.1), abs=0.01)
@@ -30,6 +30,6 @@ def test_where_lower_is_better_the_limit_is_on_the_other_side():
     assert (drawn.beyond_from, drawn.beyond_width) == pytest.approx((93.1, 6.9), abs=0.01)
 
 
-def test_an_end_that_is_infinite_is_at_the_edge_and_has_no_mark():
+def test_an_infinite_end_is_drawn_at_the_edge_without_a_mark():
     drawn = draw(replace(DIFFERENCE, interval=Interval(-inf, inf)), Terms(), [DIFFERENCE])
     assert (drawn.low, drawn.high, drawn.ends) == (0.0, 100.0, [])

@@ -1,10 +1,7 @@
 """A real Prefect server with a worker, started once by ``nightjar up`` for all tests that ask for it."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
 
 @pytest.fixture(scope="session")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def services(tmp_path_factory):
     """What ``nightjar up`` starts, for all tests; ``nightjar down`` leaves nothing of it."""
     services = Services(tmp_path_factory.mktemp("services"))
     try:
@@ -34,8 +31,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(services: Services) -> Iterator[None]:
-    """Makes the server of ``nightjar up`` that of flows which run in this process."""
+def prefect_server(services):
+    """Makes flows of this process use the server of ``nightjar up``."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -47,8 +44,8 @@ def prefect_server(services: Services) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test runs in an empty folder, so that its outputs are its own."""
+def own_folder(tmp_path, monkeypatch):
+    """Runs each test in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
     return tmp_path

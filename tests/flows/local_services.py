@@ -1,14 +1,12 @@
 """What ``nightjar up`` starts: the command line in a home and a folder of its own, and the server's API."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from subprocess import PIPE
 
 import httpx
 import psutil
@@ -16,17 +14,24 @@ import psutil
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
 
-def free_port() -> int:
-    """Returns a port on which nobody listens."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+        return free.getsockname()[1]
+
+
+def wait_for_answers(server, count):
+    """Waits until a model server has answered so many requests."""
+    end = time.monotonic() + 60
+    while server.stats().answered < count:
+        assert time.monotonic() < end, server.stats()
+        time.sleep(0.05)
 
 
 class Services:
     """The command line in a home and a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.port = free_port()
         self.folder = folder
         self.api = f"http://127.0.0.1:{self.port}/api"
@@ -43,22 +48,27 @@ class Services:
             (folder / name).mkdir()
             (folder / name / "__init__.py").write_text(f'mine = "my own {name}"\n')
 
-    def up(self) -> subprocess.CompletedProcess[str]:
+    def up(self):
         return self.run("up", "--detach", "--port", str(self.port))
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*NIGHTJAR, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=240
-        )
+    def run(self, *arguments, folder=None):
+        """Runs a command in a folder, by default that of the services."""
+        place = {"cwd": folder or self.folder, "env": self.environment}
+        return subprocess.run([*NIGHTJAR, *arguments], **place, capture_output=True, text=True, timeout=240)
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Asks the server, as ``ask`` does, for what it has."""
+    def begin(self, *arguments, folder=None, **variables):
+        """Starts a command, with further environment variables."""
+        place = {"cwd": folder or self.folder, "env": self.environment | variables}
+        return subprocess.Popen([*NIGHTJAR, *arguments], **place, stdout=PIPE, stderr=PIPE, text=True)
+
+    def call(self, method, path, body=None):
+        """Calls the server as ``ask`` does, and returns the content of its response."""
         response = self.ask(method, path, body)
         response.raise_for_status()
         return response.json() if response.content else None
 
-    def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """Asks the server; again while it is being started, or its database is busy and it answers 503."""
+    def ask(self, method, path, body=None):
+        """Calls the server, with retries while it starts or its database is busy (503)."""
         for left in reversed(range(60)):
             try:
                 response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
@@ -70,22 +80,44 @@ class Services:
             time.sleep(1)
         return response
 
-    def create(self, deployment: str, parameters: dict[str, Any]) -> httpx.Response:
-        """Asks the server for a run of a deployment, as the form does, whatever the answer."""
-        deployment_id = self.call("GET", f"/deployments/name/{deployment}/{deployment}")["id"]
+    def create(self, deployment, parameters):
+        """Requests a run of a deployment as the form does, and returns the response, which may be a refusal."""
+        name = deployment if "/" in deployment else f"{deployment}/{deployment}"
+        deployment_id = self.call("GET", f"/deployments/name/{name}")["id"]
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
         return self.ask("POST", f"/deployments/{deployment_id}/create_flow_run", body)
 
-    def wait_for(self, flow_run_id: str, *types: str) -> str:
+    def start(self, deployment, parameters):
+        response = self.create(deployment, parameters)
+        response.raise_for_status()
+        return response.json()["id"]
+
+    def retry(self, flow_run_id):
+        state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
+        self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True})
+
+    def flow_run(self, flow_run_id):
+        return self.call("GET", f"/flow_runs/{flow_run_id}")
+
+    def artifact(self, flow_run_id, key):
+        chosen = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}, "key": {"like_": key}}}
+        [found] = self.call("POST", "/artifacts/filter", chosen)
+        return found["data"]
+
+    def end_of(self, flow_run_id):
+        """Waits for the end of a flow run, and returns its state type."""
+        return self.wait_for(flow_run_id, "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+    def wait_for(self, flow_run_id, *types):
         for _ in range(600):
-            state = self.call("GET", f"/flow_runs/{flow_run_id}")["state_type"]
+            state = self.flow_run(flow_run_id)["state_type"]
             if state in types:
-                return str(state)
+                return state
             time.sleep(0.2)
         raise AssertionError(f"flow run {flow_run_id} is {state}; {(self.folder / 'home/worker.log').read_text()}")
 
-    def wait_for_first_run(self, schedule_id: str) -> Any:
-        """Returns the earliest flow run of a schedule, when the server's scheduler has made it."""
+    def wait_for_first_run(self, schedule_id):
+        """Waits until the scheduler has created a flow run of a schedule, and returns the earliest."""
         made_by = {"type": "SCHEDULE", "id": schedule_id}
         for _ in range(300):
             found = self.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
@@ -95,14 +127,11 @@ class Services:
             time.sleep(0.2)
         raise AssertionError(f"the schedule made no run; {(self.folder / 'home/server.log').read_text()}")
 
-    def processes(self) -> list[int]:
-        """Returns what is left of the services, known by the Prefect home that they were started with."""
-        mine = f"PREFECT_HOME={self.environment['PREFECT_HOME']}"
+    def processes(self):
+        """Returns the remaining processes of the services, which have their Prefect home in common."""
         found = []
         for process in psutil.process_iter():
-            try:
-                if f"{mine.partition('=')[2]}" == process.environ().get("PREFECT_HOME"):
+            with suppress(psutil.Error):
+                if process.environ().get("PREFECT_HOME") == self.environment["PREFECT_HOME"]:
                     found.append(process.pid)
-            except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
-                continue
         return found

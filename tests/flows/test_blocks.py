@@ -1,21 +1,14 @@
 """Blocks: Prefect's own tests of them, and runs that name them on a real server."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 import re
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import Services
-from prefect.blocks.core import Block
 from prefect.logging.handlers import APILogWorker
 from prefect.testing.standard_test_suites import BlockStandardTestSuite
 
@@ -35,24 +28,24 @@ PASSWORD, LITERAL = "password-tell-nobody-0123456789", "literal-tell-nobody-0123
 @pytest.mark.parametrize("block", BLOCKS)
 class TestStandard(BlockStandardTestSuite):
     @pytest.fixture
-    def block(self, request: pytest.FixtureRequest) -> Any:
+    def block(self, request):
         return request.param
 
-    def test_has_a_valid_image(self, block: type[Block]) -> None:
-        """Prefect's own test downloads the logo; here it is that of a block of Prefect's."""
+    def test_has_a_valid_image(self, block):
+        """Prefect's own test downloads the logo; this one checks that it is a logo of Prefect's."""
         assert str(block._logo_url).startswith("https://raw.githubusercontent.com/PrefectHQ/")
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_slug_and_schema_version_are_explicit(block: type[Block]) -> None:
+def test_slug_and_schema_version_are_explicit(block):
     assert block.get_block_type_slug().startswith("nightjar-")
     assert block._block_type_slug == block.get_block_type_slug()
     assert block.get_block_schema_version() == "1.0.0"
 
 
-def test_the_fields_are_only_ever_added_to() -> None:
-    """What is listed here is in blocks that somebody has saved: it stays, and what is new has a default."""
-    saved: dict[type[Block], set[str]] = {
+def test_fields_are_only_added_with_defaults():
+    """Users have saved blocks with these fields, so they stay; new fields have defaults."""
+    saved = {
         EnvironmentSecrets: {"values"},
         HubPublisher: {"repo_name", "token", "private"},
         ModelEndpoint: {
@@ -67,7 +60,7 @@ def test_the_fields_are_only_ever_added_to() -> None:
 
 
 class TestModelEndpoint:
-    async def test_gives_a_client_and_leaves_the_environment_as_it_was(self) -> None:
+    async def test_gives_a_client_and_leaves_the_environment_unchanged(self):
         before = dict(os.environ)
         with ModelServer(ArithmeticSolver(), require_key=KEY) as server:
             endpoint = ModelEndpoint(base_url=server.url, key=KEY)
@@ -76,7 +69,7 @@ class TestModelEndpoint:
         assert "4" in str(response.message.content)
         assert dict(os.environ) == before
 
-    def test_shows_no_secret(self) -> None:
+    def test_shows_no_secret(self):
         endpoint = ModelEndpoint(provider="openai", key=KEY, headers={"X-Team": TEAM})
         shown = f"{endpoint!r} {endpoint} {endpoint.model_dump_json()} {endpoint.client_config()!r}"
         assert KEY not in shown
@@ -91,18 +84,18 @@ class TestModelEndpoint:
         ],
         ids=str,
     )
-    def test_says_what_is_wrong_without_the_value(self, fields: dict[str, Any], message: str) -> None:
+    def test_a_validation_error_hides_the_value(self, fields, message):
         with pytest.raises(ValueError, match=message) as caught:
             ModelEndpoint(**fields)
         assert "tell-nobody" not in str(caught.value)
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the headers that it was sent, every other time as an error."""
+    """Returns the headers of each request, every other time in an error."""
 
     asked = itertools.count()
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         said = json.dumps(dict(self.headers.items()))
         is_error = next(self.asked) % 2
@@ -116,12 +109,12 @@ class Echo(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *arguments: Any) -> None:
+    def log_message(self, *arguments):
         pass
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[str]:
+def echo():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -153,7 +146,7 @@ NAMED = {"env_id": "careless", "endpoint": "vault", "secrets": "judges", "wareho
 
 
 @pytest.fixture(scope="module")
-def vault(prefect_server: None, echo: str) -> None:
+def vault(prefect_server, echo):
     """Saves the blocks that the runs of these tests name."""
     secrets = {"key": KEY, "headers": {"X-Team": TEAM}}
     ModelEndpoint(base_url=echo, model="m", max_concurrent=4, input_price=0.4, **secrets).save("vault")
@@ -161,15 +154,15 @@ def vault(prefect_server: None, echo: str) -> None:
     ResultsWarehouse(location="outputs/of-the-team").save("team")
 
 
-def read_run(folder: Path) -> tuple[str, dict[str, Any]]:
+def read_run(folder):
     """Returns the attempts and the configuration of the one run."""
     [config] = folder.rglob("config.json")
     return config.with_name("attempts.jsonl").read_text(), json.loads(config.read_text())
 
 
-def found_in(*folders: Path) -> set[str]:
-    """Returns the secrets that are found, each with where: run directories, logs, the database of Prefect's server."""
-    contents: dict[str, bytes] = {}
+def found_in(*folders):
+    """Returns the secrets found in run directories, logs and the database of Prefect's server, each with its place."""
+    contents = {}
     for path in [path for folder in folders for path in folder.rglob("*")]:
         with suppress(OSError):  # it was there a moment ago
             contents[str(path)] = path.read_bytes() if path.is_file() else b""
@@ -181,7 +174,7 @@ def found_in(*folders: Path) -> set[str]:
     }
 
 
-WRITTEN_OUT: list[dict[str, Any]] = [
+WRITTEN_OUT = [
     {"base_url": f"http://user:{PASSWORD}@127.0.0.1/v1"},
     {"sampling_args": {"extra_headers": {"X-Team": LITERAL}}},
     {"headers": {"X-Team": LITERAL}},
@@ -190,7 +183,7 @@ WRITTEN_OUT: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("vault")
-async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, own_folder: Path) -> None:
+async def test_secrets_reach_a_run_and_are_written_nowhere(services, own_folder):
     (own_folder / "environments").mkdir()
     (own_folder / "environments" / "careless.py").write_text(CARELESS)
     before = dict(os.environ)
@@ -235,7 +228,7 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, o
     ids=str,
 )
 @pytest.mark.usefixtures("vault")
-async def test_a_line_says_what_is_wrong(wrong: dict[str, Any], message: str) -> None:
+async def test_a_wrong_block_or_warehouse_fails_the_run_with_the_reason(wrong, message):
     ended = await evaluate(**{**NAMED, **wrong}, return_state=True)
     assert ended.is_failed()
     assert message in ended.message

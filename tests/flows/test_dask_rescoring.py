@@ -1,12 +1,8 @@
 """A run scored again by workers of Dask is the run that one process scores."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
-from local_services import Services
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
@@ -29,7 +25,7 @@ def load_environment():
 OWN = {"run_id", "started_at", "finished_at", "date", "time", "time_ms", "digests", "digest", "published_at", "path"}
 
 
-def rescored(services: Services, *arguments: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def rescored(services, *arguments):
     ended = services.run("eval", "rescore", *arguments, "--json")
     metadata = json.loads(ended.stdout)
     assert (ended.returncode, metadata["status"]) == (1, "incomplete"), ended.stderr
@@ -38,7 +34,7 @@ def rescored(services: Services, *arguments: str) -> tuple[dict[str, Any], list[
     return {name: value for name, value in metadata.items() if name not in OWN}, results
 
 
-def test_two_workers_score_what_one_process_scores(services: Services) -> None:
+def test_two_workers_score_what_one_process_scores(services):
     environments = services.folder / "environments"
     environments.mkdir(exist_ok=True)
     (environments / "cubic.py").write_text(ENVIRONMENT)

@@ -1,20 +1,15 @@
 """What a flow run looks like in Prefect: its name and tags, its tasks on a retry, why it failed, what it ends with."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from in_process import artifact, new_flow_run, run_as, task_runs
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
-from prefect.flow_engine import run_flow
 from prefect.states import Failed
 
 sys.path.append(str(Path(__file__).parents[1] / "durability"))
@@ -30,8 +25,6 @@ from nightjar.errors import (
     RunDirectoryError,
     WarehouseError,
 )
-from nightjar.evaluation import Outcome
-from nightjar.flows.evaluation import evaluate
 from nightjar.flows.flow_runs import flow_run_name
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.tasks import evaluation as tasks
@@ -40,42 +33,15 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 SOME_FAIL = Faults(rate_500=0.3, seed=3)
 
 
-async def new_flow_run(**fields: Any) -> FlowRun:
-    async with get_client() as client:
-        return await client.create_flow_run(evaluate, **fields)
-
-
-async def run_as(flow_run: FlowRun, **parameters: Any) -> Any:
-    """Runs the flow as a given flow run: what a worker does, for the first time or on Retry."""
-    parameters = {"env_id": "arithmetic", "model": "m", **parameters}
-    async with get_client() as client:
-        flow_run = await client.read_flow_run(flow_run.id)
-    return await run_flow(evaluate, flow_run=flow_run, parameters=parameters, return_type="state")  # type: ignore[misc]
-
-
-async def task_states(flow_run: FlowRun, wanted: int) -> dict[str, list[str]]:
+async def task_states(flow_run, count):
     """Returns the names of a flow run's tasks by state, once the server knows so many of them to have ended."""
-    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
-    states: dict[str, list[str]] = {}
-    async with get_client() as client:
-        for _ in range(200):
-            states = {}
-            for each in await client.read_task_runs(flow_run_filter=chosen, limit=200):
-                states.setdefault(str(each.state and each.state.name), []).append(each.name)
-            if sum(map(len, states.values())) >= wanted and set(states) <= {"Completed", "Cached", "Failed"}:
-                break
-            await asyncio.sleep(0.1)
+    states = {}
+    for each in await task_runs(flow_run.id, count):
+        states.setdefault(each.state.name, []).append(each.name)
     return states
 
 
-async def artifact(key: str) -> Any:
-    """Returns the newest artifact of a key."""
-    async with get_client() as client:
-        found = await client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
-    return max(found, key=lambda each: each.created).data
-
-
-async def test_a_shard_that_is_done_shows_as_cached_on_a_retry() -> None:
+async def test_a_complete_shard_shows_as_cached_on_a_retry():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.04, seed=3)) as server:
         size = {"base_url": server.url, "num_examples": 32, "rollouts_per_example": 1, "request_retries": 0}
@@ -91,7 +57,7 @@ async def test_a_shard_that_is_done_shows_as_cached_on_a_retry() -> None:
     assert cached.count("generate") == cached.count("score") >= 16 - failed
 
 
-async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_retry_succeeds() -> None:
+async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_retry_succeeds():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=SOME_FAIL) as server:
         where = {"base_url": server.url, "num_examples": 10, "model": "why", "request_retries": 0}
@@ -104,23 +70,14 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
     )
     assert "What to do (model API): " in state.message
     assert "Retry, or --resume" in state.message
-    table = await artifact("errors-arithmetic-why")
+    table = (await artifact("errors-arithmetic-why")).data
     assert f"| {failed} | model API | ModelError -> InternalServerError | " in table
     with ModelServer(ArithmeticSolver(), port=port):
         assert (await run_as(flow_run, **where)).is_completed()
-    assert "were retried and succeeded" in await artifact("errors-arithmetic-why")
+    assert "were retried and succeeded" in (await artifact("errors-arithmetic-why")).data
 
 
-async def test_it_ends_with_the_outcome() -> None:
-    with ModelServer(ArithmeticSolver()) as server:
-        state = await run_as(await new_flow_run(), base_url=server.url, num_examples=2)
-    outcome = await state.aresult()
-    assert isinstance(outcome, Outcome)
-    assert (outcome.status, outcome.summary.scored, outcome.is_complete) == ("completed", 6, True)
-    assert f"Run {outcome.run_id}: 6 of 6 rollouts scored" in state.message
-
-
-async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generation_continues_when_the_endpoint_is_back(monkeypatch):
     monkeypatch.setattr(tasks.generate, "retry_delay_seconds", [2, 2, 2])
     size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
@@ -137,7 +94,7 @@ async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.
         assert server.stats().answered <= 400 - answered + 8
 
 
-async def test_a_flow_run_that_is_called_in_a_process_is_named_after_environment_and_model() -> None:
+async def test_a_flow_run_that_is_called_in_a_process_is_named_after_environment_and_model():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         await run_as(flow_run, base_url=server.url, num_examples=1)
@@ -157,9 +114,7 @@ async def test_a_flow_run_that_is_called_in_a_process_is_named_after_environment
         ({"auto_scheduled": True, "name": "crafty-otter"}, "arithmetic | m"),
     ],
 )
-async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(
-    created: dict[str, Any], shown: str
-) -> None:
+async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(created, shown):
     async with get_client() as client:
         deployment = await client.read_deployment_by_name("evaluate/evaluate")
     flow_run = (await new_flow_run()).model_copy(update={"deployment_id": deployment.id, **created})
@@ -168,29 +123,26 @@ async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(
         assert flow_run_name() == shown
 
 
-async def test_tags_say_environment_and_model_beside_the_user_s_own() -> None:
+async def test_a_flow_run_has_the_users_tags_and_those_of_environment_and_model():
     flow_run = await new_flow_run(tags=["typed"])
     with ModelServer(ArithmeticSolver()) as server:
         await run_as(flow_run, base_url=server.url, num_examples=1, tags=["nightly"])
     async with get_client() as client:
         found = await client.read_flow_run(flow_run.id)
-        chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
-        task_runs = await client.read_task_runs(flow_run_filter=chosen)
     assert set(found.tags) == {"typed", "nightly", "env:arithmetic", "model:m"}
-    assert all({"env:arithmetic", "model:m"} <= set(each.tags) for each in task_runs)  # a limit can hold them
+    assert all(
+        {"env:arithmetic", "model:m"} <= set(each.tags) for each in await task_runs(flow_run.id, 5)
+    )  # a limit can hold them
 
 
-async def test_the_pages_of_prefect_show_the_tasks_as_a_chain() -> None:
+async def test_the_pages_of_prefect_show_the_tasks_as_a_chain():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         await run_as(flow_run, base_url=server.url, num_examples=4, max_shards=2)
-    await task_states(flow_run, 7)
-    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
-    async with get_client() as client:
-        found = await client.read_task_runs(flow_run_filter=chosen)
+    found = await task_runs(flow_run.id, 7)
     names = {each.id: each.name.replace(" arithmetic", "") for each in found}
     arrows = {
-        names[each.id]: sorted(names[before.id] for inputs in each.task_inputs.values() for before in inputs)  # type: ignore[union-attr]
+        names[each.id]: sorted(names[before.id] for inputs in each.task_inputs.values() for before in inputs)
         for each in found
     }
     assert arrows == {
@@ -204,75 +156,72 @@ async def test_the_pages_of_prefect_show_the_tasks_as_a_chain() -> None:
     }
 
 
-@pytest.mark.parametrize("answers", [[], [503]])
-async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(
-    answers: list[int], own_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hub(own_folder, monkeypatch):
     hub = HubServer("hf_ThisIsTheTokenOfAnn")
-    hub.refusals = [(status, "busy") for status in answers]
-    for name, value in {"HF_TOKEN": hub.token, "HF_HOME": str(own_folder / "hf")}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HF_HOME", str(own_folder / "hf"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    yield hub
+    hub.close()
+
+
+@pytest.mark.parametrize("answers", [[], [503]])
+async def test_a_push_is_a_task_that_is_retried_after_an_outage_of_the_hub(answers, hub, monkeypatch):
+    hub.refusals = [(status, "busy") for status in answers]
+    monkeypatch.setenv("HF_TOKEN", hub.token)
     monkeypatch.setattr(tasks.push, "retry_delay_seconds", [0.2])
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         state = await run_as(flow_run, base_url=server.url, num_examples=2, save_to_hf_hub=True)
-    hub.close()
     assert state.is_completed(), state.message
     assert (await state.aresult()).hub_url.startswith(hub.url)
     assert "push arithmetic" in (await task_states(flow_run, 8))["Completed"]
 
 
-async def test_a_block_says_where_a_run_is_pushed_and_has_the_token(
-    own_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub = HubServer("hf_ThisIsTheTokenOfAnn")
-    monkeypatch.setenv("HF_HOME", str(own_folder / "hf"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+async def test_a_publisher_block_names_the_dataset_and_holds_the_token(hub):
     await HubPublisher(repo_name="ann/nightly", token=hub.token, private=False).asave("nightly")
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         named = {"save_to_hf_hub": True, "hf_hub_dataset_name": "block:nightly"}
         state = await run_as(flow_run, base_url=server.url, num_examples=2, **named)
-    hub.close()
     assert state.is_completed(), state.message
     assert hub.repositories == {"ann/nightly": False}
     assert "HF_TOKEN" not in os.environ
 
 
-class TestWhatCanHeal:
-    def test_a_host_that_does_not_answer(self) -> None:
-        away, missing = DatasetError("Cannot load"), DatasetError("Cannot load")
-        away.__cause__, missing.__cause__ = ConnectionError("Couldn't reach the Hub"), FileNotFoundError("no such")
-        assert [tasks.is_away(error) for error in (away, missing, ConfigError("wrong"))] == [True, False, False]
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
 
-    @pytest.mark.parametrize("is_outage", [True, False])
-    def test_an_endpoint_that_has_answered_before(self, is_outage: bool) -> None:
-        assert tasks.is_outage(RunAbortedError("Stopped", is_outage=is_outage)) is is_outage
 
-    def test_a_disk_that_is_full_and_not_one_that_holds_damage(self) -> None:
-        full, damaged = RunDirectoryError("Cannot write"), RunDirectoryError("is damaged")
-        full.__cause__ = OSError(28, "No space left on device")
-        assert [tasks.is_unwritten(error) for error in (full, damaged)] == [True, False]
+def answered(status):
+    return httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))
 
-    @pytest.mark.parametrize(("status", "heals"), [(503, True), (429, True), (401, False), (403, False), (404, False)])
-    def test_an_answer_of_the_hub(self, status: int, heals: bool) -> None:
-        error = HubError("not on the Hugging Face Hub")
-        error.__cause__ = httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))  # type: ignore[arg-type]
-        assert tasks.is_hub_away(error) is heals
 
-    def test_a_hub_that_does_not_answer(self) -> None:
-        error = HubError("not on the Hugging Face Hub")
-        error.__cause__ = ConnectionRefusedError()
-        assert tasks.is_hub_away(error)
-        assert not tasks.is_hub_away(HubError("no such owner"))
+@pytest.mark.parametrize(
+    ("can_heal", "error", "heals"),
+    [
+        (tasks.is_away, caused(DatasetError("Cannot load"), ConnectionError("Couldn't reach the Hub")), True),
+        (tasks.is_away, caused(DatasetError("Cannot load"), FileNotFoundError("no such")), False),
+        (tasks.is_away, ConfigError("wrong"), False),
+        (tasks.is_outage, RunAbortedError("Stopped", is_outage=True), True),
+        (tasks.is_outage, RunAbortedError("Stopped", is_outage=False), False),
+        (tasks.is_unwritten, caused(RunDirectoryError("Cannot write"), OSError(28, "No space left on device")), True),
+        (tasks.is_unwritten, RunDirectoryError("is damaged"), False),
+        *((tasks.is_hub_away, caused(HubError("no"), answered(status)), True) for status in (429, 503)),
+        *((tasks.is_hub_away, caused(HubError("no"), answered(status)), False) for status in (401, 403, 404)),
+        (tasks.is_hub_away, caused(HubError("no"), ConnectionRefusedError()), True),
+        (tasks.is_hub_away, HubError("no such owner"), False),
+        (tasks.is_unpublished, WarehouseError("full"), True),
+        (tasks.is_unpublished, RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")}), False),
+    ],
+)
+def test_a_stage_is_retried_for_errors_that_can_heal(can_heal, error, heals):
+    assert can_heal(error) is heals
 
-    def test_a_warehouse_that_cannot_be_written_and_not_one_that_holds_another_run_of_the_id(self) -> None:
-        other = RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")})
-        assert [tasks.is_unpublished(error) for error in (WarehouseError("full"), other)] == [True, False]
 
-    def test_the_condition_is_about_the_error_that_prefect_holds(self) -> None:
-        condition = tasks.when(tasks.is_unpublished)
-        states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
-        assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]  # type: ignore[arg-type]
+def test_the_retry_condition_is_about_the_error_that_prefect_holds():
+    condition = tasks.when(tasks.is_unpublished)
+    states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
+    assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]

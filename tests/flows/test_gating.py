@@ -1,11 +1,8 @@
 """A night that ends with a gate, and a gate of its own, on a real server with a real worker."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
-from local_services import Services
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
@@ -19,22 +16,19 @@ request_retries = 0
 [[eval]]
 env_id = "arithmetic"
 """
-FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 @pytest.mark.long
-def test_a_night_fails_by_its_gate_and_the_line_says_so(services: Services) -> None:
+def test_a_no_go_of_the_gate_fails_the_night(services):
     (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
     states = {}
     for night, error_rate in {"2026-11-20": 0.0, "2026-11-21": 1.0}.items():
         with ModelServer(ArithmeticSolver(error_rate)) as server:
             (services.folder / "gated.toml").write_text(SUITE.format(url=server.url))
-            deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")["id"]
             told = {"suite": "gated.toml", "night": night, "in_place": True, "gate": "gate.yaml"}
-            body = {"parameters": told, "state": {"type": "SCHEDULED"}}
-            begun = services.call("POST", f"/deployments/{deployment}/create_flow_run", body)["id"]
-            services.wait_for(begun, *FINAL)
-        states[night] = services.call("GET", f"/flow_runs/{begun}")["state"]
+            begun = services.start("benchmark/nightly-benchmark", told)
+            services.end_of(begun)
+        states[night] = services.flow_run(begun)["state"]
     first, second = states.values()
     assert first["type"] == "COMPLETED"
     assert "; gate INCONCLUSIVE: 1 of 1 benchmarks undecided: arithmetic" in first["message"]
@@ -43,11 +37,9 @@ def test_a_night_fails_by_its_gate_and_the_line_says_so(services: Services) -> N
     nights = json.loads(services.run("nights", "--suite", "gated", "--json").stdout)
     assert {night["line"] for night in nights} == {first["message"], second["message"]}
 
-    again = services.create("gate", {"policy": "gate.yaml", "suite": "gated"}).json()["id"]
-    assert services.wait_for(again, *FINAL) == "FAILED"
-    assert services.call("GET", f"/flow_runs/{again}")["state"]["name"] == "NO-GO"
-    chosen = {"artifacts": {"flow_run_id": {"any_": [again]}, "key": {"any_": ["gate-gated"]}}}
-    [artifact] = services.call("POST", "/artifacts/filter", chosen)
-    assert artifact["data"].startswith("## NO-GO\n\n1 of 1 benchmarks did not pass")
+    again = services.start("gate", {"policy": "gate.yaml", "suite": "gated"})
+    assert services.end_of(again) == "FAILED"
+    assert services.flow_run(again)["state"]["name"] == "NO-GO"
+    assert services.artifact(again, "gate-gated").startswith("## NO-GO\n\n1 of 1 benchmarks did not pass")
     asked = services.run("sql", "SELECT night, verdict FROM gate_decisions WHERE suite = 'gated'", "--format", "csv")
     assert sorted(asked.stdout.split()[1:]) == ["2026-11-20,INCONCLUSIVE", "2026-11-21,NO-GO", "2026-11-21,NO-GO"]

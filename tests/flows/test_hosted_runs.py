@@ -1,20 +1,13 @@
 """Commands on runs that a worker does, from another folder: ``eval run --hosted``, ``eval logs``, ``eval stop``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import NIGHTJAR, Services
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
@@ -61,65 +54,58 @@ def load_environment(kind: str = "", lines: int = 0) -> vf.Environment:
 class Typed:
     """The command line in a folder that is not the worker's, and a model."""
 
-    def __init__(self, services: Services, folder: Path, server: ModelServer) -> None:
+    def __init__(self, services, folder, server):
         self.services, self.folder, self.server = services, folder, server
         (folder / "environments").mkdir()
         (folder / "environments/hosted_env.py").write_text(ENVIRONMENT)
 
-    def __call__(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        ended = subprocess.run(
-            [*NIGHTJAR, *words],
-            cwd=self.folder,
-            env=self.services.environment,
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
+    def __call__(self, *words, code=0):
+        ended = self.services.run(*words, folder=self.folder)
         assert ended.returncode == code, (ended.stdout, ended.stderr)
         return ended
 
-    def command(self, kind: str = "", *words: str, **arguments: Any) -> list[str]:
+    def command(self, kind="", *words, **arguments):
         size = ["-m", "hosted", "-b", self.server.url, "-n", "2", "-r", "1"]
         return ["eval", "run", "hosted-env", *size, "-a", json.dumps({"kind": kind, **arguments}), "--hosted", *words]
 
-    def submit(self, kind: str = "", *words: str, **arguments: Any) -> Any:
+    def submit(self, kind="", *words, **arguments):
         return json.loads(self(*self.command(kind, *words, "--json", **arguments)).stdout)
 
-    def follow(self, kind: str = "", *words: str, code: int = 0, **arguments: Any) -> tuple[list[str], str]:
-        """Returns the lines of the log that were shown, and what was said besides."""
+    def follow(self, kind="", *words, code=0, **arguments):
+        """Returns the shown lines of the log, and the text on stderr."""
         command = self.command(kind, *words, "--follow", "--poll-interval", "0.5", **arguments)
         ended = self(*command, code=code)
         return ended.stdout.splitlines(), ended.stderr
 
-    def listed(self, *words: str) -> Any:
+    def listed(self, *words):
         return json.loads(self("eval", "list", "--json", "-n", "500", *words).stdout)
 
-    def on_server(self, flow_run_id: str) -> list[str]:
+    def on_server(self, flow_run_id):
         """Returns the messages that the server has of a run."""
-        chosen: dict[str, Any] = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
-        found: list[str] = []
+        chosen = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
+        found = []
         while page := self.services.call("POST", "/logs/filter", {**chosen, "offset": len(found)}):
             found += [line["message"] for line in page]
         return found
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
+def server():
     with ModelServer(ArithmeticSolver()) as server:
         yield server
 
 
 @pytest.fixture
-def typed(services: Services, server: ModelServer, own_folder: Path) -> Typed:
+def typed(services, server, own_folder):
     return Typed(services, own_folder, server)
 
 
-def flow_run_of(said: str) -> str:
+def flow_run_of(said):
     return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
 
 
 @pytest.mark.long
-def test_following_shows_what_the_server_has_line_by_line(typed: Typed) -> None:
+def test_following_shows_every_line_of_the_log_once(typed):
     shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
     flow_run_id = flow_run_of(said)
     time.sleep(3)  # what came after the end would be there by now
@@ -144,13 +130,13 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_failure_says_its_class_and_what_to_do(typed: Typed, kind: str) -> None:
+def test_a_failure_shows_its_class_and_advice(typed, kind):
     expected, reason = CLASSES[kind]
     _, said = typed.follow(kind, code=1)
     assert said.count(f"What to do ({expected}): ") == 1, said
     assert reason in said
     flow_run_id = flow_run_of(said)
-    message = typed.services.call("GET", f"/flow_runs/{flow_run_id}")["state"]["message"]
+    message = typed.services.flow_run(flow_run_id)["state"]["message"]
     assert f"What to do ({expected}): " in message
     assert "FAILED: run " in said
     got = typed("eval", "get", flow_run_id[-12:]).stdout  # from a folder that has nothing of it
@@ -176,28 +162,22 @@ def test_a_failure_says_its_class_and_what_to_do(typed: Typed, kind: str) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_failures_of_the_model(
-    services: Services, own_folder: Path, faults: Faults, words: list[str], expected: str, state: str
-) -> None:
+def test_failures_of_the_model_have_their_class(services, own_folder, faults, words, expected, state):
     with ModelServer(ArithmeticSolver(), faults=faults) as server:
         _, said = Typed(services, own_folder, server).follow("", *words, code=1)
     assert f"{state}: run " in said
     assert f"What to do ({expected}): " in said
 
 
-def test_with_the_permission_a_sandbox_is_made(typed: Typed) -> None:
+def test_a_permitted_run_creates_a_sandbox(typed):
     _, said = typed.follow("sandbox", "--allow-sandbox-access")
     assert "COMPLETED" in said
 
 
-def test_ctrl_c_leaves_it_running_until_somebody_stops_it(services: Services, own_folder: Path) -> None:
+def test_ctrl_c_ends_following_and_eval_stop_ends_the_run(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
         typed = Typed(services, own_folder, server)
-        command = [*NIGHTJAR, *typed.command("", "--follow", "--poll-interval", "0.2")]
-        following = subprocess.Popen(
-            command, cwd=own_folder, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert following.stdout is not None
+        following = services.begin(*typed.command("", "--follow", "--poll-interval", "0.2"), folder=own_folder)
         for line in following.stdout:
             if "Run " in line:
                 break
@@ -206,18 +186,18 @@ def test_ctrl_c_leaves_it_running_until_somebody_stops_it(services: Services, ow
         assert following.returncode == 130
         [(run_id, stop)] = re.findall(r"nightjar eval logs (\w+) -f \| nightjar (eval stop \w+)", said)
         flow_run_id = flow_run_of(said)
-        assert services.call("GET", f"/flow_runs/{flow_run_id}")["state_type"] == "RUNNING"
+        assert services.flow_run(flow_run_id)["state_type"] == "RUNNING"
         assert f"Cancelled: run {run_id}" in typed(*stop.split()).stdout
-        assert services.call("GET", f"/flow_runs/{flow_run_id}")["state_type"] == "CANCELLED"
+        assert services.flow_run(flow_run_id)["state_type"] == "CANCELLED"
         assert typed(*stop.split()).stdout == f"Run {run_id} has ended already: CANCELLED.\n"
 
 
-def test_a_process_that_is_killed_is_a_failure_of_the_infrastructure(services: Services, own_folder: Path) -> None:
+def test_a_killed_process_is_a_failure_of_the_infrastructure(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
         typed = Typed(services, own_folder, server)
         submitted = typed.submit()
         for _ in range(600):
-            flow_run = services.call("GET", f"/flow_runs/{submitted['flow_run_id']}")
+            flow_run = services.flow_run(submitted["flow_run_id"])
             if server.stats().in_flight:
                 break
             time.sleep(0.1)
@@ -228,12 +208,12 @@ def test_a_process_that_is_killed_is_a_failure_of_the_infrastructure(services: S
 
 
 class TestCustomSecrets:
-    def blocks(self, services: Services) -> list[Any]:
+    def blocks(self, services):
         chosen = {"block_documents": {"is_anonymous": {"eq_": True}}}
         chosen["block_types"] = {"slug": {"any_": ["nightjar-environment-secrets"]}}
-        return list(services.call("POST", "/block_documents/filter", chosen))
+        return services.call("POST", "/block_documents/filter", chosen)
 
-    def test_they_hold_before_all_others_and_are_nowhere_afterwards(self, typed: Typed) -> None:
+    def test_they_override_other_secrets_and_are_removed(self, typed):
         from nightjar.blocks import EnvironmentSecrets
 
         services = typed.services
@@ -248,7 +228,7 @@ class TestCustomSecrets:
         services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {"secrets": "for-hosted"}})
         try:
             submitted = typed.submit("secrets", "--custom-secrets", json.dumps({"FIRST": SECRET, "THIRD": SECRET}))
-            assert services.wait_for(submitted["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+            assert services.end_of(submitted["flow_run_id"]) == "COMPLETED"
         finally:
             services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {}})
         assert self.blocks(services) == []
@@ -258,14 +238,13 @@ class TestCustomSecrets:
         assert "printed: [secret]" in (services.folder / "home/worker.log").read_text()
         places = [path for path in services.folder.rglob("*") if path.is_file() and "venv" not in path.parts]
         assert [path for path in places if SECRET.encode() in path.read_bytes()] == []
-        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
-        services.call("POST", f"/flow_runs/{submitted['flow_run_id']}/set_state", retry)
-        assert services.wait_for(submitted["flow_run_id"], "FAILED", "CRASHED") == "FAILED"
-        message = services.call("GET", f"/flow_runs/{submitted['flow_run_id']}")["state"]["message"]
+        services.retry(submitted["flow_run_id"])
+        assert services.end_of(submitted["flow_run_id"]) == "FAILED"
+        message = services.flow_run(submitted["flow_run_id"])["state"]["message"]
         assert "(--custom-secrets) are gone" in message
         assert "What to do (secret missing): " in message
 
-    def test_of_a_run_that_never_begins_they_go_when_it_is_stopped(self, typed: Typed) -> None:
+    def test_stopping_a_pending_run_removes_them(self, typed):
         services = typed.services
         pool = "/work_pools/nightjar"
         services.call("PATCH", pool, {"is_paused": True})
@@ -281,7 +260,7 @@ class TestCustomSecrets:
             services.call("PATCH", pool, {"is_paused": False})
 
 
-def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typed: Typed) -> None:
+def test_a_suite_becomes_a_run_per_evaluation_and_flags_override_its_file(typed):
     (typed.folder / "two.toml").write_text(
         f'model = "in-file"\nbase_url = "{typed.server.url}"\nnum_examples = 2\nrollouts_per_example = 1\n'
         '[[eval]]\nenv_id = "hosted-env"\n[[eval]]\nenv_id = "arithmetic"\n'
@@ -290,8 +269,8 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
     submitted = json.loads(ended.stdout)
     assert [each["name"] for each in submitted] == ["both | hosted-env", "both | arithmetic"]
     for each in submitted:
-        assert typed.services.wait_for(each["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
-        flow_run = typed.services.call("GET", f"/flow_runs/{each['flow_run_id']}")
+        assert typed.services.end_of(each["flow_run_id"]) == "COMPLETED"
+        flow_run = typed.services.flow_run(each["flow_run_id"])
         assert (flow_run["parameters"]["model"], flow_run["parameters"]["timeout_minutes"]) == ("typed", 120)
     first, second = (run["flow_run_id"] for run in typed.listed()[:2])
     assert {first, second} == {each["flow_run_id"] for each in submitted}
@@ -315,14 +294,12 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
         (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_handed_over(
-    typed: Typed, words: list[str], code: int, said: str
-) -> None:
+def test_wrong_flags_are_refused_before_a_run_is_submitted(typed, words, code, said):
     ended = typed("eval", "run", "arithmetic", *words, code=code)
     assert said in ended.stderr
     assert ended.stdout == ""
 
 
-def test_a_run_that_nobody_knows(typed: Typed) -> None:
+def test_an_unknown_run_is_refused(typed):
     for command in ("logs", "stop"):
         assert "knows no run 'nobody'" in typed("eval", command, "nobody", code=1).stderr

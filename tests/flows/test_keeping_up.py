@@ -1,21 +1,16 @@
 """What ``nightjar up`` keeps: what was set on a deployment, its processes, and runs that lose theirs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import NIGHTJAR, Services
+from local_services import wait_for_answers
 
 from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name, register
@@ -35,57 +30,45 @@ FORMER_COMMAND = "/usr/bin/python3 -P -m nightjar.hosting.launch prefect.engine"
 """What a deployment had that was registered when flows were no part of the package."""
 
 
-def start(services: Services, server: ModelServer, model: str, num_examples: int, **parameters: Any) -> str:
-    """Starts a run of the deployment and returns its id."""
-    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+def start(services, server, model, num_examples, **parameters):
     size = {"num_examples": num_examples, "rollouts_per_example": 1, "max_concurrent": AT_ONCE}
-    parameters = {"env_id": "arithmetic", "model": model, "base_url": server.url, **size, **parameters}
-    path = f"/deployments/{deployment['id']}/create_flow_run"
-    return str(services.call("POST", path, {"parameters": parameters, "state": {"type": "SCHEDULED"}})["id"])
+    given = {"env_id": "arithmetic", "model": model, "base_url": server.url, **size, **parameters}
+    return services.start("evaluate", given)
 
 
-def wait_for_answers(server: ModelServer, count: int) -> None:
-    end = time.monotonic() + 60
-    while server.stats().answered < count:
-        assert time.monotonic() < end, server.stats()
-        time.sleep(0.05)
-
-
-def process_of(services: Services, flow_run_id: str) -> int:
-    host, _, pid = services.call("GET", f"/flow_runs/{flow_run_id}")["infrastructure_pid"].rpartition(":")
+def process_of(services, flow_run_id):
+    host, _, pid = services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")
     assert host == socket.gethostname()
     return int(pid)
 
 
-def status(services: Services) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(services.run("status", "--json").stdout)
-    return found
+def status(services):
+    return json.loads(services.run("status", "--json").stdout)
 
 
-def deployment_of(services: Services, name: str) -> dict[str, Any]:
-    """Returns a deployment without what its workers change of it."""
+def deployment_of(services, name):
+    """Returns a deployment without the fields that its workers change."""
     found = services.call("GET", f"/deployments/name/evaluate/{name}")
     return {key: value for key, value in found.items() if key not in {"last_polled", "status"}}
 
 
-def kill(*pids: int) -> None:
+def kill(*pids):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 
 
-def service_pids(services: Services) -> dict[str, int]:
+def service_pids(services):
     return {
         name: pid for name, (pid, _) in json.loads((services.folder / "home/up.json").read_text())["services"].items()
     }
 
 
-def metadata_of(services: Services, model: str) -> dict[str, Any]:
+def metadata_of(services, model):
     [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/metadata.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    return json.loads(path.read_text())
 
 
-def wait_for_attempts(services: Services, model: str, count: int) -> None:
+def wait_for_attempts(services, model, count):
     [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/attempts.jsonl")
     end = time.monotonic() + 60
     while len(path.read_bytes().splitlines()) < count:
@@ -93,7 +76,7 @@ def wait_for_attempts(services: Services, model: str, count: int) -> None:
         time.sleep(0.05)
 
 
-def published(services: Services, model: str, status: str) -> tuple[int, int, int, float]:
+def published(services, model, status):
     """Returns how many rollouts and attempts are published with this status, how many are scored, and their mean."""
     question = """
         SELECT (SELECT count(*) FROM rollouts WHERE run_id = runs.run_id),
@@ -110,7 +93,7 @@ def published(services: Services, model: str, status: str) -> tuple[int, int, in
     raise AssertionError((services.folder / "home/up.log").read_text())
 
 
-def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> None:
+def test_down_asks_about_runs_and_up_keeps_settings_of_deployments(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     path = f"/deployments/{deployment['id']}"
     own = {**deployment["job_variables"], "env": {"SET": "1"}}
@@ -136,7 +119,7 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> N
     assert re.search(
         updated, (services.folder / "home/up.log").read_text()
     )  # environments may have come into the folder
-    assert services.call("GET", f"/flow_runs/{flow_run}")["state_type"] == "CANCELLED"
+    assert services.flow_run(flow_run)["state_type"] == "CANCELLED"
     found = services.call("GET", path)
     assert {name: found[name] for name in ("tags", "description", "parameters")} == {
         name: SET[name] for name in ("tags", "description", "parameters")
@@ -153,21 +136,20 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> N
 
 
 @pytest.mark.long
-def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services) -> None:
+def test_killed_services_are_restarted_and_no_request_is_repeated(services):
     before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         flow_run = start(services, server, "lost", 200)
         wait_for_answers(server, 20)
         kill(*before.values(), process_of(services, flow_run))
-        assert services.wait_for(flow_run, "CRASHED", "COMPLETED") == "CRASHED"
+        assert services.end_of(flow_run) == "CRASHED"
         rollouts, attempts, scored, mean = published(services, "lost", "crashed")
         assert 20 - AT_ONCE <= rollouts == scored <= attempts <= server.stats().answered < 200
         assert (mean, metadata_of(services, "lost")["coverage"]) == (1.0, scored / 200)
-        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
-        services.call("POST", f"/flow_runs/{flow_run}/set_state", retry)
+        services.retry(flow_run)
         wait_for_answers(server, 60)
         kill(*service_pids(services).values())  # this time the run goes on without them
-        assert services.wait_for(flow_run, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
+        assert services.end_of(flow_run) == "COMPLETED"
         answered = server.stats().answered
     assert metadata_of(services, "lost")["scored"] == 200
     assert published(services, "lost", "completed") == (200, 200, 200, 1.0)
@@ -180,31 +162,29 @@ def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services)
     assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
 
 
-def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services: Services) -> None:
-    command = [*NIGHTJAR, "eval", "run", "arithmetic", "-n", "2000", "-r", "1", "-c", str(AT_ONCE)]
+def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
+    command = ["eval", "run", "arithmetic", "-n", "2000", "-r", "1", "-c", str(AT_ONCE)]
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         for how, wanted in (("cancelled", "CANCELLED"), ("killed", "CRASHED")):
             answered = server.stats().answered
             arguments = [*command, "-m", how, "-b", server.url]
-            running = subprocess.Popen(
-                arguments, cwd=services.folder, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            running = services.begin(*arguments)
             wait_for_answers(server, answered + 4)
-            flow_run = str(metadata_of(services, how)["flow_run_id"])
+            flow_run = metadata_of(services, how)["flow_run_id"]
             wait_for_attempts(services, how, 4)
             if how == "killed":
                 running.kill()
             else:
                 services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": {"type": "CANCELLING"}})
-            assert services.wait_for(flow_run, "CANCELLED", "CRASHED", "COMPLETED", "FAILED") == wanted
+            assert services.end_of(flow_run) == wanted
             running.communicate(timeout=60)
             assert running.returncode == (130 if how == "cancelled" else -signal.SIGKILL)
             assert published(services, how, "cancelled" if how == "cancelled" else "crashed")[1] >= 4
 
 
-def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_person_s_own_command_stays(
-    services: Services,
-) -> None:
+def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(
+    services,
+):
     before = deployment_of(services, "evaluate")
     own = {**before["job_variables"], "command": f"{sys.executable} -X utf8 -m prefect.engine"}
     former = {**FORMER, "job_variables": {**before["job_variables"], "command": FORMER_COMMAND}}
@@ -212,7 +192,7 @@ def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_pe
     query = services.call("GET", "/deployments/name/query/query")["id"]
     services.call("PATCH", f"/deployments/{query}", {"entrypoint": "flows.querying.query", "job_variables": own})
     with ModelServer(ArithmeticSolver()) as server:
-        assert services.wait_for(start(services, server, "former", 1), "CRASHED", "COMPLETED", "FAILED") == "CRASHED"
+        assert services.end_of(start(services, server, "former", 1)) == "CRASHED"
         deployed = services.run("deploy", "--yes")
         assert deployed.returncode == 0, deployed.stderr
         changed = "".join(line for line in deployed.stdout.splitlines(keepends=True) if line[0] in "~ ")
@@ -224,18 +204,16 @@ def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_pe
             "~ deployment query/query\n"
             "    entrypoint: flows.querying.query → nightjar.flows.querying.query\n"
         )
-        assert services.wait_for(start(services, server, "updated", 1), "CRASHED", "COMPLETED", "FAILED") == "COMPLETED"
+        assert services.end_of(start(services, server, "updated", 1)) == "COMPLETED"
     found = services.call("GET", f"/deployments/{query}")
     assert found["job_variables"] == own
-    asked = services.create("query", {"sql": "SELECT model FROM runs"}).json()["id"]
-    assert services.wait_for(asked, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
+    asked = services.start("query", {"sql": "SELECT model FROM runs"})
+    assert services.end_of(asked) == "COMPLETED"
     services.call("PATCH", f"/deployments/{query}", {"job_variables": before["job_variables"]})
 
 
 @pytest.mark.usefixtures("prefect_server")
-async def test_the_template_of_a_work_pool_gets_prefect_s_command_and_keeps_one_of_a_person(
-    own_folder: Path, services: Services
-) -> None:
+async def test_updating_a_work_pool_keeps_a_users_command(own_folder, services):
     for prefix, command, kept in (
         ("former", FORMER_COMMAND, "python -m prefect.engine"),
         ("own", "run-it", "run-it"),
@@ -251,12 +229,12 @@ async def test_the_template_of_a_work_pool_gets_prefect_s_command_and_keeps_one_
         assert changes[f"work pool {prefix}-nightjar"].details == expected
 
 
-def test_the_server_knows_nightjar_s_blocks_all_the_same(services: Services) -> None:
+def test_the_server_knows_nightjars_blocks(services):
     assert services.call("GET", "/block_types/slug/nightjar-model-endpoint")["name"] == "Nightjar Model Endpoint"
     assert "Failed to load collection" not in (services.folder / "home/server.log").read_text()
 
 
-def test_a_flow_run_imports_the_packages_of_its_folder_and_nightjar_s(services: Services) -> None:
+def test_a_flow_run_can_import_packages_of_its_folder_and_of_nightjar(services):
     (services.folder / "environments").mkdir(exist_ok=True)
     (services.folder / "environments/own_packages.py").write_text(
         "import blocks, flows, tasks\n"
@@ -270,22 +248,20 @@ def test_a_flow_run_imports_the_packages_of_its_folder_and_nightjar_s(services: 
     )
     with ModelServer(ArithmeticSolver()) as server:
         flow_run = start(services, server, "both", 1, env_id="own-packages")
-        state = services.wait_for(flow_run, "COMPLETED", "FAILED", "CRASHED")
+        state = services.end_of(flow_run)
     assert state == "COMPLETED", (services.folder / "home/worker.log").read_text()
     assert published(services, "both", "completed") == (1, 1, 1, 1.0)
 
 
 @pytest.mark.usefixtures("prefect_server")
 class TestWhoseDeploymentsTheyAre:
-    async def test_another_folder_is_refused_and_told_what_to_do(self, own_folder: Path, services: Services) -> None:
+    async def test_registering_from_another_folder_is_refused(self, own_folder, services):
         before = deployment_of(services, "evaluate")
         with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
             await register(own_folder)
         assert deployment_of(services, "evaluate") == before
 
-    async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
-        self, own_folder: Path, services: Services
-    ) -> None:
+    async def test_a_folder_can_prefix_or_take_over_deployments(self, own_folder, services):
         made = {each.what for each in await register(own_folder, "team") if each.kind == "create"}
         assert made >= {f"deployment {deployment_name(each, 'team')}" for each in DEPLOYMENTS}
         moved = own_folder / "moved"

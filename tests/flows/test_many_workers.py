@@ -3,8 +3,6 @@
 make many-workers
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,8 +28,8 @@ WORKER = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", "f
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
-    """A PostgreSQL server of Debian's on loopback, and the URL that Prefect takes."""
+def postgresql():
+    """Starts Debian's PostgreSQL server on loopback, and yields the URL for Prefect."""
     [*found] = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
@@ -46,7 +43,7 @@ def postgresql() -> Iterator[str]:
             shutil.chown(folder, **user)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
 
-        def run(program: str, *arguments: str) -> None:
+        def run(program, *arguments):
             done = subprocess.run(
                 [programs / program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, **user
             )
@@ -62,8 +59,8 @@ def postgresql() -> Iterator[str]:
 
 
 @contextmanager
-def workers(services: Services) -> Iterator[list[Path]]:
-    """Four workers of one pool, each for two runs at once; gives their logs."""
+def workers(services):
+    """Starts four workers of one pool, each for two concurrent runs, and yields their logs."""
     pool = services.call("GET", "/work_pools/nightjar")
     services.call("POST", "/work_pools/", {"name": "four", "type": "process"} | {
         "base_job_template": pool["base_job_template"]})  # fmt: skip
@@ -88,8 +85,8 @@ def workers(services: Services) -> Iterator[list[Path]]:
             process.wait(60)
 
 
-def log_of(services: Services, flow_run_id: str) -> list[str]:
-    lines: list[str] = []
+def log_of(services, flow_run_id):
+    lines = []
     while page := services.call(
         "POST", "/logs/filter", {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "offset": len(lines)}
     ):
@@ -98,7 +95,7 @@ def log_of(services: Services, flow_run_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
-def test_eight_evaluations_on_four_workers(tmp_path: Path, database: str) -> None:
+def test_eight_evaluations_on_four_workers(tmp_path, database):
     with ExitStack() as stack:
         services = Services(tmp_path)
         if database == "PostgreSQL":
@@ -110,18 +107,16 @@ def test_eight_evaluations_on_four_workers(tmp_path: Path, database: str) -> Non
         logs = stack.enter_context(workers(services))
         began = time.monotonic()
         common = {"env_id": "arithmetic", "base_url": server.url, "num_examples": 100, "rollouts_per_example": 2}
-        runs = [
-            services.create("evaluate", {**common, "model": f"m{number}"}).json()["id"] for number in range(EVALUATIONS)
-        ]
-        states = [services.wait_for(each, "COMPLETED", "FAILED", "CRASHED") for each in runs]
+        runs = [services.start("evaluate", {**common, "model": f"m{number}"}) for number in range(EVALUATIONS)]
+        states = [services.end_of(each) for each in runs]
         seconds = time.monotonic() - began
         assert states == ["COMPLETED"] * EVALUATIONS
         published = Warehouse(services.folder / "outputs/warehouse").query("SELECT model, scored FROM runs ORDER BY 1")
         assert published.rows == [(f"m{number}", 200) for number in range(EVALUATIONS)]
 
-        said: dict[str, list[str]] = {log.name: log.read_text().splitlines() for log in logs}
+        said = {log.name: log.read_text().splitlines() for log in logs}
         said |= {each: log_of(services, each) for each in runs}
-        said["states"] = [services.call("GET", f"/flow_runs/{each}")["state"]["message"] or "" for each in runs]
+        said["states"] = [services.flow_run(each)["state"]["message"] or "" for each in runs]
         said["up"] = (services.folder / "home/worker.log").read_text().splitlines()
         taken = [sum("submitted to infrastructure" in line for line in said[log.name]) for log in logs]
         server_log = (services.folder / "home/server.log").read_text().splitlines()

@@ -7,11 +7,9 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
-from local_services import Services
 
 from nightjar.flows.nights import benchmark
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
@@ -34,40 +32,37 @@ name = "large"
 [eval.env_args]
 largest = 999
 """
-FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
-def write_suite(folder: Path, server: ModelServer, name: str, more: str = "") -> str:
+def write_suite(folder, server, name, more=""):
     (folder / f"{name}.toml").write_text(SUITE.format(url=server.url, more=more))
     return f"{name}.toml"
 
 
-def start(services: Services, deployment_name: str = "nightly-benchmark", **parameters: Any) -> str:
-    deployment = services.call("GET", f"/deployments/name/benchmark/{deployment_name}")
-    body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-    return str(services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)["id"])
+def start(services, deployment_name="nightly-benchmark", **parameters):
+    return services.start(f"benchmark/{deployment_name}", parameters)
 
 
-def nights(services: Services, suite: str) -> list[Any]:
-    return list(json.loads(services.run("nights", "--suite", suite, "--json").stdout))
+def nights(services, suite):
+    return json.loads(services.run("nights", "--suite", suite, "--json").stdout)
 
 
-def evaluations_of(services: Services, suite: str) -> list[Any]:
+def evaluations_of(services, suite):
     """Returns the flow runs of the evaluations of a suite's nights."""
     chosen = {"flows": {"name": {"any_": ["evaluate"]}}, "flow_runs": {"tags": {"all_": [f"suite:{suite}"]}}}
-    return list(services.call("POST", "/flow_runs/filter", chosen))
+    return services.call("POST", "/flow_runs/filter", chosen)
 
 
 @pytest.mark.long
-def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) -> None:
+def test_a_restarted_night_runs_only_what_is_missing(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
         port, suite = server.port, write_suite(services.folder, server, "failing")
         first = start(services, suite=suite, night="2026-11-20")
-        assert services.wait_for(first, *FINAL) == "FAILED"
+        assert services.end_of(first) == "FAILED"
         answered = server.stats().answered
     [night] = nights(services, "failing")
     assert night["verdict"] == "incomplete"
-    state = services.call("GET", f"/flow_runs/{first}")["state"]
+    state = services.flow_run(first)["state"]
     assert (state["name"], state["message"]) == ("Incomplete", night["line"])
     children = evaluations_of(services, "failing")
     assert {each["name"] for each in children} == {
@@ -78,7 +73,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) ->
 
     with ModelServer(ArithmeticSolver(), port=port) as server:
         two = [start(services, suite=suite, night="2026-11-20") for _ in range(2)]
-        assert [services.wait_for(each, *FINAL) for each in two] == ["COMPLETED", "COMPLETED"]
+        assert [services.end_of(each) for each in two] == ["COMPLETED", "COMPLETED"]
         assert server.stats().answered == 20 - answered
     [night] = nights(services, "failing")
     assert (night["verdict"], [each["status"] for each in night["evaluations"]]) == ("accepted", ["completed"] * 2)
@@ -87,7 +82,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) ->
 
 
 @pytest.mark.long
-def test_nights_that_piled_up_collapse_to_the_last(services: Services) -> None:
+def test_of_several_due_nights_only_the_last_runs(services):
     deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
     begin = datetime.now(UTC) + timedelta(seconds=20)  # time for the scheduler to make all three
     three_times = f"DTSTART:{begin:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=SECONDLY;INTERVAL=2;COUNT=3"
@@ -101,17 +96,17 @@ def test_nights_that_piled_up_collapse_to_the_last(services: Services) -> None:
             time.sleep(max(0.0, (begin - datetime.now(UTC)).total_seconds() + 5))
         finally:
             services.call("PATCH", "/work_pools/nightjar", {"is_paused": False})
-        assert [services.wait_for(each, *FINAL) for each in runs] == ["CANCELLED", "CANCELLED", "COMPLETED"]
+        assert [services.end_of(each) for each in runs] == ["CANCELLED", "CANCELLED", "COMPLETED"]
         assert server.stats().answered == 20
-    states = [services.call("GET", f"/flow_runs/{each}")["state"] for each in runs]
+    states = [services.flow_run(each)["state"] for each in runs]
     assert [state["name"] for state in states] == ["Skipped", "Skipped", "Completed"]
     assert "skipped: a later night was due" in states[0]["message"]
     [night] = nights(services, "piled")
     assert (night["night"], night["verdict"]) == (f"{begin:%Y-%m-%d}", "accepted")
 
 
-def runs_of(services: Services, schedule_id: str, count: int) -> list[str]:
-    """Returns the runs of a schedule in the order of their time, when all are made."""
+def runs_of(services, schedule_id, count):
+    """Waits until a schedule has created its runs, and returns them in their order."""
     for _ in range(300):
         found = services.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
         made = [each["id"] for each in found if (each["created_by"] or {}).get("id") == schedule_id]
@@ -121,12 +116,12 @@ def runs_of(services: Services, schedule_id: str, count: int) -> list[str]:
     raise AssertionError(f"the schedule made {len(made)} runs")
 
 
-def begun_runs(services: Services) -> set[Path]:
+def begun_runs(services):
     """Returns the run directories in which a rollout has ended."""
     return {path.parent for path in services.folder.glob("outputs/evals/*/*/attempts.jsonl") if path.stat().st_size}
 
 
-def test_a_night_that_is_cancelled_cancels_its_evaluations(services: Services) -> None:
+def test_cancelling_a_night_cancels_its_evaluations(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=1_000)) as server:
         suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
         known = begun_runs(services)
@@ -134,7 +129,7 @@ def test_a_night_that_is_cancelled_cancels_its_evaluations(services: Services) -
         while len(begun_runs(services) - known) < 2:
             time.sleep(0.2)
         services.call("POST", f"/flow_runs/{begun}/set_state", {"state": {"type": "CANCELLING"}})
-        assert services.wait_for(begun, *FINAL) == "CANCELLED"
+        assert services.end_of(begun) == "CANCELLED"
         answered = server.stats().answered
         children = evaluations_of(services, "cancelled")
         assert [each["state_type"] for each in children] == ["CANCELLED"] * 2
@@ -143,26 +138,24 @@ def test_a_night_that_is_cancelled_cancels_its_evaluations(services: Services) -
         assert night["verdict"] == "incomplete"
         for each in night["evaluations"]:
             assert services.run("eval", "retry", each["run_id"]).returncode == 0
-        assert [services.wait_for(each["id"], "COMPLETED", "FAILED") for each in children] == ["COMPLETED"] * 2
+        assert [services.end_of(each["id"]) for each in children] == ["COMPLETED"] * 2
     assert nights(services, "cancelled")[0]["verdict"] == "accepted"
 
 
 class Listener(BaseHTTPRequestHandler):
-    """Keeps what it is sent."""
-
     heard: list[dict[str, Any]]
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.heard.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         """Says nothing."""
 
 
 @pytest.mark.long
-def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -> None:
+def test_deploy_shows_its_changes_and_installs_notifications(services):
     listener = type("Heard", (Listener,), {"heard": []})
     with HTTPServer(("127.0.0.1", 0), listener) as hook, ModelServer(ArithmeticSolver()) as server:
         threading.Thread(target=hook.serve_forever, daemon=True).start()
@@ -185,7 +178,7 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         assert "+ schedule 'upkeep' of upkeep/upkeep\n    cron 0 5 * * 0, Europe/Berlin\n" in moved.stdout
         assert "cron 0 2 * * *, Europe/Berlin → cron 0 3 * * *, Europe/Berlin" in moved.stdout
         begun = start(services, "told", night="2026-11-20")
-        assert services.wait_for(begun, *FINAL) == "COMPLETED"
+        assert services.end_of(begun) == "COMPLETED"
         for _ in range(300):
             if listener.heard:
                 break
@@ -196,7 +189,7 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
     assert "; gate INCONCLUSIVE: 2 of 2 benchmarks undecided: arithmetic, large." in said
 
 
-def save_webhook(services: Services, port: int) -> None:
+def save_webhook(services, port):
     kind = services.call("GET", "/block_types/slug/custom-webhook")
     [schema, *_] = services.call(
         "POST", "/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}}
@@ -215,7 +208,7 @@ def save_webhook(services: Services, port: int) -> None:
     services.call("POST", "/block_documents/", body)
 
 
-async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_server: None, own_folder: Path) -> None:
+async def test_a_budget_limits_the_whole_night_in_one_process(prefect_server, own_folder):
     with ModelServer(ArithmeticSolver()) as server:
         suite = write_suite(own_folder, server, "thrifty", "max_total_tokens = 300\nmax_concurrent = 1")
         state = await benchmark(suite, night="2026-11-20", return_state=True)
@@ -237,7 +230,7 @@ async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_serve
         ("there.toml", "20th", "'20th' is not the date of a night"),
     ],
 )
-async def test_what_is_wrong_is_said(prefect_server: None, own_folder: Path, suite: str, night: str, said: str) -> None:
+async def test_a_wrong_suite_or_date_fails_the_night_with_the_reason(prefect_server, own_folder, suite, night, said):
     (own_folder / "there.toml").write_text('[[eval]]\nenv_id = "arithmetic"\n')
     state = await benchmark(suite, night=night, return_state=True)
     assert state.is_failed()

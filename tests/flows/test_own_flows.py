@@ -7,10 +7,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import Services
 from prefect import flow
 from prefect.client.orchestration import get_client
 
@@ -24,7 +22,7 @@ SOME_FAIL = Faults(rate_500=0.3, seed=3)
 NO_RETRIES = {"request_retries": 0, "max_retries": 0}
 
 
-def run_page(services: Services, base_url: str) -> subprocess.CompletedProcess[str]:
+def run_page(services, base_url):
     """Runs the page's flow as its command does, in the folder of the services, which has its own packages."""
     [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 20
@@ -38,7 +36,7 @@ def run_page(services: Services, base_url: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.slow
-def test_the_flow_of_the_page_runs_beside_the_user_s_own_packages(services: Services) -> None:
+def test_the_documented_flow_runs_next_to_a_users_packages(services):
     with ModelServer(ArithmeticSolver()) as server:
         ran = run_page(services, server.url)
     assert ran.stdout.splitlines()[-1] == "True", ran.stderr
@@ -52,7 +50,7 @@ def test_the_flow_of_the_page_runs_beside_the_user_s_own_packages(services: Serv
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.slow
 class TestHowItEnds:
-    async def test_an_incomplete_run_is_an_error_with_its_outcome(self) -> None:
+    async def test_an_incomplete_run_raises_an_error_with_its_outcome(self):
         @flow
         async def own(base_url: str) -> None:
             await evaluate(env_id="arithmetic", model="m", base_url=base_url, num_examples=10, **NO_RETRIES)
@@ -64,18 +62,18 @@ class TestHowItEnds:
         outcome = pickle.loads(pickle.dumps(caught.value)).outcome
         assert (outcome.status, outcome.summary.scored, outcome.summary.failed) == ("incomplete", scored, 30 - scored)
         with ModelServer(ArithmeticSolver(), port=port) as server:
-            size: dict[str, Any] = {"num_examples": 10, **NO_RETRIES}
+            size = {"num_examples": 10, **NO_RETRIES}
             again = await evaluate(
                 env_id="arithmetic", model="m", base_url=server.url, resume=str(outcome.path), **size
             )
             assert server.stats().answered == 30 - scored
         assert (again.run_id, again.summary.scored, again.is_complete) == (outcome.run_id, 30, True)
 
-    async def test_a_run_that_cannot_begin_raises_the_reason(self) -> None:
+    async def test_a_run_that_cannot_begin_raises_the_reason(self):
         with pytest.raises(MissingEnvironmentsError, match="made-up"):
             await evaluate(env_id="made-up", model="m")
 
-    async def test_a_retry_of_the_own_flow_pays_nothing_twice_where_the_result_is_kept(self) -> None:
+    async def test_a_retry_of_a_flow_with_a_persisted_result_repeats_nothing(self):
         ends = []
         kept = evaluate.with_options(persist_result=True, flow_run_name="before 2.1")
 
@@ -93,6 +91,6 @@ class TestHowItEnds:
         assert ends == [ends[0], ends[0]]
         assert ends[0][1] == 15
         async with get_client() as client:
-            subflow = await client.read_flow_run(flow_run_id)  # type: ignore[arg-type]
+            subflow = await client.read_flow_run(flow_run_id)
         assert subflow.name == "before 2.1"
         assert sorted(subflow.tags) == ["env:arithmetic", "model:m", "nightly"]

@@ -1,7 +1,5 @@
 """The examples of docs/prefect.md run as they stand there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,13 +12,13 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 PAGE = Path(__file__).parents[2] / "docs" / "prefect.md"
 
 
-def test_the_tasks_in_a_flow_of_your_own(own_folder: Path) -> None:
+def test_the_documented_tasks_run_in_a_users_flow(own_folder):
     section = PAGE.read_text().partition("## The tasks in a flow of your own")[2].partition("\n## ")[0]
     [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 20
-    names: dict[str, object] = {"__name__": "example"}
+    names = {"__name__": "example"}
     exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)
     with ModelServer(ArithmeticSolver()) as server:
-        assert names["nightly"]("m", server.url) == 1.0  # type: ignore[operator]
+        assert names["nightly"]("m", server.url) == 1.0
         assert server.stats().answered == 60
     assert Warehouse("outputs/warehouse").query("SELECT scored FROM runs").rows == [(60,)]

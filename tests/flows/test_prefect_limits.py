@@ -3,14 +3,10 @@
 Prefect 3.8.8, with both of its storages for leases. ``nightjar.flows.shared_limit`` says what follows from this.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -35,7 +31,7 @@ asyncio.run(hold())
 class Server:
     """A Prefect server with a limit of four slots, and a process that holds them all."""
 
-    def __init__(self, folder: Path, storage: str) -> None:
+    def __init__(self, folder, storage):
         self._folder = folder
         self._port = free_port()
         self.api = f"http://127.0.0.1:{self._port}/api"
@@ -46,9 +42,9 @@ class Server:
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": f"prefect.server.concurrency.lease_storage.{storage}",
         }
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes = []
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self):
         server = self._run("-m", "prefect", "server", "start", "--port", str(self._port))
         for _ in range(360):
             try:
@@ -58,7 +54,7 @@ class Server:
                 time.sleep(0.5)
         raise AssertionError((self._folder / "log").read_text())
 
-    def hold(self) -> subprocess.Popen[str]:
+    def hold(self):
         httpx.post(f"{self.api}/v2/concurrency_limits/", json={"name": "shared", "limit": LIMIT}).raise_for_status()
         holder = self._run("-c", HOLDER)
         for _ in range(240):
@@ -67,15 +63,15 @@ class Server:
             time.sleep(0.5)
         raise AssertionError((self._folder / "log").read_text())
 
-    def active_slots(self) -> int:
+    def active_slots(self):
         return int(httpx.get(f"{self.api}/v2/concurrency_limits/shared").json()["active_slots"])
 
-    def ask(self) -> int:
+    def ask(self):
         """Asks for all slots; returns the status of the answer, 423 where they are taken."""
         asked = {"names": ["shared"], "slots": LIMIT, "mode": "concurrency", "lease_duration": LEASE_SECONDS}
         return httpx.post(f"{self.api}/v2/concurrency_limits/increment-with-lease", json=asked).status_code
 
-    def _run(self, *arguments: str) -> subprocess.Popen[str]:
+    def _run(self, *arguments):
         with (self._folder / "log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments], env=self._environment, stdout=log, stderr=log, text=True
@@ -84,13 +80,13 @@ class Server:
         return process
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process):
     process.kill()
     process.wait()
 
 
 @pytest.fixture
-def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(tmp_path, request):
     server = Server(tmp_path, request.param)
     yield server
     for process in server.processes:
@@ -98,7 +94,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("server", ["memory"], indirect=True)
-def test_a_server_that_is_started_again_never_frees_the_slots_of_a_run_that_has_died(server: Server) -> None:
+def test_a_restarted_server_never_frees_the_slots_of_a_dead_run(server):
     process = server.start()
     holder = server.hold()
     kill(process)
@@ -110,7 +106,7 @@ def test_a_server_that_is_started_again_never_frees_the_slots_of_a_run_that_has_
 
 
 @pytest.mark.parametrize("server", ["filesystem"], indirect=True)
-def test_leases_on_disk_expire_while_the_server_is_away_and_the_slots_are_given_out_twice(server: Server) -> None:
+def test_leases_on_disk_expire_while_the_server_is_away_and_slots_are_assigned_twice(server):
     process = server.start()
     holder = server.hold()
     kill(process)

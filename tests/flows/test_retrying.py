@@ -1,13 +1,9 @@
 """Retrying what failed: ``nightjar eval retry`` and the flow ``retry-failed``, runs with and without a deployment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import Services
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
@@ -15,16 +11,16 @@ from nightjar.warehouse import Warehouse
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
 
 
-def failed_run(services: Services, model: str, **parameters: Any) -> tuple[str, int]:
+def failed_run(services, model, **parameters):
     """Returns the id of a flow run of the deployment with failed rollouts of two kinds, and its endpoint's port."""
     with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
         given = {"env_id": "arithmetic", "model": model, "base_url": server.url, "num_examples": 15, **parameters}
-        created = services.create("evaluate", {**given, "request_retries": 0}).json()
-        assert services.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
-    return created["id"], server.port
+        created = services.start("evaluate", {**given, "request_retries": 0})
+        assert services.end_of(created) == "FAILED"
+    return created, server.port
 
 
-def errors(services: Services, model: str) -> list[str]:
+def errors(services, model):
     """Returns the errors of the rollouts of a model's one run."""
     [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/results.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -32,7 +28,7 @@ def errors(services: Services, model: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_worker_does_what_a_condition_names_and_then_the_rest(services: Services) -> None:
+def test_a_worker_retries_the_chosen_failures_and_then_the_rest(services):
     flow_run, port = failed_run(services, "where")
     before = errors(services, "where")
     kept = [error for error in before if error != "RateLimitError"]
@@ -47,23 +43,23 @@ def test_a_worker_does_what_a_condition_names_and_then_the_rest(services: Servic
         assert retried.returncode == 0, retried.stderr
         assert json.loads(retried.stdout)["flow_run_id"] == flow_run
         again = services.run("eval", "retry", flow_run)
-        assert services.wait_for(flow_run, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+        assert services.end_of(flow_run) == "FAILED"
         assert (errors(services, "where"), server.stats().answered) == (kept, len(before) - len(kept))
         assert again.returncode == 1
         assert "it is in progress and was left alone" in again.stderr
 
-        assert "where" not in services.call("GET", f"/flow_runs/{flow_run}")["parameters"]
+        assert "where" not in services.flow_run(flow_run)["parameters"]
         retried = services.run("eval", "retry", flow_run)
         assert (retried.returncode, retried.stdout.splitlines()[-1]) == (
             0,
             f"Next:     nightjar eval logs {run_id} -f | nightjar eval get {run_id}",
         )
-        assert services.wait_for(flow_run, "COMPLETED", "CRASHED") == "COMPLETED"
+        assert services.end_of(flow_run) == "COMPLETED"
         assert (errors(services, "where"), server.stats().answered) == ([], len(before))
         assert "nothing to retry" in services.run("eval", "retry", run_id).stderr
 
 
-def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(services: Services) -> None:
+def test_a_run_of_the_command_line_is_retried_here_by_its_flow_run_id(services):
     with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
         typed = ("arithmetic", "-m", "here", "-b", server.url, "-n", "10", "--request-retries", "0", "--json")
         ran = services.run("eval", "run", *typed)
@@ -77,46 +73,43 @@ def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(servic
 
 
 @pytest.mark.long
-def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(services: Services) -> None:
+def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(services):
     failed, port = failed_run(services, "night", suite="nights")
     other, _ = failed_run(services, "elsewhere", suite="others")
     evaluation = "[[eval]]\nenv_id = 'arithmetic'\nmodel = 'in-place'\nnum_examples = 10\nrequest_retries = 0\n"
-    night = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")["id"]
     with ModelServer(ArithmeticSolver(), faults=BROKEN) as begun:
         (services.folder / "nights.toml").write_text(f"{evaluation}base_url = '{begun.url}'\n")
-        given = {"parameters": {"suite": "nights.toml", "night": "2026-11-20", "in_place": True}}
-        started = services.call("POST", f"/deployments/{night}/create_flow_run", given)["id"]
-        assert services.wait_for(started, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+        given = {"suite": "nights.toml", "night": "2026-11-20", "in_place": True}
+        started = services.start("benchmark/nightly-benchmark", given)
+        assert services.end_of(started) == "FAILED"
     assert verdict(services) == "incomplete"
     with (
         ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=5000)),
         ModelServer(ArithmeticSolver(), port=begun.port),
     ):
-        first = services.create("retry-failed", {"suite": "nights", "error_class": "rate limit"}).json()["id"]
+        first = services.start("retry-failed", {"suite": "nights", "error_class": "rate limit"})
         services.wait_for(first, "RUNNING")
-        second = services.create("retry-failed", {}).json()["id"]
-        services.wait_for(second, "COMPLETED", "FAILED", "CRASHED")
-        assert services.call("GET", f"/flow_runs/{second}")["state"]["name"] == "Skipped"
-        services.wait_for(first, "COMPLETED", "FAILED", "CRASHED")
-    ended = services.call("GET", f"/flow_runs/{first}")
+        second = services.start("retry-failed", {})
+        services.end_of(second)
+        assert services.flow_run(second)["state"]["name"] == "Skipped"
+        services.end_of(first)
+    ended = services.flow_run(first)
     assert ended["state"]["message"] == "2 of 2 retried runs are complete now"
     assert errors(services, "night") == errors(services, "in-place") == []
     assert verdict(services) == "accepted"
-    assert services.call("GET", f"/flow_runs/{failed}")["state_type"] == "COMPLETED"
-    assert services.call("GET", f"/flow_runs/{other}")["state_type"] == "FAILED"
-    chosen = {"artifacts": {"flow_run_id": {"any_": [first]}, "key": {"any_": ["retry-failed"]}}}
-    [artifact] = services.call("POST", "/artifacts/filter", chosen)
-    rows = json.loads(artifact["data"])
+    assert services.flow_run(failed)["state_type"] == "COMPLETED"
+    assert services.flow_run(other)["state_type"] == "FAILED"
+    rows = json.loads(services.artifact(first, "retry-failed"))
     assert [(row["run"], row["was"], row["is"]) for row in rows] == [
-        (services.call("GET", f"/flow_runs/{failed}")["name"], "Failed", "Completed"),
+        (services.flow_run(failed)["name"], "Failed", "Completed"),
         ("nights 2026-11-20 · arithmetic · in-place", "Failed", "Completed"),
     ]
-    nothing = services.create("retry-failed", {"suite": "nights", "error_class": "timeout"}).json()["id"]
-    assert services.wait_for(nothing, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
-    assert "nothing was retried" in services.call("GET", f"/flow_runs/{nothing}")["state"]["message"]
+    nothing = services.start("retry-failed", {"suite": "nights", "error_class": "timeout"})
+    assert services.end_of(nothing) == "COMPLETED"
+    assert "nothing was retried" in services.flow_run(nothing)["state"]["message"]
 
 
-def verdict(services: Services) -> str:
-    """Returns what the one night of the suite came to."""
+def verdict(services):
+    """Returns the verdict of the only night of the suite."""
     nights = Warehouse(services.folder / "outputs/warehouse").nights()
     return next(each.verdict for each in nights if each.suite == "nights")

@@ -7,18 +7,13 @@ import itertools
 import json
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
+from in_process import new_flow_run, run_as, task_runs
 from prefect import flow, unmapped
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.flow_engine import run_flow
 from prefect.futures import wait
 
 from nightjar.evaluation.config import RunConfig
-from nightjar.flows.evaluation import evaluate
 from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.tasks import evaluation as tasks
 from nightjar.tasks.evaluation import aggregate, generate, load_env, score
@@ -50,45 +45,35 @@ def load_environment():
 '''
 
 
-async def task_states(flow_run_id: Any, name: str) -> list[tuple[str, int]]:
-    """Returns the last states of the tasks of this name, with how often each was run."""
-    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-    async with get_client() as client:
-        for _ in range(100):
-            found = await client.read_task_runs(flow_run_filter=chosen)
-            named = [each for each in found if each.name.startswith(name)]
-            if named and all(each.state is not None and each.state.is_final() for each in named):
-                break
-            await asyncio.sleep(0.1)
-    return [(str(each.state and each.state.name), each.run_count) for each in named]
+async def task_states(flow_run_id, name):
+    found = await task_runs(flow_run_id, 3 + 2 * 2)
+    return [(each.state.name, each.run_count) for each in found if each.name.startswith(name)]
 
 
-async def run(**parameters: Any) -> tuple[Any, Any]:
-    async with get_client() as client:
-        flow_run = await client.create_flow_run(evaluate, parameters=parameters)
-    return flow_run.id, await run_flow(evaluate, flow_run=flow_run, parameters=parameters, return_type="state")  # type: ignore[misc]
+async def run(**parameters):
+    flow_run = await new_flow_run()
+    return flow_run.id, await run_as(flow_run, **parameters)
 
 
-def results(folder: Path) -> list[dict[str, Any]]:
+def results(folder):
     [path] = folder.glob("**/evals/*/*/results.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def lines(path: Path) -> int:
+def lines(path):
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def metadata(folder: Path) -> dict[str, Any]:
+def metadata(folder):
     [path] = folder.glob("**/evals/*/*/metadata.json")
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    return json.loads(path.read_text())
 
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def judged(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def judged(own_folder, monkeypatch):
     name = f"judged_{next(_numbers)}"  # a process imports a module once
     (own_folder / "environments").mkdir()
     (own_folder / f"environments/{name}.py").write_text(JUDGED)
@@ -96,9 +81,7 @@ def judged(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"env_id": name, "model": "m", "num_examples": 20, "rollouts_per_example": 1, "max_shards": 2}
 
 
-async def test_a_judge_that_stays_away_fails_its_rollouts_and_not_the_run(
-    judged: dict[str, Any], own_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_judge_that_stays_away_fails_its_rollouts_but_not_the_run(judged, own_folder, monkeypatch):
     monkeypatch.setattr(tasks.score, "retries", 1)
     with ModelServer(ArithmeticSolver()) as server:
         flow_run_id, state = await run(**judged, base_url=server.url)
@@ -113,10 +96,8 @@ async def test_a_judge_that_stays_away_fails_its_rollouts_and_not_the_run(
 
 
 @pytest.mark.parametrize("is_interleaved", [True, False])
-async def test_score_is_tried_again_when_the_judge_is_back_and_does_only_what_is_missing(
-    judged: dict[str, Any], own_folder: Path, is_interleaved: bool
-) -> None:
-    async def judge_comes_back() -> None:
+async def test_a_retry_of_score_scores_only_what_is_missing(judged, own_folder, is_interleaved):
+    async def judge_comes_back():
         while lines(own_folder / "asked.txt") < 20:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         (own_folder / "judge-is-back").touch()
@@ -136,7 +117,7 @@ async def test_score_is_tried_again_when_the_judge_is_back_and_does_only_what_is
     assert set(await task_states(flow_run_id, "generate")) == {("Completed", 1)}
 
 
-def test_aggregate_is_tried_again_when_the_disk_can_be_written(own_folder: Path) -> None:
+def test_aggregate_is_retried_when_the_disk_can_be_written(own_folder):
     @flow
     def mine(asked: RunConfig) -> str:
         with load_env.submit(asked).result() as run:

@@ -1,16 +1,9 @@
 """An environment that a worker has never seen goes with the run; which code it was stands in the warehouse."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import NIGHTJAR, Services
 
 from nightjar.model_server import FixedAnswer, ModelServer
 from nightjar.warehouse import connect
@@ -45,31 +38,26 @@ STRICT = "def graded(completion, answer):\n    return 0.0\n"
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
+def server():
     with ModelServer(FixedAnswer("Paris")) as server:
         yield server
 
 
-def hand_over(services: Services, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Types ``eval run --hosted`` in a folder that is not the worker's."""
-    command = [*NIGHTJAR, "eval", "run", *arguments, "--hosted", "--json"]
-    return subprocess.run(
-        command, cwd=folder, env=services.environment, capture_output=True, text=True, timeout=120, check=False
-    )
+def hand_over(services, folder, *arguments):
+    """Runs ``eval run --hosted`` in a folder that is not the worker's."""
+    return services.run("eval", "run", *arguments, "--hosted", "--json", folder=folder)
 
 
-def submitted(services: Services, folder: Path, *arguments: str) -> dict[str, Any]:
+def submitted(services, folder, *arguments):
     ended = hand_over(services, folder, *arguments)
     assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout)
-    assert services.wait_for(found["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+    found = json.loads(ended.stdout)
+    assert services.end_of(found["flow_run_id"]) == "COMPLETED"
     return found
 
 
 @pytest.mark.long
-def test_an_environment_from_another_folder_and_the_rubric_that_changed(
-    services: Services, server: ModelServer, own_folder: Path
-) -> None:
+def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, server, own_folder):
     environments = own_folder / "environments"
     environments.mkdir()
     (environments / "far_capitals.py").write_text(LOADS)
@@ -86,7 +74,7 @@ def test_an_environment_from_another_folder_and_the_rubric_that_changed(
             "SELECT avg_reward, 'sha256:' || env_hash FROM history WHERE env_id = 'far-capitals' ORDER BY started_at"
         ).fetchall()
     assert found == [(1.0, first["env_source"]), (1.0, first["env_source"]), (0.0, other["env_source"])]
-    parameters = services.call("GET", f"/flow_runs/{first['flow_run_id']}")["parameters"]
+    parameters = services.flow_run(first["flow_run_id"])["parameters"]
     assert set(parameters) == {
         "env_id", "env_source", "model", "base_url", "num_examples", "rollouts_per_example", "env_args",
         "timeout_minutes",
@@ -94,7 +82,7 @@ def test_an_environment_from_another_folder_and_the_rubric_that_changed(
 
 
 @pytest.mark.long
-def test_a_benchmark_in_a_file_and_one_that_a_server_holds(services: Services, own_folder: Path) -> None:
+def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder):
     (own_folder / "my_benchmark.py").write_text(BENCHMARKS)
     here = f"{sys.executable} -m nightjar serve {own_folder / 'my_benchmark.py'}:whole --host 127.0.0.1"
     with ModelServer(FixedAnswer("4"), keep_requests=20) as server:
@@ -109,15 +97,15 @@ def test_a_benchmark_in_a_file_and_one_that_a_server_holds(services: Services, o
     assert [found[run] for run in runs] == [0.5, 1.0]
 
 
-def test_a_deployment_that_is_not_there(services: Services, own_folder: Path) -> None:
+def test_a_missing_deployment_is_refused(services, own_folder):
     ended = hand_over(services, own_folder, "arithmetic", "--deployment", "evaluate/no-such")
     [line] = ended.stderr.splitlines()
     assert (ended.returncode, "There is no deployment 'evaluate/no-such'" in line) == (1, True)
 
 
-def test_an_environment_that_did_not_arrive(services: Services, own_folder: Path) -> None:
+def test_an_environment_that_did_not_arrive_fails_the_run(services, own_folder):
     ended = hand_over(services, own_folder, "arithmetic", "--env-source", NOBODYS)
     flow_run_id = json.loads(ended.stdout)["flow_run_id"]
-    assert services.wait_for(flow_run_id, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
-    said = services.call("GET", f"/flow_runs/{flow_run_id}")["state"]["message"]
+    assert services.end_of(flow_run_id) == "FAILED"
+    said = services.flow_run(flow_run_id)["state"]["message"]
     assert said.startswith(f"Environment {NOBODYS} is not in the result storage of this worker")

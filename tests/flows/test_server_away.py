@@ -3,20 +3,14 @@
 The command talks to the server through a gate, which a test closes.
 """
 
-from __future__ import annotations
-
 import json
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
-from local_services import NIGHTJAR, Services
+from local_services import wait_for_answers
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
@@ -24,26 +18,26 @@ ROLLOUTS = 60
 
 
 class Gate:
-    """Passes on connections to a port while it is open; closed, it refuses them as a port does where nobody listens."""
+    """Forwards connections to a port while it is open; refuses them while it is closed."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target):
         self._target = target
-        self._passing: list[socket.socket] = []
+        self._passing = []
         self.port = 0
         self.open()
 
-    def open(self) -> None:
+    def open(self):
         self._listening = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         self._listening.shutdown(socket.SHUT_RDWR)
         for each in (self._listening, *self._passing):
             each.close()
         self._passing.clear()
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listening):
         with suppress(OSError):
             while True:
                 here, _ = listening.accept()
@@ -53,7 +47,7 @@ class Gate:
                     threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
     @staticmethod
-    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    def _pass_on(source, sink):
         with suppress(OSError), closing(source), closing(sink):
             while data := source.recv(65536):
                 sink.sendall(data)
@@ -61,39 +55,32 @@ class Gate:
 
 
 @pytest.fixture
-def gate(services: Services) -> Iterator[Gate]:
+def gate(services):
     gate = Gate(services.port)
     yield gate
     with suppress(OSError):
         gate.close()
 
 
-def start(services: Services, gate: Gate, server: ModelServer, folder: Path) -> subprocess.Popen[str]:
+def start(services, gate, server, folder):
     """Starts a command, and returns when its first rollouts are scored."""
-    environment = services.environment | {"PREFECT_API_URL": f"http://127.0.0.1:{gate.port}/api"}
     size = ("-n", str(ROLLOUTS), "-r", "1", "-c", "2", "--max-shards", "4", "--json")
-    command = [*NIGHTJAR, "eval", "run", "arithmetic", "-m", "away", "-b", server.url, *size]
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while server.stats().answered < 5:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    command = ("eval", "run", "arithmetic", "-m", "away", "-b", server.url, *size)
+    process = services.begin(*command, folder=folder, PREFECT_API_URL=f"http://127.0.0.1:{gate.port}/api")
+    wait_for_answers(server, 5)
     return process
 
 
-def finish(process: subprocess.Popen[str], server: ModelServer) -> tuple[dict[str, Any], str, float]:
-    """Returns the outcome, what was said on stderr, and how many seconds after the last request the command ended."""
-    while server.stats().answered < ROLLOUTS:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+def finish(process, server):
+    """Returns the outcome, the text on stderr, and the seconds from the last request to the end of the command."""
+    wait_for_answers(server, ROLLOUTS)
     since = time.monotonic()
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     return json.loads(out), errors, time.monotonic() - since
 
 
-def test_for_good(services: Services, gate: Gate, tmp_path: Path) -> None:
+def test_a_run_completes_without_the_server(services, gate, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=150)) as server:
         process = start(services, gate, server, tmp_path)
         gate.close()
@@ -105,7 +92,7 @@ def test_for_good(services: Services, gate: Gate, tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def test_for_a_while(services: Services, gate: Gate, tmp_path: Path) -> None:
+def test_a_run_reports_its_end_when_the_server_is_back(services, gate, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=300)) as server:
         process = start(services, gate, server, tmp_path)
         gate.close()
@@ -114,4 +101,4 @@ def test_for_a_while(services: Services, gate: Gate, tmp_path: Path) -> None:
         outcome, errors, _ = finish(process, server)
     assert (outcome["status"], outcome["scored"]) == ("completed", ROLLOUTS)
     assert "Traceback" not in errors
-    assert services.call("GET", f"/flow_runs/{outcome['flow_run_id']}")["state_type"] == "COMPLETED"
+    assert services.flow_run(outcome["flow_run_id"])["state_type"] == "COMPLETED"

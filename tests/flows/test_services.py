@@ -1,59 +1,33 @@
 """``nightjar up``, runs that a worker runs, on Retry and by a schedule, ``nightjar down``: real processes."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 
 import httpx
-from local_services import Services
 
-from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
-def test_a_second_start_is_told_how_to_stop_the_first(services: Services) -> None:
+def test_a_second_start_is_refused(services):
     again = services.run("up", "--detach")
     assert again.returncode == 1
     assert "nightjar down" in again.stderr
 
 
-def test_eval_run_is_a_flow_run(services: Services) -> None:
+def test_eval_run_is_a_flow_run(services):
     with ModelServer(ArithmeticSolver()) as server:
         ran = services.run("eval", "run", "arithmetic", "-m", "typed", "-b", server.url, "-n", "3", "--json")
     assert ran.returncode == 0, ran.stderr
     metadata = json.loads(ran.stdout)
-    flow_run = services.call("GET", f"/flow_runs/{metadata['flow_run_id']}")
+    flow_run = services.flow_run(metadata["flow_run_id"])
     assert flow_run["state_type"] == "COMPLETED"
     assert flow_run["name"] == "arithmetic | typed"
     page = json.loads(services.run("status", "--json").stdout)["view_url"] + f"runs/{metadata['run_id']}"
-    chosen = {"artifacts": {"flow_run_id": {"any_": [flow_run["id"]]}, "key": {"like_": "results-"}}}
-    [artifact] = services.call("POST", "/artifacts/filter", chosen)
-    assert f"]({page})" in artifact["data"]
+    assert f"]({page})" in services.artifact(flow_run["id"], "results-%")
     assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page).text
 
 
-def test_retry_does_only_what_is_missing(services: Services) -> None:
-    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
-    with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.4, seed=1)) as server:
-        port = server.port
-        parameters = {"env_id": "arithmetic", "model": "retried", "base_url": server.url, "num_examples": 20}
-        parameters |= {"request_retries": 0}
-        created = services.call(
-            "POST",
-            f"/deployments/{deployment['id']}/create_flow_run",
-            {"parameters": parameters, "state": {"type": "SCHEDULED"}},
-        )
-        assert services.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
-        answered = server.stats().answered
-    assert 0 < answered < 60
-    with ModelServer(ArithmeticSolver(), port=port) as server:
-        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
-        services.call("POST", f"/flow_runs/{created['id']}/set_state", retry)
-        assert services.wait_for(created["id"], "COMPLETED", "CRASHED") == "COMPLETED"
-        assert server.stats().answered == 60 - answered
-
-
-def test_the_form_offers_environments_and_takes_any_other(services: Services) -> None:
+def test_the_form_offers_environments_and_accepts_others(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     offered, _ = deployment["parameter_openapi_schema"]["properties"]["env_id"]["anyOf"]
     assert {"arithmetic", "gsm8k"} <= {*offered["enum"]}
@@ -66,12 +40,12 @@ def test_the_form_offers_environments_and_takes_any_other(services: Services) ->
         refused = services.create("evaluate", wrong)
         assert refused.status_code == 409
         assert message in refused.json()["detail"]
-    created = services.create("evaluate", {"env_id": "ada/made-up@1.2", "provider": "local"}).json()
-    assert services.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
-    assert "'ada/made-up@1.2'" in services.call("GET", f"/flow_runs/{created['id']}")["state"]["message"]
+    created = services.start("evaluate", {"env_id": "ada/made-up@1.2", "provider": "local"})
+    assert services.end_of(created) == "FAILED"
+    assert "'ada/made-up@1.2'" in services.flow_run(created)["state"]["message"]
 
 
-def test_a_schedule_fires_and_what_it_lacks_is_said_by_its_first_run(services: Services) -> None:
+def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     schedules = f"/deployments/{deployment['id']}/schedules"
     due = datetime.now(UTC) + timedelta(seconds=5)
@@ -82,12 +56,12 @@ def test_a_schedule_fires_and_what_it_lacks_is_said_by_its_first_run(services: S
         new = [{"schedule": every_minute, "parameters": given} for given in (parameters, wrong)]
         made, lacking = services.call("POST", schedules, new)
         fired, failed = services.wait_for_first_run(made["id"]), services.wait_for_first_run(lacking["id"])
-        assert services.wait_for(fired["id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
-        assert services.wait_for(failed["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+        assert services.end_of(fired["id"]) == "COMPLETED"
+        assert services.end_of(failed["id"]) == "FAILED"
         for each in (made, lacking):
             services.call("DELETE", f"{schedules}/{each['id']}")
         assert server.stats().answered == 6
-    message = services.call("GET", f"/flow_runs/{failed['id']}")["state"]["message"]
+    message = services.flow_run(failed["id"])["state"]["message"]
     assert {
         " - env_id: Field required",
         " - num_examples: Input should be a valid integer, unable to parse string as an integer",

@@ -1,15 +1,10 @@
 """Runs that name one endpoint share its limit, on a real Prefect server: the model server counts what is in flight."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
-from local_services import Services
 
 from nightjar.blocks import ModelEndpoint
 from nightjar.engine import open_runs
@@ -23,21 +18,14 @@ SLOW = Faults(latency_ms=250)
 SHARED = {"env_id": "arithmetic", "endpoint": "shared", "rollouts_per_example": 1, "max_concurrent": 32}
 
 
-def start(services: Services, parameters: dict[str, Any]) -> str:
-    """Starts a run of the deployment and returns its id."""
-    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")["id"]
-    created = services.call("POST", f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
-    return str(created["id"])
-
-
-def held(services: Services) -> dict[str, int]:
-    """Returns how many rollouts each run under way may generate at once, by its model."""
+def held(services):
+    """Returns, for the model of each run in progress, how many rollouts it may generate at once."""
     chosen = {"tags": {"all_": ["endpoint:shared"]}, "state": {"type": {"any_": ["RUNNING"]}}}
     found = services.call("POST", "/flow_runs/filter", {"flow_runs": chosen})
     return {run["parameters"]["model"]: run["labels"].get("nightjar/endpoint-held", 0) for run in found}
 
 
-async def seen(services: Services, is_so: Callable[[dict[str, int]], bool]) -> None:
+async def seen(services, is_so):
     for _ in range(300):
         if is_so(now := await asyncio.to_thread(held, services)):
             return
@@ -45,8 +33,8 @@ async def seen(services: Services, is_so: Callable[[dict[str, int]], bool]) -> N
     raise AssertionError(now)
 
 
-async def peaks(server: ModelServer) -> tuple[int, int]:
-    """Returns how many requests were in flight at the most until now, and are in the next moments."""
+async def peaks(server):
+    """Returns the peak of concurrent requests until now, and that of the next three seconds."""
     before = server.stats().peak_in_flight
     server.reset_stats()
     await asyncio.sleep(3)
@@ -54,15 +42,15 @@ async def peaks(server: ModelServer) -> tuple[int, int]:
 
 
 @pytest.fixture(autouse=True)
-async def no_block_is_left() -> AsyncIterator[None]:
+async def no_block_is_left():
     yield
     await ModelEndpoint.adelete("shared")
 
 
-async def test_two_runs_have_it_together_and_what_one_leaves_the_other_takes(services: Services) -> None:
+async def test_two_runs_share_the_limit_and_one_takes_what_the_other_frees(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         await ModelEndpoint(base_url=server.url, max_concurrent=LIMIT).asave("shared")
-        first = start(services, {**SHARED, "model": "first", "num_examples": 9000})
+        first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})
         await seen(services, lambda now: now == {"first": LIMIT})
         second = asyncio.create_task(evaluate(**SHARED, model="second", num_examples=9000, return_state=True))
         await seen(services, lambda now: now == {"first": LIMIT // 2, "second": LIMIT // 2})
@@ -76,16 +64,16 @@ async def test_two_runs_have_it_together_and_what_one_leaves_the_other_takes(ser
         assert ended.name == "Cancelled"
 
 
-async def test_a_run_that_waits_can_be_stopped_and_one_that_is_killed_leaves_its_share(services: Services) -> None:
+async def test_a_waiting_run_can_be_stopped_and_a_killed_run_frees_its_share(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         await ModelEndpoint(base_url=server.url, max_concurrent=1).asave("shared")
-        first = start(services, {**SHARED, "model": "first", "num_examples": 9000})
+        first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})
         await seen(services, lambda now: now == {"first": 1})
         waited = await evaluate(**SHARED, model="waits", timeout_minutes=0.05, return_state=True)
         assert waited.name == "TimedOut"
         assert "5 of 5 rollouts of run" in waited.message
         assert "are missing" in waited.message
-        place = services.call("GET", f"/flow_runs/{first}")["infrastructure_pid"]
+        place = services.flow_run(first)["infrastructure_pid"]
         os.kill(int(place.rpartition(":")[2]), signal.SIGKILL)
         ended = await evaluate(**SHARED, model="next", return_state=True)
         assert ended.is_completed(), ended.message

@@ -1,14 +1,9 @@
 """A suite with a Prefect server: a flow run for each evaluation, all in one process."""
 
-from __future__ import annotations
-
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
-
-from local_services import NIGHTJAR, Services
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
@@ -34,15 +29,12 @@ dataset = "none.jsonl"
 """
 
 
-def start(services: Services, server: ModelServer, more: str = "", *flags: str) -> subprocess.Popen[str]:
+def start(services, server, more=""):
     Path("nightly.toml").write_text(SUITE.format(url=server.url, more=more))
-    command = [*NIGHTJAR, "eval", "run", "nightly.toml", "--prefect-url", services.api, "--json", *flags]
-    return subprocess.Popen(
-        command, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return services.begin("eval", "run", "nightly.toml", "--prefect-url", services.api, "--json", folder=Path.cwd())
 
 
-def test_each_evaluation_is_a_flow_run(services: Services, own_folder: Path) -> None:
+def test_each_evaluation_is_a_flow_run(services, own_folder):
     with ModelServer(ArithmeticSolver()) as server:
         said, errors = (process := start(services, server)).communicate(timeout=120)
 
@@ -51,11 +43,11 @@ def test_each_evaluation_is_a_flow_run(services: Services, own_folder: Path) -> 
     assert [each["status"] for each in (first, second)] == ["completed", "completed"], errors
     assert third["status"] == "not started"
     assert "Error: gsm8k: Cannot read dataset 'none.jsonl'" in errors
-    states = [services.call("GET", f"/flow_runs/{each['flow_run_id']}")["state_type"] for each in (first, second)]
+    states = [services.flow_run(each["flow_run_id"])["state_type"] for each in (first, second)]
     assert states == ["COMPLETED", "COMPLETED"]
 
 
-def test_ctrl_c_stops_all(services: Services, own_folder: Path) -> None:
+def test_ctrl_c_stops_all_evaluations(services, own_folder):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=500)) as server:
         process = start(services, server, "max_concurrent = 1")
         while len(list(own_folder.glob("outputs/evals/*/*/attempts.jsonl"))) < 2 or server.stats().answered < 2:
@@ -67,6 +59,6 @@ def test_ctrl_c_stops_all(services: Services, own_folder: Path) -> None:
     assert process.returncode == 130, errors
     first, second, _ = json.loads(said)
     assert [each["status"] for each in (first, second)] == ["cancelled", "cancelled"]
-    states = [services.call("GET", f"/flow_runs/{each['flow_run_id']}")["state_type"] for each in (first, second)]
+    states = [services.flow_run(each["flow_run_id"])["state_type"] for each in (first, second)]
     assert states == ["CANCELLED", "CANCELLED"]
     assert "Traceback" not in errors

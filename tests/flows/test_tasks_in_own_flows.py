@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from in_process import task_runs
 from prefect import flow, unmapped
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import TaskRun
 from prefect.futures import wait
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -26,28 +22,16 @@ from nightjar.warehouse import Warehouse
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
-def config(server: ModelServer, **fields: Any) -> RunConfig:
+def config(server, **fields):
     values = {"env_id": "arithmetic", "model": "m", "num_examples": 40, "rollouts_per_example": 2, "max_shards": 4}
     return RunConfig(**{**values, "base_url": server.url, **fields})
 
 
-async def task_runs(flow_run_id: UUID, count: int) -> list[TaskRun]:
-    """Returns a flow run's tasks, of which the server learns with some delay."""
-    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-    async with get_client() as client:
-        for _ in range(100):
-            found = await client.read_task_runs(flow_run_filter=chosen)
-            if len(found) >= count and all(each.state is not None and each.state.is_final() for each in found):
-                break
-            await asyncio.sleep(0.1)
-    return found
-
-
-def published() -> list[tuple[Any, ...]]:
+def published():
     return Warehouse("outputs/warehouse").query("SELECT status, scored, avg_reward FROM runs ORDER BY model").rows
 
 
-async def test_an_async_flow_awaits_them() -> None:
+async def test_an_async_flow_awaits_them():
     @flow
     async def mine(asked: RunConfig) -> Any:
         async with await load_env(asked) as run:
@@ -63,7 +47,7 @@ async def test_an_async_flow_awaits_them() -> None:
     assert published() == [("completed", 80, 1.0)]
 
 
-async def test_an_async_flow_submits_and_maps_them_and_may_block_its_own_loop() -> None:
+async def test_an_async_flow_submits_and_maps_them_and_may_block_its_own_loop():
     @flow
     async def mine(asked: RunConfig) -> UUID:
         run = load_env.submit(asked).result()
@@ -84,8 +68,8 @@ async def test_an_async_flow_submits_and_maps_them_and_may_block_its_own_loop() 
 
 
 @pytest.mark.parametrize("workers", [None, 1])
-def test_a_flow_that_is_not_async_keeps_no_loop(workers: int | None) -> None:
-    @flow(task_runner=ThreadPoolTaskRunner(max_workers=workers))  # type: ignore[arg-type]
+def test_a_flow_that_is_not_async_keeps_no_loop(workers):
+    @flow(task_runner=ThreadPoolTaskRunner(max_workers=workers))
     def mine(asked: RunConfig) -> float | None:
         with load_env.submit(asked).result() as run:
             wait(generate.map(unmapped(run), run.shards))
@@ -99,7 +83,7 @@ def test_a_flow_that_is_not_async_keeps_no_loop(workers: int | None) -> None:
     assert published() == [("completed", 600, 1.0)]
 
 
-def test_two_evaluations_in_one_flow_are_two_runs_and_a_retry_of_the_flow_finds_both() -> None:
+def test_two_evaluations_in_one_flow_are_two_runs_and_a_retry_of_the_flow_finds_both():
     @flow(retries=1)
     def mine(first: RunConfig, second: RunConfig, seen: list[str]) -> None:
         for asked in (first, second):
@@ -112,7 +96,7 @@ def test_two_evaluations_in_one_flow_are_two_runs_and_a_retry_of_the_flow_finds_
             raise RuntimeError("after the last one")
 
     with ModelServer(ArithmeticSolver()) as server:
-        seen: list[str] = []
+        seen = []
         mine.with_options(validate_parameters=False)(config(server), config(server, num_examples=20), seen)
         assert server.stats().answered == 80 + 40
     assert seen[:2] == seen[2:]
@@ -120,7 +104,7 @@ def test_two_evaluations_in_one_flow_are_two_runs_and_a_retry_of_the_flow_finds_
     assert len(published()) == 2
 
 
-def test_what_cannot_be_loaded_raises_its_error() -> None:
+def test_what_cannot_be_loaded_raises_its_error():
     @flow
     def mine(asked: RunConfig) -> Run:
         return load_env.submit(asked).result()
@@ -129,7 +113,7 @@ def test_what_cannot_be_loaded_raises_its_error() -> None:
         mine(config(server, env_id="no-such-env"))
 
 
-def test_a_run_that_is_stopped_cancels_what_was_submitted() -> None:
+def test_a_run_that_is_stopped_cancels_what_was_submitted():
     @flow
     def mine(asked: RunConfig) -> list[str]:
         with load_env.submit(asked).result() as run:
@@ -143,7 +127,7 @@ def test_a_run_that_is_stopped_cancels_what_was_submitted() -> None:
         assert mine(config(server)) == ["Cancelled"] * 8
 
 
-def test_the_time_limit_of_a_run_holds() -> None:
+def test_the_time_limit_of_a_run_holds():
     @flow
     def mine(asked: RunConfig) -> str:
         with load_env.submit(asked).result() as run:
@@ -154,7 +138,7 @@ def test_the_time_limit_of_a_run_holds() -> None:
         assert mine(config(server, timeout_minutes=0.05, max_concurrent=2)) == "timed_out"
 
 
-def test_a_push_that_is_refused_fails_and_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, own_folder: Path) -> None:
+def test_a_refused_push_fails_without_a_retry(monkeypatch, own_folder):
     @flow
     def mine(asked: RunConfig) -> None:
         with load_env.submit(asked).result() as run:

@@ -1,9 +1,6 @@
 """Requests that no page makes: a page, or a refusal in words; never a failure, and the server goes on."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -45,7 +42,7 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory, run_writer: Any) -> TestClient:
+def view(tmp_path_factory, run_writer):
     """A client of a view of two runs; what fails in it is raised."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
@@ -54,10 +51,10 @@ def view(tmp_path_factory: pytest.TempPathFactory, run_writer: Any) -> TestClien
     return TestClient(create_app(warehouse, Access()), base_url="http://localhost", follow_redirects=False)
 
 
-def asked(path: str, names: str, chance: random.Random) -> tuple[str, list[tuple[str, str]]]:
-    """Returns an address with values of which at least half are odd."""
+def asked(path, names, chance):
+    """Returns an address with values, at least half of which are odd."""
 
-    def value() -> str:
+    def value():
         return chance.choice(ODD) if chance.random() < 0.6 else chance.choice(MEANT)
 
     words = names.split()
@@ -70,7 +67,7 @@ def asked(path: str, names: str, chance: random.Random) -> tuple[str, list[tuple
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_whatever_is_asked_is_answered_in_words(view: TestClient, path: str) -> None:
+def test_any_request_gets_a_page_or_a_refusal(view, path):
     chance = random.Random(path)
     for _ in range(max(CASES // 4, 1)):
         address, given = asked(path, PAGES[path], chance)
@@ -82,7 +79,7 @@ def test_whatever_is_asked_is_answered_in_words(view: TestClient, path: str) -> 
     assert view.get("/").status_code == 200
 
 
-def test_whatever_is_noted_is_answered_in_words(view: TestClient) -> None:
+def test_any_note_is_stored_or_refused(view):
     chance = random.Random("notes")
     meant = {"run": "r1", "example": "0", "index": "0", "mark": "interesting", "comment": "c", "overruled_reward": "1"}
     for _ in range(CASES):

@@ -5,8 +5,6 @@
 It takes a few seconds; the models are local servers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import re
@@ -29,7 +27,7 @@ WIDTH = 100
 SECONDS = 9.0
 
 
-async def main() -> None:
+async def main():
     """Runs the suite, and draws it when it is half through."""
     with tempfile.TemporaryDirectory() as folder:
         faults = Faults(latency_ms=600, jitter_ms=400, rate_500=0.02)
@@ -50,8 +48,7 @@ async def main() -> None:
             server.__exit__(None, None, None)
 
 
-async def run(number: int, server: ModelServer, folder: Path) -> None:
-    """Runs one evaluation of the suite."""
+async def run(number, server, folder):
     config = RunConfig(
         env_id="arithmetic", name=f"model-{number + 1}", model=f"model-{number + 1}", base_url=server.url,
         num_examples=500, rollouts_per_example=1, max_concurrent=24,

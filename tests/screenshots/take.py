@@ -6,30 +6,22 @@ It wants a Chromium or Chrome on the PATH, or ``--chromium PATH``. All else is i
 server and models. It takes about three minutes.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "flows"))
 
-from local_services import Services  # noqa: E402
+from local_services import Services, wait_for_answers  # noqa: E402
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer  # noqa: E402
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
 
 IMAGES = ROOT / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -52,46 +44,46 @@ class Pages:
         services: what ``nightjar up`` started.
     """
 
-    def __init__(self, page: Page, services: Services) -> None:
+    def __init__(self, page, services):
         self._page = page
         self._services = services
         self._deployment = services.call("GET", "/deployments/name/evaluate/evaluate")["id"]
 
-    def open(self, path: str) -> None:
+    def open(self, path):
         self._page.goto(f"{self._services.api.removesuffix('/api')}{path}")
         self._page.wait_for_load_state("networkidle")
         self._settle()
 
-    def take(self, name: str, height: int = HEIGHT, width: int = WIDTH) -> None:
+    def take(self, name, height=HEIGHT, width=WIDTH):
         self._page.set_viewport_size({"width": WIDTH, "height": height})
         self._page.evaluate("document.activeElement.matches('[type=search]') || document.activeElement.blur()")
         self._settle()
-        shown: Any = {"x": 0, "y": 0, "width": width, "height": height}
+        shown = {"x": 0, "y": 0, "width": width, "height": height}
         save(self._page.screenshot(clip=shown), IMAGES / f"{name}.png")
         print(f"docs/images/{name}.png")
 
-    def show_run(self, flow_run: str) -> None:
+    def show_run(self, flow_run):
         self.open(f"/runs/flow-run/{flow_run}")
 
-    def show_artifact(self, key: str) -> None:
+    def show_artifact(self, key):
         chosen = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC"}
         newest, *_ = self._services.call("POST", "/artifacts/filter", chosen)
         self.open(f"/artifacts/artifact/{newest['id']}")
 
-    def show_errors_first(self) -> None:
+    def show_errors_first(self):
         self._choose(self._drop_down("est to "), "Newest to oldest")
 
-    def show_tab(self, name: str) -> None:
+    def show_tab(self, name):
         self._page.get_by_role("tab", name=name).or_(self._page.get_by_text(name, exact=True)).first.click()
         self._settle()
 
-    def press(self, *buttons: str) -> None:
+    def press(self, *buttons):
         """Presses buttons, one after the other, in the dialog where there is one."""
         for button in buttons:
             self._page.get_by_role("button", name=button, exact=True).locator("visible=true").last.click()
             self._settle()
 
-    def start_in_form(self, picture: str, fields: dict[str, str]) -> str:
+    def start_in_form(self, picture, fields):
         """Fills in the form, with a picture of it, and submits it; returns the flow run."""
         self.open(f"/deployments/deployment/{self._deployment}/run")
         self._page.locator("input:visible").first.fill("theta99-rigel")  # as most names that the form draws
@@ -105,7 +97,7 @@ class Pages:
             self.press("Submit")
         return str(created.value.json()["id"])
 
-    def fill_in_schedule(self, cron: str, fields: dict[str, str]) -> None:
+    def fill_in_schedule(self, cron, fields):
         """Fills in a schedule with values for parameters, and leaves it unsaved."""
         self.open(f"/deployments/deployment/{self._deployment}")
         self.press("Schedule", "Cron")
@@ -117,10 +109,10 @@ class Pages:
                 self.press("Any name")
             self._field(title).fill(text)
 
-    def _drop_down(self, shown: str) -> Locator:
+    def _drop_down(self, shown):
         return self._page.locator(".p-select-button__control:visible", has_text=shown)
 
-    def _choose(self, drop_down: Locator, *choices: str) -> None:
+    def _choose(self, drop_down, *choices):
         """Opens a drop-down by its key, and clicks on choices."""
         drop_down.last.focus()
         self._page.keyboard.press("ArrowDown")
@@ -128,15 +120,15 @@ class Pages:
             self._page.locator(".p-select-option").get_by_text(choice, exact=True).click()
         self._settle()
 
-    def _field(self, title: str) -> Locator:
+    def _field(self, title):
         label = self._page.locator(".schema-form-property__label", has_text=re.compile(rf"^{title}\b"))
         return self._page.locator(".schema-form-property", has=label).locator("textarea, input").last
 
-    def _settle(self) -> None:
+    def _settle(self):
         self._page.wait_for_timeout(1500)
 
 
-def save(picture: bytes, path: Path) -> None:
+def save(picture, path):
     """Saves a picture with 128 colours, which is a third of its size."""
     from PIL import Image
 
@@ -144,7 +136,7 @@ def save(picture: bytes, path: Path) -> None:
 
 
 @contextmanager
-def browsed(services: Services, chromium: str) -> Iterator[Pages]:
+def browsed(services, chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -153,17 +145,12 @@ def browsed(services: Services, chromium: str) -> Iterator[Pages]:
         browser.close()
 
 
-def start(services: Services, server: ModelServer, model: str, **more: Any) -> str:
+def start(services, server, model, **more):
     parameters = {"env_id": "arithmetic", "model": model, "base_url": server.url, "num_examples": 60, **more}
-    return str(services.create("evaluate", parameters).json()["id"])
+    return services.start("evaluate", parameters)
 
 
-def wait_for_answers(server: ModelServer, count: int) -> None:
-    while server.stats().answered < count:
-        time.sleep(0.5)
-
-
-def take_a_run_that_goes_well(services: Services, pages: Pages) -> None:
+def take_a_run_that_goes_well(services, pages):
     with ModelServer(ArithmeticSolver(error_rate=0.2, seed=1), faults=SLOW) as server:
         fields = {"model": "small-model", "num_examples": "200", "Model: base_url": server.url}
         flow_run = pages.start_in_form("form", fields)
@@ -177,7 +164,7 @@ def take_a_run_that_goes_well(services: Services, pages: Pages) -> None:
     pages.take("results", 832)
 
 
-def take_a_run_that_fails(services: Services, pages: Pages) -> None:
+def take_a_run_that_fails(services, pages):
     with ModelServer(ArithmeticSolver(), faults=SOME_FAIL) as server:
         port, flow_run = server.port, start(services, server, "shaky-model", max_shards=8)
         services.wait_for(flow_run, "FAILED")
@@ -192,7 +179,7 @@ def take_a_run_that_fails(services: Services, pages: Pages) -> None:
     pages.take("retried", 1000)
 
 
-def take_a_run_that_is_cancelled(services: Services, pages: Pages) -> None:
+def take_a_run_that_is_cancelled(services, pages):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         flow_run = start(services, server, "slow-model", num_examples=500)
         wait_for_answers(server, 150)
@@ -204,14 +191,14 @@ def take_a_run_that_is_cancelled(services: Services, pages: Pages) -> None:
     pages.take("cancelled", 1000)
 
 
-def take_forms(pages: Pages) -> None:
+def take_forms(pages):
     pages.fill_in_schedule("0 2 * * *", {"env_id": "gsm8k", "model": "gpt-4.1-mini"})
     pages.take("schedule", 1100)
     pages.open("/blocks/catalog/nightjar-model-endpoint/create")
     pages.take("block", 960, width=910)  # without its logo, which is got from the web
 
 
-def browser_of(description: str | None) -> str:
+def browser_of(description):
     """Returns the browser that the command line says, or the machine has."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -219,7 +206,7 @@ def browser_of(description: str | None) -> str:
     return str(parser.parse_args().chromium)
 
 
-def main() -> None:
+def main():
     chromium = browser_of(__doc__)
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

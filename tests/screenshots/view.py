@@ -5,18 +5,15 @@
 It takes half a minute, and wants a browser as ``take.py`` does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import sync_playwright
 from take import FLAGS, IMAGES, browser_of, save
 
 from nightjar.errors import NightjarError
@@ -31,8 +28,8 @@ RUNS = (("small-model", 0.35), ("large-model", 0.1), ("small-model", 0.25))
 FAULTS = Faults(latency_ms=120, jitter_ms=80, rate_500=0.02, seed=3)
 
 
-def make_runs(folder: Path) -> None:
-    """Evaluates the models, some of whose rollouts fail."""
+def make_runs(folder):
+    """Evaluates the models; some of their rollouts fail."""
     for seed, (model, error_rate) in enumerate(RUNS):
         with ModelServer(ArithmeticSolver(error_rate, seed), faults=FAULTS) as server:
             config = RunConfig(
@@ -46,7 +43,7 @@ def make_runs(folder: Path) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder):
     """Serves a folder's warehouse, at an address."""
     command = [sys.executable, "-m", "nightjar", "view", "--no-browser", "--port", "0"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
@@ -59,17 +56,17 @@ def served(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def follow(page: Page, link: Locator) -> None:
+def follow(page, link):
     with page.expect_navigation():
         link.click()
 
 
-def take(page: Page, name: str) -> None:
+def take(page, name):
     save(page.screenshot(), IMAGES / f"{name}.png")
     print(f"docs/images/{name}.png")
 
 
-def main() -> None:
+def main():
     chromium = browser_of(__doc__)
     with tempfile.TemporaryDirectory() as name:
         make_runs(Path(name))

@@ -131,6 +131,19 @@ def restored(tmp_path_factory):
     return restore
 
 
+@pytest.fixture(scope="session")
+def browse():
+    """Opens a client of a web view of a warehouse, to which the further arguments give access."""
+    from fastapi.testclient import TestClient
+
+    from nightjar.view.server import Access, create_app
+
+    def browse(warehouse, *access, base_url="http://localhost", **options):
+        return TestClient(create_app(warehouse, Access(*access)), base_url=base_url, **options)
+
+    return browse
+
+
 @pytest.fixture
 def nightjar():
     """Runs a command, and gives its exit code, stdout and stderr; an expected error is one line and exit code 1."""

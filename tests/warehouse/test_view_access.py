@@ -1,4 +1,4 @@
-"""Who may look at the web view, and what its pages may do."""
+"""Who may use the web view, and what its pages may do."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ from nightjar.warehouse import Warehouse
 
 @pytest.fixture
 def client(tmp_path):
-    """Makes a client of a view that has these rules, with nothing published."""
+    """Opens a client of a view of an empty warehouse, with the given rules of access."""
 
     def client(*rules, base_url="http://localhost:4280"):
         app = create_app(Warehouse(tmp_path / "warehouse"), Access(*rules))
@@ -28,7 +28,7 @@ def client(tmp_path):
     return client
 
 
-def test_a_page_from_elsewhere_cannot_call_this_machine_by_its_own_name(client):
+def test_another_host_name_is_refused(client):
     assert client().get("/").status_code == 200
     assert client(base_url="http://127.0.0.1:9000").get("/").status_code == 200
     assert client(base_url="http://[::1]:9000").get("/").status_code == 200
@@ -38,7 +38,7 @@ def test_a_page_from_elsewhere_cannot_call_this_machine_by_its_own_name(client):
     assert (told.status_code, "evil.example" in told.text) == (200, False)
 
 
-def test_a_page_from_elsewhere_changes_nothing(client):
+def test_a_page_of_another_site_cannot_change_anything(client):
     asked = client()
     assert asked.post("/change").status_code == 200  # no browser
     assert asked.post("/change", headers={"origin": "http://localhost:4280"}).status_code == 200
@@ -48,7 +48,7 @@ def test_a_page_from_elsewhere_changes_nothing(client):
     assert asked.post("/change", headers={"sec-fetch-site": "same-site"}).status_code == 403
 
 
-def test_a_page_from_elsewhere_may_link_here_and_show_or_ask_nothing(client):
+def test_a_page_of_another_site_may_only_link_here(client):
     def status(method="GET", **told):
         fetched = {f"sec-fetch-{name}": value for name, value in told.items()}
         return client().request(method, "/", headers=fetched).status_code
@@ -63,13 +63,13 @@ def test_a_page_from_elsewhere_may_link_here_and_show_or_ask_nothing(client):
     assert client().get("/", headers={"origin": "https://evil.example"}).status_code == 403
 
 
-def test_what_there_is_can_be_asked_without_its_body(client):
+def test_head_requests_are_answered(client):
     assert client().head("/").status_code == 200
     assert client().head("/no/such/page").status_code == 404
     assert client().put("/").status_code == client().options("/").status_code == 405
 
 
-def test_a_token_is_asked_for_once(client):
+def test_a_token_is_required_once(client):
     asked = client((), "secret", base_url="http://any.example")
     assert asked.get("/").status_code == 401
     assert asked.get("/?token=guess").status_code == 401
@@ -81,7 +81,7 @@ def test_a_token_is_asked_for_once(client):
     assert asked.get("/").status_code == 200
 
 
-def test_every_page_says_what_it_may_do(client):
+def test_every_page_has_the_security_headers(client):
     for told in (client().get("/"), client().get("/no/such/page"), client().get("/", headers={"host": "evil.example"})):
         rules = told.headers["content-security-policy"]
         assert rules.startswith("default-src 'none'; script-src 'self';")
@@ -89,13 +89,13 @@ def test_every_page_says_what_it_may_do(client):
         assert told.headers["x-content-type-options"] == "nosniff"
 
 
-def test_what_is_not_there_is_said(client):
+def test_an_empty_warehouse_and_an_unknown_page_are_explained(client):
     assert "nightjar demo" in client().get("/").text
     told = client().get("/no/such/page")
     assert (told.status_code, "This page cannot be shown" in told.text) == (404, True)
 
 
-def test_a_mistake_is_said_in_words(client):
+def test_a_bug_is_reported_without_its_message(client):
     def mistaken():
         raise RuntimeError("<script>")
 

@@ -1,36 +1,29 @@
-"""Runs beside runs in the web view."""
+"""Comparisons of runs in the web view."""
 
 import re
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view.charts import Scale
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
-
-HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory, run_writer):
+def view(tmp_path_factory, run_writer, browse):
     """A client of a warehouse with three runs over the same twenty examples, and one over others."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
 
     def publish(run_id, rewards, first=0, **metadata):
-        rollouts = [
-            run_writer.rollout(number, 0, reward, completion=[{"role": "assistant", "content": HOSTILE}])
-            for number, reward in enumerate(rewards, start=first)
-        ]
+        rollouts = [run_writer.rollout(number, 0, reward) for number, reward in enumerate(rewards, start=first)]
         run_dir = run_writer.write(folder / run_id, rollouts, run_id=run_id, status="completed", **metadata)
         warehouse.publish(run_dir, tidies=False)
 
     publish("base", [1.0] * 18 + [0.0] * 2)
-    publish("worse", [0.0] * 17 + [1.0, 1.0, 0.0], model=HOSTILE)
+    publish("worse", [0.0] * 17 + [1.0, 1.0, 0.0])
     publish("same", [1.0] * 18 + [0.0] * 2)
     publish("other", [1.0], first=100)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def test_two_runs_are_shown_with_their_difference_and_flips(view):
@@ -47,14 +40,7 @@ def test_two_runs_are_shown_with_their_difference_and_flips(view):
     ]  # fmt: skip
 
 
-def test_what_a_model_says_is_text(view):
-    told = view.get("/compare?run=base&run=worse")
-    assert "<script>alert" not in told.text
-    assert "&lt;/pre&gt;&lt;script&gt;" in told.text
-    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
-
-
-def test_terms_are_asked_in_the_form(view):
+def test_the_form_sets_the_terms(view):
     assert "PASS" in view.get("/compare?run=base&run=worse&max_drop=1").text
     told = view.get("/compare?run=base&run=same&metric=correct&direction=lower&by=level")
     assert "By level" in told.text
@@ -63,7 +49,7 @@ def test_terms_are_asked_in_the_form(view):
     assert (told.status_code, "max_drop" in told.text) == (400, True)
 
 
-def test_several_runs_are_a_table_beside_the_first(view):
+def test_several_runs_are_compared_with_the_first(view):
     told = view.get("/compare?run=base&run=worse&run=same&run=other")
     assert told.status_code == 200
     assert "/compare?run=base&amp;run=worse&amp;" in told.text
@@ -84,12 +70,12 @@ def test_several_runs_are_a_table_beside_the_first(view):
         ("run=base&run=same&by=colour", 400, "has &#39;colour&#39; in its info"),
     ],
 )
-def test_what_cannot_be_compared_is_said(view, asked, status, words):
+def test_wrong_comparisons_are_refused(view, asked, status, words):
     told = view.get(f"/compare?{asked}")
     assert (told.status_code, words in told.text) == (status, True)
 
 
-def test_the_numbers_beside_a_plot_are_round():
+def test_ticks_are_round_numbers():
     assert Scale.over([0.0, 1.0], 0, 100).ticks == [
         (0.0, "0"), (20.0, "0.2"), (40.0, "0.4"), (60.0, "0.6"), (80.0, "0.8"), (100.0, "1")
     ]  # fmt: skip

@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.analysis import judge_night
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
@@ -32,9 +30,8 @@ def warehouse(tmp_path_factory, run_writer):
 
 
 @pytest.fixture(scope="module")
-def view(warehouse):
-    """A client of that."""
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+def view(warehouse, browse):
+    return browse(warehouse)
 
 
 def test_nights_are_listed_the_newest_first(view):
@@ -44,7 +41,7 @@ def test_nights_are_listed_the_newest_first(view):
     assert re.findall(r'status status-(\w+)"', view.get("/nights?suite=other").text) == ["incomplete"]
 
 
-def test_a_night_has_its_evaluations_beside_those_before(view):
+def test_a_night_shows_its_evaluations_and_those_before(view):
     told = view.get("/nights?suite=nightly&night=2026-11-03").text
     assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
     assert "/history?env=gsm8k" in told
@@ -52,7 +49,7 @@ def test_a_night_has_its_evaluations_beside_those_before(view):
     assert view.get("/nights?suite=nightly&night=2026-11-09").status_code == 404
 
 
-def test_who_looks_changes_nothing_and_what_is_shown_is_text(view, warehouse):
+def test_viewing_nights_changes_nothing_and_escapes_text(view, warehouse):
     before = warehouse.nights()
     for address in ("/nights", "/nights?suite=other&night=2026-11-04"):
         assert "<script>alert" not in view.get(address).text
@@ -70,7 +67,7 @@ def test_history_has_every_series_with_intervals_and_marks(view):
     assert (float(low), float(high)) == pytest.approx((0.45 - half, 0.45 + half), abs=1e-4)
 
 
-def test_history_of_a_metric_and_of_what_is_not_there(view):
+def test_history_shows_a_metric_and_explains_unknown_names(view):
     told = view.get("/history?env=gsm8k&metric=length")
     assert "2026-11-03 02:00: 12.0000<" in told.text
     for asked in ("env=none", "env=gsm8k&metric=none", "env=gsm8k&model=none", "env=%3Cscript%3E"):

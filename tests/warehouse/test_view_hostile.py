@@ -1,5 +1,6 @@
 """What models, environments, datasets and people may write: every page shows it as text, and none grows with it."""
 
+import json
 import os
 import re
 from html import unescape
@@ -7,9 +8,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
-from fastapi.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = (
@@ -75,13 +74,14 @@ def warehouse(tmp_path_factory, run_writer):
             state_columns=["judge_response"],
             **told,
         )
+        (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "model": HOSTILE}))
         warehouse.publish(run_dir, tidies=False)
     return warehouse
 
 
 @pytest.fixture(scope="module")
-def view(warehouse):
-    view = TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+def view(warehouse, browse):
+    view = browse(warehouse)
     noted = {
         "run": RUN,
         "example": "0",
@@ -95,7 +95,7 @@ def view(warehouse):
 
 
 class Elements(HTMLParser):
-    """What a browser makes of a page: what could run or lead away, and the texts."""
+    """The parts of a page that could run code or lead to another site, and its texts."""
 
     def __init__(self, page):
         super().__init__()
@@ -123,7 +123,7 @@ def assert_text(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_whatever_is_said_is_text(view, page):
+def test_hostile_text_is_escaped_on_every_page(view, page):
     told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
     assert told.status_code in {200, 400, 404}, told.text
     assert_text(told.text)
@@ -134,20 +134,20 @@ def test_a_form_sends_back_what_was_given(view):
     assert f'name="q" value="{HOSTILE}"' in unescape(told)
 
 
-def test_a_run_under_way_is_text(view, run_writer, tmp_path, monkeypatch):
+def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path, monkeypatch, browse):
     monkeypatch.chdir(tmp_path)
     error = {"error": HOSTILE, "error_chain_repr": HOSTILE, "message": HOSTILE}
     rows = [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=error)]
     told = {"env_id": HOSTILE, "model": HOSTILE, "status": "running", "pid": os.getpid(), "finished_at": None}
     run_writer.write(tmp_path / "outputs/evals/env--m/live", rows, run_id="live<b>", **told)
-    fresh = TestClient(create_app(view.app.state.warehouse, Access()), base_url="http://localhost")
+    fresh = browse(view.app.state.warehouse)
     for page in ("/", "/live", "/runs/live%3Cb%3E", "/live/live%3Cb%3E"):
         answer = fresh.get(page)
         assert (answer.status_code, "live&lt;b&gt;" in answer.text) == (200, True), page
         assert_text(answer.text)
 
 
-def test_a_page_that_is_handed_on_is_text(warehouse, tmp_path, nightjar):
+def test_hostile_text_is_escaped_in_an_exported_page(warehouse, tmp_path, nightjar):
     ended = nightjar("export", RUN, "--warehouse", warehouse.location, "--html", tmp_path / "run.html")
     assert ended.code == 0, ended.err
     assert_text((tmp_path / "run.html").read_text())
@@ -155,8 +155,8 @@ def test_a_page_that_is_handed_on_is_text(warehouse, tmp_path, nightjar):
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory, run_writer):
-    """A client of a view of two runs, in which whatever is text has 10 MB."""
+def large(tmp_path_factory, run_writer, browse):
+    """A client of a view of two runs whose texts have 10 MB."""
     folder = tmp_path_factory.mktemp("large")
     warehouse = Warehouse(folder / "warehouse")
     text = "\"<'& words " * 1_000_000
@@ -170,7 +170,7 @@ def large(tmp_path_factory, run_writer):
     for run_id in ("a", "b"):
         run_dir = run_writer.write(folder / run_id, rows, run_id=run_id, error=text, env_args={"a": text})
         warehouse.publish(run_dir, tidies=False)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 @pytest.mark.parametrize(
@@ -184,5 +184,5 @@ def test_ten_megabytes_make_no_page_large(large, page):
     assert len(told.content) < 4_000_000
 
 
-def test_ten_megabytes_are_found_with_what_is_around(large):
+def test_ten_megabytes_can_be_searched(large):
     assert "<mark>words</mark>" in large.get("/search?q=words").text

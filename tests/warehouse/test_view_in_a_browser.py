@@ -82,7 +82,6 @@ def folder(tmp_path_factory, run_writer):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    """Serves it."""
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listening:
         patch.chdir(folder)
         app = create_app(Warehouse("warehouse"), Access(), lambda config: ["nightjar", "eval", "run", config.env_id])
@@ -105,7 +104,7 @@ def browser():
 
 @pytest.fixture
 def blank(browser):
-    """A page that fails its test where the browser has something to complain of."""
+    """A page that fails its test if the browser reports an error."""
     with closing(browser.new_context()) as context:
         opened, complaints = context.new_page(), []
         opened.set_default_timeout(30_000)
@@ -121,7 +120,6 @@ def blank(browser):
 
 @pytest.fixture
 def page(blank, address):
-    """A page of the three runs."""
     blank.goto(address)
     return blank
 
@@ -140,7 +138,7 @@ def rows(page):
 
 
 def assert_is_for_everybody(page):
-    """Fits a phone, is told by a screen reader, and shows where the focus is; in the light and in the dark."""
+    """Checks that a page fits a phone, works with a screen reader and shows the focus, in light and dark mode."""
     page.set_viewport_size({"width": 375, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
@@ -153,7 +151,7 @@ def assert_is_for_everybody(page):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_for_everybody(page, path):
+def test_a_page_is_accessible(page, path):
     assert visit(page, path) == 200
     assert "taken" not in page.title()
     assert_is_for_everybody(page)
@@ -164,7 +162,7 @@ def test_a_page_is_for_everybody(page, path):
 
 
 @pytest.mark.parametrize(("path", "status"), [("/runs/none", 404), ("/runs/after/9/9", 404), ("/nowhere", 404)])
-def test_an_error_is_a_page_for_everybody(page, path, status):
+def test_an_error_page_is_accessible(page, path, status):
     assert visit(page, path) == status
     assert_is_for_everybody(page)
 
@@ -208,7 +206,7 @@ SAMPLES = [
     ("path", "name", "value", "expected"),
     [("/", *choice) for choice in RUNS] + [("/runs/after/samples", *choice) for choice in SAMPLES],
 )
-def test_what_is_chosen_is_shown_stays_in_the_address_and_goes_with_the_back_button(page, path, name, value, expected):
+def test_a_filter_changes_rows_and_address_and_the_back_button_undoes_it(page, path, name, value, expected):
     visit(page, path)
     everything, field = rows(page), page.locator(f"[name={name}]")
     if field.evaluate("field => field.matches('select')"):
@@ -225,7 +223,7 @@ def test_what_is_chosen_is_shown_stays_in_the_address_and_goes_with_the_back_but
     assert (rows(page), field.input_value()) == (expected, value)
 
 
-def test_every_choice_is_among_them():
+def test_every_choice_is_tested():
     def tried(choices, name):
         return {value for tried, value, _ in choices if tried == name}
 
@@ -233,7 +231,7 @@ def test_every_choice_is_among_them():
     assert (tried(SAMPLES, "sort"), tried(SAMPLES, "show")) == (samples.SORTS.keys(), samples.KINDS.keys())
 
 
-def test_what_is_typed_is_found_at_once(page):
+def test_typing_searches_at_once(page):
     visit(page, "/?sort=reward")
     page.get_by_label("Search").press_sequentially("larg")
     page.wait_for_url("**/?q=larg&sort=reward")
@@ -244,7 +242,7 @@ def test_what_is_typed_is_found_at_once(page):
     assert rows(page) == ["1"]
 
 
-def test_runs_that_are_ticked_stay_so_on_other_pages(page):
+def test_ticked_runs_stay_ticked_on_other_pages(page):
     visit(page, "/?q=after")
     page.get_by_label("Compare after").check()
     visit(page, "/?q=before")
@@ -298,7 +296,7 @@ def test_keys_lead_through_runs_samples_and_rollouts(page):
     page.wait_for_url("**/runs/after/1/1")
 
 
-def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
+def test_the_back_button_leads_from_a_rollout_to_the_filtered_samples(page):
     visit(page, "/runs/after/samples?show=wrong")
     page.get_by_role("link", name="1", exact=True).click()
     page.wait_for_url("**/runs/after/1/1?show=wrong")
@@ -308,7 +306,7 @@ def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
     assert rows(page) == ["1", "2"]
 
 
-def test_runs_that_are_ticked_are_compared(page):
+def test_ticked_runs_are_compared(page):
     for run in ("before", "after"):
         page.get_by_label(f"Compare {run}").check()
     page.get_by_role("button", name="Compare").click()
@@ -320,7 +318,7 @@ def test_runs_that_are_ticked_are_compared(page):
     page.locator("h1", has_text="PASS").wait_for()
 
 
-def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
+def test_a_query_is_run_drawn_and_kept_in_the_address(page):
     visit(page, "/sql")
     page.get_by_label("A query").fill("SELECT run_id, avg_reward FROM runs ORDER BY run_id")
     page.keyboard.press("Control+Enter")
@@ -344,7 +342,7 @@ def test_a_note_is_kept_and_shown(page):
     assert_is_for_everybody(page)
 
 
-def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_writer):
+def test_a_run_in_progress_is_followed_until_it_is_published(page, folder, run_writer):
     running = folder / "outputs" / "evals" / "gsm8k--small" / "running"
     visit(page, "/runs/running")
     assert "1 of 4" in page.inner_text("main")
@@ -356,7 +354,7 @@ def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_write
 
 
 @pytest.mark.parametrize("rollout", ["after/1/1", "running/0/0"])
-def test_a_conversation_has_the_room_beside_its_score(page, rollout):
+def test_a_conversation_is_wider_than_its_score(page, rollout):
     page.set_viewport_size({"width": 1200, "height": 900})
     visit(page, f"/runs/{rollout}")
     talk, score = (page.locator(f"section[aria-labelledby={name}]").bounding_box() for name in ("talk", "score"))

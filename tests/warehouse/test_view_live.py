@@ -8,16 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view import live
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def view(tmp_path, run_writer, monkeypatch):
-    """A client of an empty warehouse, in a folder in which a run is being written."""
+def view(tmp_path, run_writer, monkeypatch, browse):
+    """A client of an empty warehouse, in a folder with a run in progress."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(live, "_UPDATE_SECONDS", 0.0)
     monkeypatch.setattr(live, "_SEARCH_SECONDS", 0.0)
@@ -26,12 +24,12 @@ def view(tmp_path, run_writer, monkeypatch):
     attempts = [run_writer.attempt(0, 0, 1, error=run_writer.failure), run_writer.attempt(0, 0, 2)]
     run_writer.write(folder, rollouts, attempts, run_id="run", status="running")
     (folder / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
-    client = TestClient(create_app(Warehouse(tmp_path / "warehouse"), Access()), base_url="http://localhost")
+    client = browse(Warehouse(tmp_path / "warehouse"))
     client.folder = folder
     return client
 
 
-def test_a_run_under_way_comes_first_before_anything_is_published(view):
+def test_a_run_in_progress_is_listed_before_anything_is_published(view):
     told = view.get("/").text
     assert "In progress" in told
     assert "2 of 4" in told
@@ -39,7 +37,7 @@ def test_a_run_under_way_comes_first_before_anything_is_published(view):
     assert "attempts: 1" in told
 
 
-def test_only_what_was_added_is_read_and_a_torn_line_waits(view, run_writer):
+def test_only_added_lines_are_read_and_a_torn_line_waits(view, run_writer):
     view.get("/live")
     whole = json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n"
     with (view.folder / "results.jsonl").open("a") as results:
@@ -53,7 +51,7 @@ def test_only_what_was_added_is_read_and_a_torn_line_waits(view, run_writer):
     assert "429 Too Many Requests" in told
 
 
-def test_who_listens_is_told_whatever_is_new(view, run_writer):
+def test_changes_are_sent_as_events(view, run_writer):
     looks = iter(range(4))
 
     def is_ending():
@@ -69,7 +67,7 @@ def test_who_listens_is_told_whatever_is_new(view, run_writer):
     assert [re.search(r"(\d) of 4", event)[0] for event in told.text.split("\n\n")[:-1]] == ["2 of 4", "3 of 4"]
 
 
-def test_files_that_are_put_in_order_are_read_anew(view, run_writer):
+def test_replaced_files_are_read_again(view, run_writer):
     view.get("/live")
     new = view.folder / "new"
     new.write_text(json.dumps(run_writer.rollout(7, 0, 1.0)) + "\n")
@@ -77,7 +75,7 @@ def test_files_that_are_put_in_order_are_read_anew(view, run_writer):
     assert "1 of 4" in view.get("/live").text
 
 
-def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(view, run_writer, tmp_path):
+def test_the_page_of_a_run_shows_results_once_it_is_published(view, run_writer, tmp_path):
     assert 'data-live="/live/run"' in view.get("/runs/run").text
     run_writer.write(view.folder, run_id="run", status="incomplete")
     assert "4 of 4" in view.get("/live").text
@@ -88,7 +86,7 @@ def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(vie
     assert "Numbers" in view.get("/runs/run").text
 
 
-def test_a_run_whose_process_is_gone_is_not_under_way(view):
+def test_a_run_without_its_process_is_crashed(view):
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
     told = view.get("/live").text
     assert "In progress" not in told
@@ -99,7 +97,7 @@ def test_a_run_whose_process_is_gone_is_not_under_way(view):
     assert f"nightjar publish {view.folder.relative_to(Path.cwd())}" in page
 
 
-def test_a_run_is_found_by_its_address_as_soon_as_it_has_begun(view, run_writer, monkeypatch):
+def test_a_new_run_is_found_by_its_address_at_once(view, run_writer, monkeypatch):
     view.get("/live")
     monkeypatch.setattr(live, "_SEARCH_SECONDS", 1000.0)
     run_writer.write(view.folder.parent / "new", run_id="new", status="running")
@@ -107,7 +105,7 @@ def test_a_run_is_found_by_its_address_as_soon_as_it_has_begun(view, run_writer,
     assert "3 of 4" in view.get("/runs/new").text
 
 
-def test_a_rollout_that_is_done_again_counts_once(view, run_writer):
+def test_a_repeated_rollout_counts_once(view, run_writer):
     for row, told in ((run_writer.failed(1, 1), "1</dd>"), (run_writer.rollout(1, 1, 1.0), "0</dd>")):
         with (view.folder / "results.jsonl").open("a") as results:
             results.write(json.dumps(row) + "\n")
@@ -117,10 +115,10 @@ def test_a_rollout_that_is_done_again_counts_once(view, run_writer):
     assert "<dt>Reward so far</dt><dd>0.6667</dd>" in page
 
 
-def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_writer):
-    hostile = [{"role": "assistant", "content": "<script>alert(1)</script>"}]
+def test_samples_and_rollouts_are_shown_before_the_run_is_published(view, run_writer):
+    said = [{"role": "assistant", "content": "4 < 5"}]
     with (view.folder / "results.jsonl").open("a") as results:
-        for row in (run_writer.rollout(1, 1, 0.0, completion=hostile), run_writer.failed(2, 0)):
+        for row in (run_writer.rollout(1, 1, 0.0, completion=said), run_writer.failed(2, 0)):
             results.write(json.dumps(row) + "\n")
     assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
     listed = view.get("/runs/run/samples").text
@@ -129,15 +127,15 @@ def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_wri
         "/runs/run/2/0?show=failed"
     ]
     told = view.get("/runs/run/1/1").text
-    assert "&lt;script&gt;alert(1)" in told
+    assert "4 &lt; 5" in told
     assert "This run is not published yet" in told
     assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
-    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == hostile
+    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == said
     assert "Conversation" not in view.get("/runs/run/9/9").text
     assert "so far" not in view.get("/runs/other/samples").text
 
 
-def test_runs_that_have_crashed_or_were_not_published_are_listed_until_they_are(view, run_writer, tmp_path):
+def test_crashed_and_unpublished_runs_are_listed_until_they_are_published(view, run_writer, tmp_path):
     assert "not published" not in view.get("/").text
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
     ended = run_writer.write(view.folder.parent / "ended", run_id="ended", status="completed")
@@ -152,31 +150,12 @@ def test_runs_that_have_crashed_or_were_not_published_are_listed_until_they_are(
     assert "1 run not published" in view.get("/").text
 
 
-def test_what_a_run_under_way_says_is_text(view, run_writer):
-    hostile = '</pre><script>alert("1")</script>'
-    failure = {**run_writer.failure, "message": hostile, "error": hostile, "error_chain_repr": hostile}
-    run_writer.write(
-        view.folder, [run_writer.failed(0, 0, error=failure)], run_id="run", status="running", model=hostile
-    )
-    for path in ("/", "/runs/run", "/live", "/live/run"):
-        told = view.get(path)
-        assert (told.status_code, "<script>alert" in told.text) == (200, False)
-
-
 def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path):
     warehouse = Warehouse(tmp_path / "warehouse")
     for number, model in enumerate(["m1", "m2", "m1", "m1"]):
-        sampling = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
-        start = f"2026-11-0{number + 1}T00:00:00Z"
-        run_dir = run_writer.write(
-            tmp_path / str(number),
-            run_id=f"r{number}",
-            model=model,
-            started_at=start,
-            avg_reward=number / 4,
-            sampling_args=sampling,
-        )
-        warehouse.publish(run_dir, tidies=False)
+        told = {"run_id": f"r{number}", "model": model, "started_at": f"2026-11-0{number + 1}T00:00:00Z"}
+        told["sampling_args"] = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
+        warehouse.publish(run_writer.write(tmp_path / str(number), **told, avg_reward=number / 4), tidies=False)
     groups = re.compile(r'scope="rowgroup" class="group">(\S+) <small>(.*?)</small>|href="/runs/(r\d)"')
     found = [next(filter(None, each)) for each in groups.findall(view.get("/?group=model").text)]
     assert found == ["m1", "r3", "r2", "r0", "m2", "r1"]
@@ -191,7 +170,7 @@ def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path)
      '{"example_id": 0, "rollout_index": 9, "reward": "x"}', '{"example_id": 0, "rollout_index": 9, "error": "x"}',
      '{"example_id": 0, "rollout_index": 9, "error": {"error": 5, "message": [1]}, "finished_at": "x"}'],
 )  # fmt: skip
-def test_a_line_that_is_none_of_a_run_fails_no_page(view, line):
+def test_a_damaged_line_fails_no_page(view, line):
     for name in ("results.jsonl", "attempts.jsonl"):
         with (view.folder / name).open("a") as file:
             file.write(f"{line}\n")
@@ -204,7 +183,7 @@ def test_a_line_that_is_none_of_a_run_fails_no_page(view, line):
     [{"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
      {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"}],
 )  # fmt: skip
-def test_metadata_that_are_none_of_a_run_fail_no_page(view, told):
+def test_damaged_metadata_fail_no_page(view, told):
     view.get("/")
     metadata = view.folder / "metadata.json"
     metadata.write_text(json.dumps({**json.loads(metadata.read_text()), **told}))

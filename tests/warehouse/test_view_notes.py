@@ -1,13 +1,11 @@
-"""Notes of people in the web view."""
+"""Notes of users in the web view."""
 
 import getpass
 import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = '"><script>alert(1)</script>\u202e\u2028\x1b[31m\n{"run_id":"x"}'
@@ -23,9 +21,8 @@ def warehouse(tmp_path, run_writer):
 
 
 @pytest.fixture
-def view(warehouse):
-    """A client of that."""
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost", follow_redirects=False)
+def view(warehouse, browse):
+    return browse(warehouse, follow_redirects=False)
 
 
 def shown(view):
@@ -46,7 +43,7 @@ def test_a_note_is_kept_with_its_author_and_listed(view, warehouse):
     assert 'name="author" value="Zoë"' in shown(view)  # the cookie remembers
 
 
-def test_an_overruled_reward_changes_no_recorded_one(view, warehouse):
+def test_an_overruled_reward_leaves_the_recorded_reward_unchanged(view, warehouse):
     before = warehouse.query("SELECT reward FROM rollouts ORDER BY ALL").rows
     view.post("/notes", data={**FIRST, "overruled_reward": "0.25"})
     view.post("/notes", data={**FIRST, "overruled_reward": "1"})  # the newest counts
@@ -58,7 +55,7 @@ def test_an_overruled_reward_changes_no_recorded_one(view, warehouse):
     assert "0.7500" in view.get("/notes").text
 
 
-def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_path):
+def test_notes_are_shown_on_every_page_of_their_run(view, warehouse, run_writer, tmp_path):
     other = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 1.0), run_writer.rollout(1, 0, 1.0)]
     warehouse.publish(run_writer.write(tmp_path / "other", other, run_id="other", status="completed"), tidies=False)
     pages = ["/", "/runs/run", "/runs/run/samples", "/runs/run/0/0", "/compare?run=run&run=other"]
@@ -77,7 +74,7 @@ def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_p
     assert "0 examples" in told_by(view, "/runs/other/samples?show=noted")
 
 
-def test_a_note_on_what_was_done_again_is_of_an_earlier_attempt(view, warehouse, run_writer, tmp_path):
+def test_a_note_on_a_repeated_rollout_is_outdated(view, warehouse, run_writer, tmp_path):
     view.post("/notes", data={**FIRST, "comment": "It is 4.", "overruled_reward": "1"})
     assert warehouse.query("SELECT is_outdated FROM notes").rows == [(False,)]
     later = (datetime.now(UTC) + timedelta(minutes=1)).timestamp()
@@ -119,7 +116,7 @@ def test_a_note_can_be_withdrawn(view, warehouse):
     assert view.post("/notes/withdraw", data={"note_id": "none"}).status_code == 404
 
 
-def test_what_somebody_writes_is_text(view, warehouse):
+def test_a_note_is_stored_unchanged_and_escaped(view, warehouse):
     view.post("/notes", data={**FIRST, "comment": HOSTILE, "author": HOSTILE})
     assert "<script>alert" not in shown(view) + view.get("/notes").text
     assert warehouse.query("SELECT comment, author FROM notes").rows == [(HOSTILE, HOSTILE)]
@@ -139,14 +136,14 @@ def test_what_somebody_writes_is_text(view, warehouse):
         ({"comment": "x" * 200_000}, 413),
     ],
 )
-def test_what_is_no_note_is_not_kept(view, warehouse, changed, status):
+def test_an_invalid_note_is_refused(view, warehouse, changed, status):
     assert view.post("/notes", data={**FIRST, **changed}).status_code == status
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
 
 
-def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse):
+def test_a_guest_must_give_a_name(view, warehouse, browse):
     unnamed = {**FIRST, "author": " "}
-    guest = TestClient(create_app(warehouse, Access((), "secret")), base_url="http://nightjar", follow_redirects=False)
+    guest = browse(warehouse, (), "secret", base_url="http://nightjar", follow_redirects=False)
     assert guest.get("/?token=secret").status_code == 303
     assert 'name="author" value=""' in shown(guest)
     told = guest.post("/notes", data=unnamed)
@@ -157,7 +154,7 @@ def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse):
     assert sorted(warehouse.query("SELECT author FROM notes").rows) == sorted([("Zoë",), (getpass.getuser(),)])
 
 
-def test_a_foreign_page_notes_nothing(view, warehouse):
+def test_a_page_of_another_site_cannot_add_a_note(view, warehouse):
     told = view.post("/notes", data=FIRST, headers={"origin": "https://evil.example"})
     assert told.status_code == 403
     assert view.get("/notes").headers["referrer-policy"] == "same-origin"  # else a form of this server has no origin

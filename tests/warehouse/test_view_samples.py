@@ -3,16 +3,14 @@
 import re
 
 import pytest
-from starlette.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m</pre><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory, run_writer):
+def browser(tmp_path_factory, run_writer, browse):
     """Asks for pages of two runs: in the first, example 0 is flaky, 1 wrong and failed, 2 right and hostile."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
@@ -43,7 +41,7 @@ def browser(tmp_path_factory, run_writer):
         warehouse.publish(run_dir, tidies=False)
     apart = run_writer.write(folder / "apart", [one(9, 0, 1.0)], run_id="apart", env_id="other")
     warehouse.publish(apart, tidies=False)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def examples(page):
@@ -68,11 +66,11 @@ class TestSamples:
             ({"page": 2}, []),
         ],
     )
-    def test_are_those_that_are_asked_for(self, browser, asked, expected):
+    def test_filters_and_order_choose_the_examples(self, browser, asked, expected):
         found = examples(browser.get("/runs/first/samples", params=asked))
         assert [int(address.split("/")[3]) for address in found] == expected
 
-    def test_what_has_flipped_is_of_the_examples_that_both_have_scored(self, browser):
+    def test_flips_are_counted_over_examples_that_both_runs_scored(self, browser):
         assert "1 example flipped, of 2 that both runs have scored" in text_of(
             browser.get("/runs/first/samples?against=second")
         )
@@ -93,11 +91,11 @@ class TestSamples:
             ("/notes?mark=nonsense", "Choose one of: wrong grade"),
         ],
     )
-    def test_a_choice_that_there_is_not_is_refused_in_words(self, browser, address, words):
+    def test_an_unknown_choice_is_refused(self, browser, address, words):
         page = browser.get(address)
         assert (page.status_code, words in page.text) == (400, True)
 
-    def test_a_filter_that_no_run_meets_stays_in_its_box(self, browser):
+    def test_a_filter_without_matches_stays_selected(self, browser):
         page = browser.get("/?env=gone&status=&sort=")
         assert page.status_code == 200
         assert '<option value="gone" selected>gone</option>' in page.text
@@ -105,25 +103,20 @@ class TestSamples:
     @pytest.mark.parametrize(
         "condition", ["1) UNION SELECT (1", "1] = [1", "1; DROP VIEW runs", "rewrd > 1", "'", "$x"]
     )
-    def test_a_condition_that_is_no_expression_is_refused_beside_the_field(self, browser, condition):
+    def test_a_wrong_condition_is_reported_next_to_its_field(self, browser, condition):
         page = browser.get("/runs/first/samples", params={"where": condition})
         assert page.status_code == 200
         assert 'id="problem"' in page.text
         assert examples(page) == []
 
-    def test_a_line_leads_to_what_is_not_right_and_says_of_each_rollout_what_it_came_to(self, browser):
+    def test_a_row_links_to_its_worst_rollout_and_describes_each(self, browser):
         page = browser.get("/runs/first/samples")
         assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
         assert re.findall(r">(rollout \d: \w+)<", page.text)[:4] == [
             "rollout 0: right", "rollout 1: wrong", "rollout 0: wrong", "rollout 1: failed"
         ]  # fmt: skip
 
-    def test_what_a_dataset_says_is_text(self, browser):
-        page = browser.get("/runs/first/samples").text
-        assert not re.search("<script>alert|[\x1b\u202e]", page)
-        assert "&lt;script&gt;alert(1)" in page
-
-    def test_of_a_run_that_is_not_there_it_is_said(self, browser):
+    def test_an_unknown_run_has_no_samples(self, browser):
         assert browser.get("/runs/other/samples").status_code == 404
 
 
@@ -132,7 +125,7 @@ def text_of(page):
 
 
 class TestRollout:
-    def test_shows_a_conversation_with_calls_beside_results_and_code_set_apart(self, browser):
+    def test_shows_calls_with_results_and_code_separately(self, browser):
         page = browser.get("/runs/first/2/0")
         assert page.status_code == 200
         assert '<div class="code" dir="auto">print(4)</div>' in page.text
@@ -142,32 +135,28 @@ class TestRollout:
         assert "judge_response It is right." in text_of(page)
         assert page.text.count("Result: 4") == 1
 
-    def test_has_what_the_parser_found_beside_the_answer(self, browser):
+    def test_shows_the_parsed_answer(self, browser):
         assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
         assert "Parsed answer nothing" in text_of(browser.get("/runs/first/0/0"))
         assert "Parsed answer" not in browser.get("/runs/first/1/1").text
         assert "Parsed answer" not in browser.get("/runs/second/0/0").text
 
-    def test_nothing_that_a_model_says_is_html(self, browser):
-        page = browser.get("/runs/first/2/0?beside=first").text
-        assert not re.search(r"<script>|<img", page)
-        assert "&lt;script&gt;alert(1)" in page
-        assert not re.search("[\x1b\u202e]", page)
-        assert "[U+202E]␛[31m" in page
+    def test_shows_invisible_characters_as_symbols(self, browser):
+        assert "[U+202E]␛[31m" in browser.get("/runs/first/2/0?beside=first").text
 
     def test_a_megabyte_is_folded_and_cut(self, browser):
         page = browser.get("/runs/first/1/0")
         assert page.text.count("long\n") < 41_000
         assert "1,050,000 more characters; see the raw JSON" in page.text
 
-    def test_of_a_failed_one_it_says_why_and_shows_every_attempt(self, browser, run_writer):
+    def test_a_failed_rollout_shows_its_error_and_attempts(self, browser, run_writer):
         page = browser.get("/runs/first/1/1")
         assert run_writer.failure["message"] in page.text
         assert "rate limit: Lower --max-concurrent" in page.text
         assert "3 attempts" in page.text
         assert "No completion." in page.text
 
-    def test_leads_to_its_neighbours(self, browser):
+    def test_links_to_its_neighbours(self, browser):
         page = browser.get("/runs/first/1/0").text
         assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == [
             ("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")
@@ -175,7 +164,7 @@ class TestRollout:
         assert '"/runs/first/0/0">Example 0<' in page
         assert '"/runs/first/2/0">Example 2<' in page
 
-    def test_beside_another_run_words_that_differ_are_marked(self, browser):
+    def test_different_words_of_another_run_are_marked(self, browser):
         page = browser.get("/runs/second/2/0?beside=first")
         assert "<ins>5</ins>" in page.text
         assert re.search(r"<del>[^<]*Let me think\.", page.text)
@@ -187,7 +176,7 @@ class TestRollout:
         assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
 
     @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0"])
-    def test_one_that_is_not_there_is_not_found(self, browser, place):
+    def test_an_unknown_rollout_is_not_found(self, browser, place):
         assert browser.get(f"/runs/{place}").status_code == 404
 
 
@@ -202,17 +191,17 @@ class TestSearch:
             ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
         ],
     )
-    def test_finds_what_was_asked_and_said_in_any_run(self, browser, text, expected):
+    def test_finds_questions_and_completions_of_all_runs(self, browser, text, expected):
         found = examples(browser.get("/search", params={"q": text}))
         assert [address for address in found if "/first/" in address] == expected
 
-    def test_shows_the_words_around_as_text(self, browser):
+    def test_shows_the_surrounding_words_escaped(self, browser):
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
         assert "question: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
         assert "in the newest 3 of 3 runs." in text_of(browser.get("/search?q=4"))
 
-    def test_goes_on_with_older_runs(self, browser):
+    def test_continues_with_older_runs(self, browser):
         both, older = examples(browser.get("/search?q=4")), examples(browser.get("/search?q=4&skip=1"))
         assert 0 < len(older) < len(both)
         assert examples(browser.get("/search?q=")) == []

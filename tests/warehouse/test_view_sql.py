@@ -6,10 +6,8 @@ import re
 from contextlib import ExitStack
 
 import pytest
-from fastapi.testclient import TestClient
 
 from nightjar.view import pages
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE
 
@@ -17,12 +15,12 @@ HOSTILE = "</textarea><script>alert(1)</script>\u202e"
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory, run_writer):
+def view(tmp_path_factory, run_writer, browse):
     """A client of a warehouse with a run of two examples."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
     warehouse.publish(run_writer.write(folder / "run", run_id="run", status="completed", env_id="gsm8k"), tidies=False)
-    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    return browse(warehouse)
 
 
 def asked(view, q, address="/sql", **more):
@@ -33,7 +31,7 @@ def cells(told):
     return re.findall(r"<td[^>]*>(.*?)</td>", told.text)
 
 
-def test_what_there_is_to_ask_is_beside_the_field(view):
+def test_named_queries_and_tables_are_listed(view):
     told = view.get("/sql")
     assert told.status_code == 200
     assert "/sql?q=hardest" in told.text
@@ -41,7 +39,7 @@ def test_what_there_is_to_ask_is_beside_the_field(view):
     assert "NULL for a failed rollout, never 0" in told.text
 
 
-def test_an_answer_is_a_table(view):
+def test_a_result_is_a_table(view):
     told = asked(view, "SELECT run_id, count(*) AS n FROM rollouts GROUP BY ALL; -- all")
     assert cells(told) == ['<a href="/runs/run">run</a>', "4"]
     assert "1 row<" in told.text
@@ -49,7 +47,7 @@ def test_an_answer_is_a_table(view):
     assert "No rows." in asked(view, "FROM runs WHERE false").text
 
 
-def test_a_long_answer_is_cut_and_that_is_said(view):
+def test_a_long_result_is_cut_with_a_notice(view):
     told = asked(view, "SELECT i FROM range(5000) AS t(i) ORDER BY i DESC")
     assert "The first 1,000 rows" in told.text
     assert (cells(told)[0], len(cells(told))) == ("4999", 1000)
@@ -60,13 +58,13 @@ def test_a_long_answer_is_cut_and_that_is_said(view):
     ["SELECT repeat('x', 50000000) AS run_id", "SELECT repeat('x', 1000000) FROM range(1000)",
      f"SELECT {', '.join(f'{n} AS c{n}' for n in range(2000))} FROM range(1000)"],
 )  # fmt: skip
-def test_an_answer_that_fills_the_memory_is_refused(view, statement):
+def test_a_result_that_would_fill_the_memory_is_refused(view, statement):
     for address in ("/sql", "/sql/answer.json"):
         told = asked(view, statement, address)
         assert (told.status_code, "larger than 0.032 GB" in told.text) == (400, True)
 
 
-def test_of_many_columns_fewer_rows_are_shown(view):
+def test_wide_results_show_fewer_rows(view):
     told = asked(view, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(200))} FROM range(1000)")
     assert "The first 250 rows" in told.text
 
@@ -108,7 +106,7 @@ def test_a_named_query_asks_for_its_parameters(view):
         (f"SELECT '{HOSTILE}", "unterminated"),
     ],
 )
-def test_an_error_is_said_beside_the_field_and_nothing_else_is_done(view, statement, words):
+def test_an_error_is_shown_next_to_the_field(view, statement, words):
     told = asked(view, statement)
     assert told.status_code == 400
     assert words in re.search(r'role="alert">(.*?)</p>', told.text, re.DOTALL)[1]
@@ -116,7 +114,7 @@ def test_an_error_is_said_beside_the_field_and_nothing_else_is_done(view, statem
     assert (told.status_code, words in told.text) == (400, True)
 
 
-def test_what_is_asked_and_answered_is_text(view):
+def test_query_and_result_are_escaped(view):
     told = asked(view, f"SELECT '{HOSTILE}' AS \"{HOSTILE}\", 1 AS n", chart="bars")
     assert told.status_code == 200
     assert "<script>alert" not in told.text
@@ -140,7 +138,7 @@ def test_two_columns_are_drawn(view):
     assert "<svg" in asked(view, "SELECT 1 AS a", chart="line").text
 
 
-def test_an_answer_is_had_as_a_file(view):
+def test_a_result_can_be_downloaded(view):
     told = asked(view, "SELECT example_id, reward FROM rollouts ORDER BY ALL", "/sql/answer.csv")
     assert told.headers["content-disposition"] == 'attachment; filename="answer.csv"'
     assert list(csv.reader(io.StringIO(told.text)))[:2] == [["example_id", "reward"], ["0", "0.0"]]
@@ -156,5 +154,5 @@ def test_an_answer_is_had_as_a_file(view):
      "SELECT TIMESTAMP '0001-01-01' AS d, 1 AS a UNION ALL SELECT TIMESTAMP '9999-12-31', 2",
      "SELECT 'infinity'::TIMESTAMPTZ AS d, 1 AS a", "SELECT 10::HUGEINT**38 AS a UNION ALL SELECT 1"],
 )  # fmt: skip
-def test_whatever_is_drawn_has_a_picture(view, chart, statement):
+def test_extreme_numbers_can_be_drawn(view, chart, statement):
     assert "<figure>" in asked(view, statement, chart=chart).text

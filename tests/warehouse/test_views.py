@@ -21,7 +21,7 @@ def moment(number):
 
 @pytest.fixture
 def house(tmp_path, run_writer):
-    """Publishes runs that differ from the usual one in what a test names."""
+    """Publishes runs that differ from the usual run in the given fields."""
     return House(tmp_path, run_writer)
 
 
@@ -55,7 +55,7 @@ class House:
 
 
 class TestLeaderboard:
-    def test_has_the_newest_finished_run_that_is_no_quick_one(self, house):
+    def test_has_the_newest_finished_run_that_is_not_a_quick_run(self, house):
         house.publish("old", model="m1", started_at=day(1), avg_reward=0.9)
         house.publish("new", model="m1", started_at=day(2), avg_reward=0.5)
         house.publish("quick", model="m1", started_at=day(3), avg_reward=1.0, num_examples=1)
@@ -70,31 +70,28 @@ class TestLeaderboard:
             ("mmlu", "m2", None, 0.25, 3, 0.75, "completed", moment(1), "elsewhere"),
         ]
 
-    def test_a_run_that_is_smaller_for_good_stands_for_its_model_after_ten_days(self, house):
+    def test_a_permanently_smaller_run_counts_after_ten_days(self, house):
         house.publish("large", started_at=day(1), num_examples=1000)
         house.publish("small", started_at=day(11), num_examples=100)
         assert house.ask("SELECT run_id, num_examples FROM leaderboard") == [("large", 1000)]
         house.publish("small again", started_at=day(12), num_examples=100)
         assert house.ask("SELECT run_id, num_examples FROM leaderboard") == [("small again", 100)]
 
-    def test_a_night_on_which_some_failed_does_not_stand_beside_one_that_is_whole(self, house):
+    def test_a_partly_failed_night_does_not_replace_a_complete_one(self, house):
         house.publish("whole", started_at=day(1), coverage=1.0, num_examples=100)
         house.publish("partly failed", started_at=day(2), coverage=0.9, num_examples=100)
         house.publish("mostly failed", started_at=day(3), coverage=0.3, num_examples=100)
         assert house.ask("SELECT run_id FROM leaderboard") == [("whole",)]
-        assert house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began") == [
-            ("whole", True, True),
-            ("partly failed", True, False),
-            ("mostly failed", False, False),
-        ]
+        rows = house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began")
+        assert rows == [("whole", True, True), ("partly failed", True, False), ("mostly failed", False, False)]
 
-    def test_where_all_nights_lose_some_the_newest_stands(self, house):
+    def test_if_all_nights_are_partly_failed_the_newest_counts(self, house):
         house.publish("whole long ago", started_at="2026-01-01T00:00:00Z", coverage=1.0)
         for night in (1, 2):
             house.publish(str(night), started_at=day(night), coverage=0.9)
         assert house.ask("SELECT run_id FROM leaderboard") == [("2",)]
 
-    def test_a_run_whose_start_is_not_known_began_when_it_was_published(self, house):
+    def test_a_run_without_a_start_began_when_it_was_published(self, house):
         house.publish("unknown", started_at=None, finished_at=None, published_at=day(3))
         house.publish("known", started_at=day(2))
         assert house.ask("SELECT run_id, started_at FROM leaderboard") == [("unknown", None)]
@@ -107,8 +104,7 @@ class TestHistory:
         house.publish("2", started_at=day(2), avg_reward=0.25, sampling_args={"temperature": 1.0})
         house.publish("4", started_at=day(4), avg_reward=0.5, sampling_args={"temperature": 1.0})
         house.publish("running", started_at=day(5), avg_reward=None, status="running")
-        rows = house.ask("SELECT run_id, avg_reward, change, configuration, started_at FROM history")
-        assert rows == [
+        assert house.ask("SELECT run_id, avg_reward, change, configuration, started_at FROM history") == [
             ("1", 0.5, None, 1, moment(1)),
             ("3", 0.75, 0.25, 1, moment(3)),
             ("2", 0.25, None, 2, moment(2)),
@@ -127,12 +123,12 @@ class TestHistory:
         house.publish("2", started_at=day(3), avg_reward=0.75)
         assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("quick", None), ("2", 0.25)]
 
-    def test_what_is_not_known_to_be_the_same_data_is_not_compared(self, house):
+    def test_runs_over_unknown_data_are_not_compared(self, house):
         for night in (1, 2):
             house.publish(str(night), started_at=day(night), dataset_fingerprint=None)
         assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", None)]
 
-    def test_a_run_whose_start_is_not_known_stands_where_it_was_published(self, house):
+    def test_a_run_without_a_start_is_ordered_by_its_publication(self, house):
         house.publish("2", started_at=None, finished_at=None, published_at=day(2), avg_reward=0.75)
         house.publish("1", started_at=day(1), avg_reward=0.5)
         assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", 0.25)]
@@ -204,11 +200,10 @@ class TestRollouts:
         house.publish("run", {0: [1.0], 1: [None]})
         chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
         columns = "run_id, example_id, rollout_index, phase, error, message, chain, traceback"
-        assert house.ask(f"SELECT {columns} FROM errors") == [
-            ("run", 1, 0, "generation", "ModelError", message, chain, None)
-        ]
+        row = ("run", 1, 0, "generation", "ModelError", message, chain, None)
+        assert house.ask(f"SELECT {columns} FROM errors") == [row]
 
-    def test_texts_are_kept_once_and_are_those_of_their_rollout(self, house):
+    def test_texts_are_stored_once_and_belong_to_their_rollouts(self, house):
         house.publish("a", {0: [1.0, 1.0], 1: [0.0]})
         house.publish("b", {5: [0.0]}, hashes={5: "hash-0"})
         assert house.ask("SELECT count(*) FROM rollouts WHERE prompt->>'$[0].content' = '2 + 2?'") == [(4,)]
@@ -252,7 +247,7 @@ class TestRegressions:
         house.publish("quick", {0: [0.5]}, started_at=day(3), num_examples=1)
         assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("1", "2", -1.0)]
 
-    def test_a_dataset_that_grew_is_compared_on_what_is_common(self, house):
+    def test_a_dataset_that_grew_is_compared_on_the_common_examples(self, house):
         house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), num_examples=100)
         house.publish("quick", {0: [0.75]}, started_at=day(2), num_examples=1)
         house.publish("2", {0: [0.5], 1: [1.0], 2: [0.0]}, started_at=day(3), num_examples=101)
@@ -270,7 +265,7 @@ class TestRegressions:
         house.publish("2", {0: [0.1]}, started_at=day(2))
         assert house.ask("FROM regressions") == []
 
-    def test_what_has_no_hash_is_not_compared(self, house):
+    def test_examples_without_a_hash_are_not_compared(self, house):
         house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), hashes={0: None, 1: None})
         house.publish("2", {0: [0.0], 1: [0.0]}, started_at=day(2), hashes={0: None, 1: None})
         assert house.ask("FROM regressions") == []
@@ -286,23 +281,19 @@ class TestExamples:
             )
         connection.execute("CREATE OR REPLACE VIEW segments.examples AS FROM temp.contents")
 
-    def test_of_contents_with_one_hash_one_is_taken_whole(self, house):
+    def test_one_of_several_contents_with_the_same_hash_is_taken(self, house):
         house.publish("run", {0: [1.0]})
         with house.warehouse.connect() as connection:
-            self.insert(
-                connection, (2, "hash", "task", "answer"), (1, "hash", None, "other"), (1, "hash", None, "other")
-            )
+            first, second = (2, "hash", "task", "answer"), (1, "hash", None, "other")
+            self.insert(connection, first, second, second)
             assert connection.execute("SELECT task, answer FROM examples").fetchall() == [(None, "other")]
 
-    def test_what_has_no_hash_is_told_apart_by_its_content(self, house):
+    def test_examples_without_a_hash_differ_by_content(self, house):
         house.publish("run", {0: [1.0]})
         with house.warehouse.connect() as connection:
             self.insert(connection, (1, None, "a", "1"), (2, None, "b", "2"), (2, None, "b", "2"), (3, "1", "c", "3"))
-            assert connection.execute("SELECT example_hash, task, answer FROM examples ORDER BY ALL").fetchall() == [
-                ("1", "c", "3"),
-                (None, "a", "1"),
-                (None, "b", "2"),
-            ]
+            found = connection.execute("SELECT example_hash, task, answer FROM examples ORDER BY ALL").fetchall()
+            assert found == [("1", "c", "3"), (None, "a", "1"), (None, "b", "2")]
 
 
 class TestFlips:
@@ -332,21 +323,12 @@ class TestCost:
         ]
 
     def test_counts_all_attempts_at_the_price_of_the_day(self, house, run_writer):
-        house.set_prices(
-            price("m", "2026-11-01", 1.0, 10.0),
-            price("m", "2026-11-10", 2.0, 20.0),
-            price("other", "2026-01-01", 100.0, 100.0),
-        )
+        later, other = price("m", "2026-11-10", 2.0, 20.0), price("other", "2026-01-01", 100.0, 100.0)
+        house.set_prices(price("m", "2026-11-01", 1.0, 10.0), later, other)
         usage = {"input_tokens": 100, "output_tokens": 20}
         for number in (9, 10, 11):
-            house.publish(
-                str(number),
-                {0: [1.0]},
-                attempts=self.attempts(run_writer),
-                model="m",
-                started_at=day(number),
-                usage=usage,
-            )
+            told = {"attempts": self.attempts(run_writer), "model": "m", "started_at": day(number), "usage": usage}
+            house.publish(str(number), {0: [1.0]}, **told)
         rows = house.ask("SELECT run_id, attempts, input_tokens, output_tokens, cost FROM cost")
         assert rows == [
             ("11", 3, 200, 40, pytest.approx((200 * 2 + 40 * 20) / 1e6)),
@@ -357,13 +339,13 @@ class TestCost:
             ("9", pytest.approx((100 * 1 + 20 * 10) / 1e6))
         ]
 
-    def test_without_a_price_or_before_the_first_there_is_none(self, house, run_writer):
+    def test_there_is_no_cost_without_a_price_or_before_the_first(self, house, run_writer):
         house.publish("run", {0: [1.0]}, attempts=self.attempts(run_writer), model="m", started_at=day(1))
         assert house.ask("SELECT cost FROM cost") == [(None,)]
         house.set_prices(price("m", "2026-11-02", 1.0, 1.0))
         assert house.ask("SELECT cost FROM cost UNION ALL SELECT cost FROM runs") == [(None,), (None,)]
 
-    def test_a_run_whose_start_is_not_known_has_the_price_of_when_it_ended(self, house):
+    def test_a_run_without_a_start_has_the_price_at_its_end(self, house):
         usage = {"input_tokens": 1_000_000, "output_tokens": 0}
         house.publish("run", model="m", started_at=None, finished_at=day(3), usage=usage)
         house.set_prices(price("m", "2026-11-01", 1.0, 1.0), price("m", "2026-11-02", 3.0, 1.0))
@@ -376,7 +358,7 @@ class TestCost:
             (None, 300, 60, pytest.approx(900 / 1e6))
         ]
 
-    def test_of_several_prices_of_a_moment_the_last_in_the_file_counts(self, house):
+    def test_the_last_of_several_prices_of_a_moment_counts(self, house):
         house.publish("run", {0: [1.0]}, model="m")
         lines = ["model,since,input,output", "m,2026-01-01,1,1", "m,2026-01-01T00:00:00Z,2,20", "n,2026-01-01,3,3"]
         (house.warehouse.folder / "prices.csv").write_text("\n".join(lines), "utf-8-sig")
@@ -394,17 +376,14 @@ class TestCost:
 class TestRetries:
     def test_counts_attempts_that_failed(self, house, run_writer):
         other = {**run_writer.failure, "error_chain_repr": "ModelError -> Timeout"}
-        house.publish(
-            "run",
-            {0: [1.0, None]},
-            attempts=[
-                run_writer.attempt(0, 0, 1, error=run_writer.failure, generation_ms=1500.0),
-                run_writer.attempt(0, 0, 2, error=run_writer.failure, generation_ms=500.0, token_usage=None),
-                run_writer.attempt(0, 0, 3),
-                run_writer.attempt(0, 1, 1, error=run_writer.failure, generation_ms=1000.0),
-                run_writer.attempt(0, 1, 2, error=other, generation_ms=250.0),
-            ],
-        )
+        attempts = [
+            run_writer.attempt(0, 0, 1, error=run_writer.failure, generation_ms=1500.0),
+            run_writer.attempt(0, 0, 2, error=run_writer.failure, generation_ms=500.0, token_usage=None),
+            run_writer.attempt(0, 0, 3),
+            run_writer.attempt(0, 1, 1, error=run_writer.failure, generation_ms=1000.0),
+            run_writer.attempt(0, 1, 2, error=other, generation_ms=250.0),
+        ]
+        house.publish("run", {0: [1.0, None]}, attempts=attempts)
         columns = "run_id, error, attempts, rollouts, seconds, input_tokens, output_tokens"
         assert house.ask(f"SELECT {columns} FROM retries") == [
             ("run", "ModelError -> RateLimitError", 3, 2, 3.0, 200, 40),
@@ -425,7 +404,7 @@ def test_the_snapshot_has_the_same_views(house):
         assert snapshot.execute("FROM flips('a', 'b')").fetchall() == house.ask("FROM flips('a', 'b')")
 
 
-def test_the_configuration_can_be_asked_by_its_parts(house):
+def test_the_configuration_can_be_queried_by_its_fields(house):
     house.publish("run", {0: [1.0]}, env_args={"split": "dev", "seed": 7})
     [(metadata,)] = house.ask("SELECT metadata FROM runs WHERE env_args->>'split' = 'dev' AND env_args->>'seed' = '7'")
     assert json.loads(metadata)["run_id"] == "run"

@@ -20,7 +20,7 @@ from nightjar.core.failures import advice_line, class_in
 from nightjar.errors import ConfigError, ServiceAwayError, ServiceError
 from nightjar.evaluation.config import Evaluation
 from nightjar.evaluation.config.suite import BUDGETS
-from nightjar.hosting.hosted_runs import HostedRun, find_hosted_run, read_hosted_run
+from nightjar.hosting.hosted_runs import HostedRun, find_hosted_run, flow_run_of
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi, find_prefect_api
 from nightjar.hosting.submitting import HostedOptions, Submitted, check_options, forget_secrets, submit, submit_parts
@@ -113,10 +113,10 @@ def hosted_run(wanted: str, prefect_url: str | None) -> tuple[PrefectApi, Hosted
 
 
 def _read(api: PrefectApi, run: HostedRun) -> HostedRun:
-    found = read_hosted_run(api, run.id)
-    if found is None:
+    record = flow_run_of(run.id, api)
+    if record is None:
         raise ServiceError(f"Run {run.run_id} was removed from the server")
-    return found
+    return HostedRun.of(record)
 
 
 def next_commands(run_id: str, commands: Iterable[str], prefect_url: str | None = None) -> str:
