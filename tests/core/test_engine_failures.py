@@ -65,7 +65,7 @@ class TestClassify:
             (caused_by(status_error(400).__cause__, OverlongPromptError("too long")), set()),
             (SandboxRefusedError("install bubblewrap"), {"is_permanent", "is_refusal"}),
         ],
-        ids=lambda value: repr(getattr(value, "__cause__", None) or value)[:40],
+        ids=lambda value: " ".join(sorted(value)) if isinstance(value, set) else repr(value.__cause__ or value)[:40],
     )
     def test_an_error_is_temporary_permanent_or_neither(self, error, flags):
         failure = classify(error)

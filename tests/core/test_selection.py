@@ -93,7 +93,7 @@ class TestResuming:
             {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
             {"num_examples": 8}, {"num_examples": -1}, {"dataset": examples(50)},
         ],
-        ids=str,
+        ids=lambda fields: " ".join(fields) or "none",
     )  # fmt: skip
     def test_settings_that_do_not_change_results_may_differ(self, saved, fields):
         self.check(saved(), **fields)
