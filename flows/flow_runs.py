@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import socket
@@ -141,6 +142,8 @@ def logged(function: Callable[P, Coroutine[Any, Any, State[T]]]) -> Callable[P, 
         except NightjarError as error:
             return refused(error)
 
+    # Prefect would look up the names in annotations here, not in the module of the flow.
+    logged_function.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
     return logged_function
 
 

@@ -121,13 +121,19 @@ def begun_runs(services):
     return {path.parent for path in services.folder.glob("outputs/evals/*/*/attempts.jsonl") if path.stat().st_size}
 
 
+def wait_for_begun_runs(services, known, count):
+    end = time.monotonic() + 120
+    while len(begun_runs(services) - known) < count:
+        assert time.monotonic() < end, (services.folder / "home/worker.log").read_text()
+        time.sleep(0.2)
+
+
 def test_cancelling_a_night_cancels_its_evaluations(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=1_000)) as server:
         suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
         known = begun_runs(services)
         begun = start(services, suite=suite, night="2026-11-20")
-        while len(begun_runs(services) - known) < 2:
-            time.sleep(0.2)
+        wait_for_begun_runs(services, known, 2)
         services.call("POST", f"/flow_runs/{begun}/set_state", {"state": {"type": "CANCELLING"}})
         assert services.end_of(begun) == "CANCELLED"
         answered = server.stats().answered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -79,6 +80,12 @@ def test_every_flow_has_a_deployment() -> None:
     flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
     named = set(re.findall(r'^@flow\(name="([\w-]+)"', flows, re.MULTILINE))
     assert {each.flow.name for each in DEPLOYMENTS} == set(FLOWS) == named
+
+
+@pytest.mark.parametrize("flow", [each.flow for each in DEPLOYMENTS], ids=lambda flow: flow.name)
+def test_every_flow_validates_its_parameters(flow) -> None:
+    required = [name for name, each in inspect.signature(flow.fn).parameters.items() if each.default is each.empty]
+    assert set(required) <= set(flow.validate_parameters(dict.fromkeys(required, "x")))
 
 
 def test_links_in_documents_lead_somewhere() -> None:
