@@ -21,7 +21,7 @@ _LONGEST_HUB_NAME = 96
 
 
 class EnvironmentDatasets:
-    """The training and evaluation datasets of an environment; the arguments are those of ``Environment``."""
+    """The training and evaluation datasets; the arguments are those of ``Environment``."""
 
     train_examples: Examples | None
 
@@ -59,7 +59,6 @@ class EnvironmentDatasets:
 
     @property
     def has_eval_examples(self) -> bool:
-        """Whether there is a separate evaluation dataset."""
         return self._eval is not None
 
     @property
@@ -81,11 +80,9 @@ class EnvironmentDatasets:
         self._eval = self._examples(dataset)
 
     def build_dataset(self) -> Dataset | None:
-        """Returns the formatted training dataset, built on first use; None if there is none."""
         return None if self.train_examples is None else self.train_examples.to_dataset()
 
     def build_eval_dataset(self) -> Dataset | None:
-        """Returns the formatted evaluation dataset, built on first use; None if there is none."""
         return None if self._eval is None else self._eval.to_dataset()
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
@@ -119,10 +116,7 @@ def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
 
 
 def results_dataset(results: Mapping[str, Any]) -> Dataset:
-    """Returns the result of ``generate`` as a ``datasets.Dataset`` with a row per rollout.
-
-    Columns with values of different shapes, such as ``info``, become JSON texts.
-    """
+    """Returns the rows of a ``generate`` result. Columns of mixed shapes, such as ``info``, become JSON texts."""
     import datasets
 
     rows = results["outputs"]
@@ -141,5 +135,4 @@ def _column(values: list[Any]) -> list[Any]:
 
 
 def rows_of(dataset: Any) -> Sequence[Any]:
-    """Returns the rows of a ``datasets.Dataset``, or of any iterable, as a list."""
     return dataset.to_list() if hasattr(dataset, "to_list") else list(dataset)

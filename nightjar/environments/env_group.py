@@ -28,9 +28,9 @@ KEY = "env_id"
 
 
 class EnvGroupRubric(Rubric):
-    """Scores each rollout with the rubric of its environment.
+    """Scores each rollout with the rubric of its environment, and gives it only that environment's metrics.
 
-    A rollout only gets the metrics of its environment, so that means are over the rollouts a metric is about.
+    So means are over the rollouts that a metric is about.
     """
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
@@ -39,7 +39,7 @@ class EnvGroupRubric(Rubric):
 
     @property
     def metric_names(self) -> list[str]:
-        """The names of all metrics, sorted; verifiers calls it ``all_reward_names``."""
+        """The sorted names of all metrics; ``all_reward_names`` in verifiers."""
         return sorted({name for env in self.env_map.values() for name in env.rubric.metric_names})
 
     all_reward_names = metric_names

@@ -39,11 +39,7 @@ GenerateMetadata: TypeAlias = dict[str, Any]
 
 
 class GenerateOutputs(TypedDict):
-    """The result of ``generate``.
-
-    Attributes:
-        outputs: a row per rollout as in ``results.jsonl``, ordered by (example_id, rollout_index).
-    """
+    """The result of ``generate``; ``outputs`` are the rows of ``results.jsonl``, by (example_id, rollout_index)."""
 
     outputs: list[Row]
     metadata: GenerateMetadata
@@ -139,7 +135,6 @@ async def generate_group(
 
 
 async def generate_one(env: Environment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
-    """Generates and scores one rollout, holding a semaphore that is the first argument."""
     if args and hasattr(args[0], "acquire"):
         sem, *args = args  # type: ignore[assignment]
     names = ("input", "client", "model", "sampling_args", "max_retries")

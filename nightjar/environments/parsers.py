@@ -194,8 +194,7 @@ class XMLParser(Parser):
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:  # noqa: ARG002 - see the docstring
         """Returns an object with an attribute for every tag; None if the text does not have it.
 
-        Args:
-            strip: accepted for compatibility; the content of a field is always stripped.
+        ``strip`` is accepted for compatibility: the content of a field is always stripped.
         """
         return SimpleNamespace(**{tag: _content(text, tag, last) for tags in self._fields for tag in tags})
 
@@ -257,7 +256,6 @@ def _value(tags: Sequence[str], values: dict[str, Any]) -> Any:
 
 
 def _content(text: str, tag: str, last: bool = False) -> str | None:
-    """Returns the text between the first or last tags, in time linear in the text's length."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     content, position = None, 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start + len(opening))) >= 0:

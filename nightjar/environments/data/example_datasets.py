@@ -101,11 +101,9 @@ EXAMPLE_DATASETS: Mapping[str, ExampleDataset] = {
 def load_example_dataset(
     name: str = "gsm8k", split: str | None = None, n: int | None = None, seed: int = 0, path: str | Path | None = None
 ) -> Dataset:
-    """Loads a dataset by its short name, as rows with ``question`` and ``answer``.
+    """Loads a dataset by its short name, one of ``EXAMPLE_DATASETS``, as rows with ``question`` and ``answer``.
 
-    Args:
-        name: one of ``EXAMPLE_DATASETS``; others are a ``ValueError``.
-        n: number of rows, drawn with ``seed``; None or 0 for all in their order.
+    ``n`` rows are drawn with ``seed``; None or 0 means all rows in their order.
 
     Example:
         >>> import os, tempfile

@@ -58,7 +58,7 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
 
     ::
 
-        [tool.nightjar.eval]        # or [tool.verifiers.eval], which it overrides key by key
+        [tool.nightjar.eval]        # overrides [tool.verifiers.eval] key by key
         num_examples = 50
         rollouts_per_example = 4
     """
@@ -107,7 +107,6 @@ def environments_in(folder: Path) -> Iterator[None]:
 
 
 def find_here(env_id: str) -> EnvironmentPackage:
-    """Returns the package of an environment in this context; raises the errors of ``find_environment``."""
     return find_environment(env_id, _environments_dir.get())
 
 
@@ -132,7 +131,7 @@ def environment_commit(env_id: str) -> str | None:
 
 
 def environment_hash(env_id: str) -> str | None:
-    """Returns the SHA-256 of an environment's files, see ``source_files``; None if it is not here."""
+    """Returns the SHA-256 of an environment's ``source_files``; None if it is not here."""
     package = known_environment(env_id, _environments_dir.get())
     try:
         return None if package is None else source_hash(source_files(package))
@@ -157,7 +156,7 @@ def _own_commit() -> str | None:
 
 
 def source_commit(file: Path) -> str | None:
-    """Returns the git commit of a file's working tree, with "-dirty" if it was modified; None for an untracked file."""
+    """Returns the git commit of a file's working tree, with "-dirty" if modified; None for an untracked file."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     return _git(file.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")

@@ -18,7 +18,7 @@ README = "README.md"
 
 
 class Kind(StrEnum):
-    """The kind of a new environment; the value is also the folder of its templates."""
+    """The kind of a new environment, and the folder of its templates."""
 
     SINGLE_TURN = "single-turn"
     MULTI_TURN = "multi-turn"
@@ -45,13 +45,6 @@ def make_environment(
     """Creates an environment package that loads, runs and passes its tests unchanged.
 
     The folder and the module of ``owner/my-env`` are ``my_env``; ``is_multi_file`` makes the module a folder.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = make_environment("my-env", Path(folder))
-        >>> made.env_id, sorted(path.name for path in made.paths)
-        ('my-env', ['README.md', 'my_env.py', 'pyproject.toml', 'test_my_env.py'])
     """
     asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
