@@ -1,6 +1,6 @@
-"""NLTK's data for games: whether it is here, and how to download it.
+"""NLTK's data for games, with the extra ``textarena``.
 
-Needs the extra ``textarena``. ``nltk.download`` itself prints, and uses the network even for data that is here.
+``nltk.download`` is not used: it prints, and needs the network even for data that is here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class NltkData:
         return len(self.paths()) == len(self.names)
 
     def fetch(self) -> None:
-        """Downloads missing data; ``DatasetError`` if it is unavailable."""
         try:
             ensure_here(self.names)
         except ImportError as error:
@@ -68,7 +67,6 @@ def ensure_here(names: Sequence[str]) -> None:
 
 
 def missing_error(names: Sequence[str]) -> DatasetError:
-    """Returns an error that says how to download these."""
     missing = ", ".join(names) or "see the cause"
     return DatasetError(
         f"This game needs NLTK data that is not on this machine and cannot be downloaded: {missing}. "

@@ -47,7 +47,7 @@ _RESET_PAUSE_SECONDS = 0.25
 
 
 async def render_messages(renderer: PromptRenderer, observation: Any, context: str, **details: Any) -> Messages:
-    """Returns the messages that a prompt renderer makes of an observation; it gets the details that it names."""
+    """Renders an observation as messages. The renderer gets the details that it names."""
     offered = {"context": context, **details}
     parameters = inspect.signature(renderer).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -89,7 +89,7 @@ def _single_text_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call as an action; ``ValueError`` if it has no name, or its arguments are not a JSON object."""
+    """Returns a tool call as an action; ``ValueError`` without a name, or if its arguments are not a JSON object."""
     arguments = json.loads(tool_call.arguments)
     if not isinstance(arguments, dict):
         raise ValueError("tool arguments must be an object")  # noqa: TRY004 - it is the model's mistake

@@ -56,13 +56,8 @@ _OPENAI_URL = "https://api.openai.com/v1"
 def the_verdict(reply: str, verdicts: Mapping[str, str], what: str = "verdict") -> str:
     """Returns the verdict that a judge's reply begins or ends with; ``JudgeVerdictError`` if none is clear.
 
-    A verdict that is questioned, withdrawn or contradicted is not clear.
-    ``verdicts`` maps what the judge may say, in lower case, to its meaning. Thoughts are ignored.
-
-    Example:
-        >>> grades = {"a": "right", "right": "right", "b": "wrong", "not right": "wrong"}
-        >>> the_verdict("A: it is right.", grades), the_verdict("The right answer is 5. So it is not right.", grades)
-        ('right', 'wrong')
+    A verdict that is questioned, withdrawn or contradicted is not clear. Thoughts are ignored. ``verdicts`` maps what
+    the judge may say, in lower case, to its meaning.
     """
     names = "|".join(sorted(map(re.escape, verdicts), key=len, reverse=True))
     verdict = re.compile(rf"{_LEAD}(?i:({names})){_REASON}")
@@ -213,7 +208,7 @@ class JudgeRubric(Rubric):
 
 
 class _LazyClient:
-    """Stands for a client that is created on first use, so that its key is not needed before."""
+    """A client that is created on first use, so that its key is not needed before."""
 
     def __init__(self, config: ClientConfig | None) -> None:
         self._config = config

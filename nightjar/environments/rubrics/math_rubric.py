@@ -1,7 +1,4 @@
-r"""``MathRubric``: compares answers as mathematics, so that ``\frac{1}{2}`` equals ``0.5``.
-
-math-verify compares them, which may never end and therefore runs in ``math_processes``.
-"""
+r"""``MathRubric``: compares answers as mathematics, so that ``\frac{1}{2}`` equals ``0.5``."""
 
 from __future__ import annotations
 
@@ -116,7 +113,7 @@ def verify_response(
 ) -> tuple[float, float]:
     """Compares a response, without its box, with the expected answer; works in the main thread only.
 
-    ``timeout_seconds`` holds for reading each of them and for the comparison, rounded up to whole seconds.
+    ``timeout_seconds`` limits each reading and the comparison, rounded up to whole seconds.
     """
     from math_verify.errors import TimeoutException
 
@@ -150,12 +147,7 @@ def _fraction(number: re.Match[str]) -> str:
 
 
 def are_of_two_kinds(given: str, expected: str) -> bool:
-    r"""Returns whether answers differ in something math-verify ignores: a number base, or set versus ordered pair.
-
-    Example:
-        >>> are_of_two_kinds("11_2", "11_3"), are_of_two_kinds("(1,2)", r"\{1,2\}"), are_of_two_kinds("11", "11_3")
-        (True, True, False)
-    """
+    r"""Returns whether answers differ in something math-verify ignores: a number base, or set versus ordered pair."""
     marks = ((mark(given), mark(expected)) for mark in (_BASE.search, _WHOLE.match, _LISTED.match))
     return any(one and other and one[1] != other[1] for one, other in marks)
 

@@ -33,11 +33,7 @@ _KINDS = ("chat", "completions")
 
 @dataclass
 class BenchmarkDefinition:
-    """What ``@benchmark`` declares; see its arguments.
-
-    Attributes:
-        file: where the benchmark is defined; relative files are also looked for there.
-    """
+    """What ``@benchmark`` declares; relative files are also looked for next to ``file``, which defines it."""
 
     name: str
     dataset: Source
@@ -56,15 +52,7 @@ class BenchmarkDefinition:
 
 
 class ByobEnvironment(EvalEnvironment):
-    """A benchmark from a definition, with its first ``num_examples`` rows, or those of another ``dataset``.
-
-    Example:
-        >>> import asyncio
-        >>> rows = [{"question": "2+2?", "target": "4"}]
-        >>> env = ByobEnvironment(BenchmarkDefinition("sums", rows, "What is {question}"))
-        >>> asyncio.run(env.seed(0)).prompt, asyncio.run(env.verify(" 4 ", "4")).reward
-        ('What is 2+2?', 1.0)
-    """
+    """A benchmark from a definition, with its first ``num_examples`` rows, or those of another ``dataset``."""
 
     def __init__(
         self, definition: BenchmarkDefinition, num_examples: int | None = None, dataset: Source | None = None
@@ -78,7 +66,6 @@ class ByobEnvironment(EvalEnvironment):
         self.dataset = self._prepared(load_rows(self.definition.dataset, num_examples, self._folder))
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns the question of a row, with the whole row as metadata."""
         definition, row = self.definition, self.dataset[idx]
         if definition.seed_fn is not None:
             return definition.seed_fn(row, idx)
@@ -175,7 +162,6 @@ def image_builder(builder_fn: Callable[[list[dict[str, Any]]], Any]) -> Callable
 
 
 def verified(scored: Any) -> VerifyResult:
-    """Converts the return value of a scorer."""
     details = dict(scored) if isinstance(scored, Mapping) else {"reward": scored}
     named = [details[key] for key in ("correct", "reward") if details.get(key) is not None]
     numbers = [value for value in (*named[:1], *details.values()) if isinstance(value, int | float)]

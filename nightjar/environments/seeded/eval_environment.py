@@ -47,13 +47,7 @@ class SeedResult:
 
 @dataclass
 class VerifyResult:
-    """The score of an answer.
-
-    Attributes:
-        reward: usually 0.0 or 1.0.
-        extracted_answer: the part of the response that was scored.
-        scoring_details: how it was judged; numbers and booleans become metrics.
-    """
+    """The score of an answer: ``reward`` is usually 0.0 or 1.0; numbers in the details become metrics."""
 
     reward: float
     extracted_answer: str | None = None
@@ -95,7 +89,6 @@ class EvalEnvironment(ABC):
         return len(self.dataset)
 
     async def dataset_size(self) -> int:
-        """Returns the number of problems."""
         return len(self)
 
     @abstractmethod
@@ -122,15 +115,13 @@ class EvalEnvironment(ABC):
         """Prepares the benchmark before the first problem is seeded."""
 
     async def sandbox_specs(self) -> list[Any] | None:
-        """Returns the sandboxes that it needs; None for none."""
         return None
 
     async def image_build_requests(self) -> list[Any] | None:
-        """Returns the images to build; None for none."""
         return None
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> dict[str, Any] | None:  # noqa: ARG002
-        """Returns a bundle if another program evaluates it as a whole; None if it runs problem by problem."""
+        """Returns a bundle if another program evaluates the benchmark; None if it runs problem by problem."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close

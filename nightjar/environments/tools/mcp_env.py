@@ -88,7 +88,7 @@ class MCPServerConnection:
         return self.tools
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
-        """Calls a tool and returns its result: a text, or content parts if it has images."""
+        """Returns a tool's result: a text, or content parts if it has images."""
         return await self._background.call(self._call(tool_name, arguments))
 
     async def disconnect(self) -> None:
@@ -175,8 +175,6 @@ class MCPServerConnection:
 
 
 class MCPToolWrapper:
-    """A tool of a server as a function."""
-
     def __init__(self, server_name: str, tool: MCPTool, server_connection: MCPServerConnection) -> None:
         self.server_name = server_name
         self.tool = tool
@@ -185,7 +183,7 @@ class MCPToolWrapper:
         self.__doc__ = tool.description or ""
 
     async def __call__(self, /, **kwargs: Any) -> str | list[dict[str, Any]]:
-        """Calls the tool and returns its result: a text, or content parts if it has images."""
+        """Returns the tool's result: a text, or content parts if it has images."""
         return await self.server_connection.call_tool(self.tool.name, kwargs)
 
     def to_tool_def(self) -> Tool:

@@ -19,7 +19,7 @@ _LOST = "The Python process was restarted: its variables are lost."
 
 
 class PythonWorkerState(TypedDict):
-    """A rollout's record of its Python session, with plain values that can be saved."""
+    """A rollout's Python session as plain values, which can be saved."""
 
     ready: bool
     execution_count: int
@@ -39,8 +39,6 @@ class PythonWorkerDeadError(PythonWorkerRequestError):
 
 
 class PythonMonitorRubric(Rubric):
-    """Records how long a rollout waited for its Python."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.python_ready_wait_time)

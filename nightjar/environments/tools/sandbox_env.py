@@ -40,7 +40,7 @@ __all__ = [
 
 
 class SandboxState(TypedDict):
-    """A rollout's record of its sandbox, times in seconds, with plain values that can be saved."""
+    """A rollout's sandbox as plain values, which can be saved; times in seconds."""
 
     ready: bool
     ready_wait_time: float
@@ -59,7 +59,6 @@ class SandboxMonitorRubric(Rubric):
         return float(state["sandbox_state"]["ready_wait_time"])
 
     async def sandbox_command_execution_time(self, state: State) -> float:
-        """Returns the mean seconds of a command; 0 without commands."""
         seconds = state["sandbox_state"]["command_execution_times"]
         return sum(seconds) / len(seconds) if seconds else 0.0
 
@@ -262,7 +261,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def shown_text(stdout: str, stderr: str, value: str = "") -> str:
-    """Returns the parts of an output, without empty ones, as the model sees them."""
+    """Returns an output as the model sees it, without empty parts."""
     return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", value) if part) or "(no output)"
 
 
