@@ -51,7 +51,7 @@ def _with_read_calls(message: Any) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Returns the content of a JSON string; other values are left unchanged."""
+    """Parses a JSON string; other values are left unchanged."""
     if isinstance(value, str):
         with suppress(ValueError):
             return json.loads(value)
@@ -97,7 +97,6 @@ class ResultsWriter:
 
     Attributes:
         hashes: content hash of each example, from its first row.
-        state_columns: names in order of appearance.
         most_rollouts: the highest rollout index plus 1.
     """
 
@@ -162,10 +161,7 @@ class ResultsWriter:
 
 
 def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, Any]:
-    """Returns an error as Nightjar records it.
-
-    ``chain`` has the names of its classes, ``detail`` all messages; None for chain and message.
-    """
+    """Returns an error as Nightjar records it, from the names of its classes and all messages."""
     name = chain.partition(" -> ")[0]
     return {
         "error": name,
@@ -178,6 +174,5 @@ def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, 
 
 
 def digest(*parts: Any) -> str:
-    """Returns 16 hex digits that identify JSON-ready values."""
     content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return fingerprint([content.decode()])

@@ -1,6 +1,5 @@
 """Finds changes of the level in a series of runs over the same examples.
 
-Each example's own values give the noise between runs; a run may lack examples or have another number of rollouts.
 ``values`` is run × example in time order, the mean of an example's rollouts, NaN without rollouts; ``counts`` is the
 number of these rollouts.
 """
@@ -52,11 +51,11 @@ class ChangePoint:
 def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[ChangePoint]:
     """Returns the changes of the level in time order; a series without a change has any with chance alpha.
 
-    Every interval of a fixed set, small and large, is split into before and after: a regression of the values on
-    example and side. The largest statistic of all is the first change, and each side is searched in the same way
-    (binary segmentation with the intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after
-    Fryzlewicz, "Wild binary segmentation", 2014). The limit is simulated from normal values with as many rollouts a
-    run. If neighbouring runs differ by more than their examples explain, a change must be larger by the same factor.
+    Every interval of a fixed set is split into before and after: a regression of the values on example and side. The
+    largest statistic is the first change, and each side is searched in the same way (binary segmentation with the
+    intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after Fryzlewicz, "Wild binary
+    segmentation", 2014). The limit is simulated from normal values with as many rollouts a run. If neighbouring runs
+    differ by more than their examples explain, a change must be larger by the same factor.
     """
     runs = len(values)
     noise = noise_variances(values, counts)

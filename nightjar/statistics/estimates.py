@@ -21,10 +21,6 @@ def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
 
     Rollouts of one example are not independent: Miller, "Adding Error Bars to Evals" (2024), section 2.2, with the
     small-sample factor G/(G-1) for G groups. With one value per group it is the ordinary s/√n.
-
-    Example:
-        >>> clustered_mean([[1.0], [0.0]])
-        Estimate(mean=0.5, stderr=0.5)
     """
     totals, sizes = array("d"), array("L")
     for group in groups:

@@ -33,10 +33,6 @@ def t_interval(estimate: Estimate, clusters: int, alpha: float = 0.05) -> Interv
 
     With few clusters the normal quantile, as in Miller (2024), is too narrow (Cameron and Miller, "A Practitioner's
     Guide to Cluster-Robust Inference", 2015, section VI.D).
-
-    Example:
-        >>> round(t_interval(Estimate(0.5, 0.1), clusters=11).high, 4)
-        0.7228
     """
     if estimate.mean is None or estimate.stderr is None:
         return Interval(-np.inf, np.inf)
@@ -128,12 +124,7 @@ def reward_range(values: Iterable[float]) -> tuple[float, float]:
 
 
 def within_rewards(interval: Interval, values: Iterable[float]) -> Interval:
-    """Returns an interval of a mean reward, cut to ``reward_range``; unchanged if it is infinite.
-
-    Example:
-        >>> within_rewards(Interval(-0.77, 2.1), [0.5, 0.8])
-        Interval(low=0.0, high=1.0)
-    """
+    """Returns an interval of a mean reward, cut to ``reward_range``; unchanged if it is infinite."""
     lowest, highest = reward_range(values)
     is_known = np.isfinite(interval.low) and np.isfinite(interval.high)
     return Interval(max(interval.low, lowest), min(interval.high, highest)) if is_known else interval
@@ -149,12 +140,7 @@ def unseen_share(trials: int, alpha: float = 0.05) -> float:
 
 
 def chance_of_unseen(share: float, trials: int) -> float:
-    """Returns the chance that no trial is of a kind with this share; the inverse of ``unseen_share``.
-
-    Example:
-        >>> chance_of_unseen(0.5, 3)
-        0.125
-    """
+    """Returns the chance that no trial is of a kind with this share; the inverse of ``unseen_share``."""
     return float((1 - min(1.0, max(0.0, share))) ** trials)
 
 

@@ -22,7 +22,6 @@ class WindowTest:
     """Compares the last few nights with those before.
 
     Attributes:
-        nights: length of the window.
         baseline: rows of the nights before.
         pairs: examples that both have scored.
         damage: how much worse the mean is over these.
