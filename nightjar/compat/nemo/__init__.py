@@ -1,6 +1,6 @@
-"""The names of NeMo Evaluator: a program runs after ``import nemo_evaluator`` becomes ``import nightjar.compat.nemo``.
+"""The names of NeMo Evaluator: replace ``import nemo_evaluator`` by ``import nightjar.compat.nemo``.
 
-The names are listed in ``__init__.pyi`` and load on first use. docs/nemo.md describes their implementation.
+``__init__.pyi`` lists the names, which load on first use. docs/nemo.md describes them.
 """
 
 import lazy_loader

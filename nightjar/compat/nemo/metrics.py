@@ -1,7 +1,6 @@
 """Scores, intervals and tests under the names of ``nemo_evaluator.metrics``, computed by ``nightjar.statistics``.
 
-The tests ask whether the candidate is worse. Differences are the baseline's reward minus the candidate's, so they are
-positive where the candidate is worse.
+The tests ask whether the candidate is worse. Differences are the baseline's reward minus the candidate's.
 """
 
 from __future__ import annotations
@@ -123,8 +122,6 @@ def _ci(estimate: Estimate, interval: Interval, confidence: float, method: str) 
 
 @dataclass
 class CategoryResult:
-    """The score of a category; ``n_samples`` counts scored rows."""
-
     category: str
     n_samples: int
     mean_reward: float
@@ -183,12 +180,6 @@ def scores_of(
 
     Failed steps have no reward and count in neither mean. pass@n is over the problems with all repeats scored.
     ``expected_rows`` is None if no rows are missing.
-
-    Example:
-        >>> rows = [{"problem_idx": n, "repeat": 0, "reward": n / 2} for n in range(3)]
-        >>> scores = scores_of(rows, 1)
-        >>> scores["mean_reward"]["value"], round(scores["pass@1"]["value"], 4), scores["coverage"]["value"]
-        (0.5, 0.6667, 1.0)
     """
     groups, rows = defaultdict[Any, list[float]](list), 0
     for row in results:

@@ -1,7 +1,7 @@
 """Solvers, which answer the problems of a benchmark by asking a model or an agent, or with the reference.
 
-``ReActSolver`` calls tools. A server lists its routes in ``/openapi.json``: every ``POST /NAME`` is a tool, unless it
-belongs to the protocol of resources servers.
+``ReActSolver`` calls tools: a server's ``/openapi.json`` lists its routes, and every ``POST /NAME`` is a tool, unless
+it belongs to the protocol of resources servers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_toke
 
 
 class ErrorKind(Enum):
-    """The meaning of a solver's error: the problem counts as wrong, or the step failed."""
+    """Whether a solver's error makes the problem wrong or the step failed."""
 
     NONE = "none"
     GRACEFUL = "graceful"
@@ -71,9 +71,7 @@ class Solver(Protocol):
     async def solve(self, task: SeedResult) -> SolveResult:
         """Answers a problem.
 
-        Raises:
-            GracefulError: a limit is reached; the answer counts as wrong.
-            InfraError: the infrastructure failed; another attempt may succeed.
+        Raises ``GracefulError`` at a limit, which makes the answer wrong, or ``InfraError`` if a retry may succeed.
         """
 
 

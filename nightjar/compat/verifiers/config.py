@@ -32,7 +32,6 @@ FIELDS = {
     "disable_tui", "fullscreen", "tui", "abbreviated_summary", "heartbeat_url", "disable_env_server", "num_workers",
     "timeout",
 }  # fmt: skip
-"""The fields of an evaluation in a file."""
 _SPELLINGS = {"api_base_url": "url", "api_key_var": "key", "type": "api_client_type", "headers": "extra_headers"}
 
 

@@ -104,7 +104,6 @@ def _printable_part(part: Any) -> str:
 
 
 def messages_to_printable(messages: Any) -> Any:
-    """Returns messages with ``[image]`` and ``[audio]`` for images and sounds."""
     return messages if isinstance(messages, str) else [message_to_printable(message) for message in messages or []]
 
 

@@ -84,7 +84,7 @@ def find_latest_incomplete_eval_results_path(
     env_dir_path: str = "./environments",
     output_dir: str | None = None,
 ) -> Path | None:
-    """Returns the newest incomplete results with these settings and at most this many examples; None without any."""
+    """Returns the newest incomplete results with these settings and at most this many examples."""
     folder = get_eval_runs_dir(env_id, model, env_dir_path, output_dir)
     found = [path for path in folder.iterdir() if is_valid_eval_results_path(path)] if folder.is_dir() else []
     settings = {"env_id": env_id, "model": model, "rollouts_per_example": rollouts_per_example}

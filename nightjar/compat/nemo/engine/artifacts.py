@@ -176,10 +176,7 @@ def cost_of(model: str, stats: RuntimeStats) -> CostEstimate | None:
 
 
 def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
-    """Writes the files of a bundle and returns their paths.
-
-    Files of another run in the folder are moved into a subfolder named by that run.
-    """
+    """Writes the files of a bundle and returns their paths; moves those of another run into a subfolder of its name."""
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder, bundle["run_id"])

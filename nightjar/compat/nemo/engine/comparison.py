@@ -36,15 +36,14 @@ def compare_runs(
 ) -> dict[str, Any]:
     """Compares two evaluations over the problems that both scored.
 
+    The report's ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
+    entirely beyond, else ``INCONCLUSIVE``.
+
     Args:
         baseline, candidate: a bundle, its path, a pattern with ``*``, a folder, or anything ``nightjar compare`` takes.
         reward_threshold: accepted and ignored; an answer is correct from 0.5 on both sides.
         min_effect: the allowed drop of the mean.
         test: the p-value to report with the interval, which decides.
-
-    Returns:
-        The report. Its ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
-        entirely beyond, else ``INCONCLUSIVE``.
     """
     if test not in _TESTS:
         raise ConfigError(f"Unknown test {test!r}. Choose one of: {', '.join(_TESTS)}")
@@ -123,10 +122,11 @@ def _percent(delta: float, of: float | None) -> float | None:
 
 @dataclass
 class BenchmarkGateResult:
-    """The result of a gate on one benchmark; ``delta`` is the candidate's mean minus the baseline's.
+    """The result of a gate on one benchmark.
 
     Attributes:
         status: PASS, BREACH, MISSING or INSUFFICIENT_EVIDENCE.
+        delta: the candidate's mean minus the baseline's.
         max_drop_threshold: the allowed drop, including the relative limit; None if nothing was measured.
     """
 

@@ -154,7 +154,6 @@ async def run_evaluation(
     dataset, and results are in the order of problems.
 
     Args:
-        max_problems: use the first problems only.
         config: further settings to record; ``scorers`` are refused, because a benchmark has its own.
         problem_range: the first problem and the one after the last; overrides shuffling and shards.
         judge_client: scores answers that need a judge; has ``chat`` like ``ModelClient``.
@@ -239,12 +238,7 @@ def chosen_problems(
     shard_info: tuple[int, int] | None = None,
     shuffle_seed: int | None = None,
 ) -> list[int]:
-    """Returns the numbers of the problems to run; the arguments are those of ``run_evaluation``.
-
-    Example:
-        >>> chosen_problems(10, max_problems=6, shard_info=(1, 2)), chosen_problems(10, problem_range=(8, 99))
-        ([3, 4, 5], [8, 9])
-    """
+    """Returns the numbers of the problems to run; the arguments are those of ``run_evaluation``."""
     if problem_range is not None:
         return [*range(max(0, problem_range[0]), min(size, problem_range[1]))]
     numbers = [*range(size)]

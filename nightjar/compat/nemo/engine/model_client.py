@@ -28,7 +28,7 @@ current_rollout: ContextVar[State | None] = ContextVar("current_rollout", defaul
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 ClientT = TypeVar("ClientT", bound=OpenAIClient[Any, Any, Any])
 _kept: set[AnyClient] = set()
-"""All clients: a reference keeps their connections open until their event loop ends."""
+"""Every client stays referenced, so its connections stay open until its event loop ends."""
 _ROUTE = "/chat/completions"
 
 
@@ -67,8 +67,7 @@ class ModelClient:
 
     Attributes:
         base_url: with or without the route.
-        seed: sent with every request unless None, like the other sampling parameters; in an evaluation, each further
-            repeat adds 1 to it.
+        seed: sent with every request unless None; in an evaluation, each further repeat adds 1 to it.
         timeout: seconds per request.
         reasoning_pattern: a regular expression of text to remove from responses.
     """
@@ -160,8 +159,6 @@ class ModelClient:
 
 
 class _ChatClient(OpenAIChatCompletionsClient):
-    """Keeps the endpoint's own response with the parsed one."""
-
     async def from_native_response(self, response: Any) -> Response:
         answer = await super().from_native_response(response)
         setattr(answer, "native", response)  # noqa: B010 - it has no such field

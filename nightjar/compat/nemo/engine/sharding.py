@@ -81,7 +81,6 @@ def part_of(found: FoundResults) -> EvaluationPart:
 
 
 def shard_part(folder: Path) -> EvaluationPart:
-    """Returns a folder with one bundle as a part."""
     bundles = bundles_in(folder)
     if len(bundles) != 1:
         raise ConfigError(f"Expected one bundle (eval-*.json) in {str(folder)!r}, found {len(bundles)}")
@@ -124,7 +123,7 @@ def _of_run_directory(path: Path) -> EvaluationPart:
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that results depend on; the port of a local proxy is not one."""
+    """Returns the settings that results depend on, without the port of a local proxy."""
     settings = {name: value for name, value in config.items() if name not in (*SHARD_FIELDS, "output_dir")}
     if urlsplit(str(settings.get("model_url") or "")).hostname in LOOPBACK_HOSTS:
         del settings["model_url"]
@@ -212,7 +211,6 @@ def merge_results(shard_dirs: Sequence[str | Path], output_dir: str | Path, n_re
 
 
 def merged(parts: Sequence[EvaluationPart], n_repeats: int | None = None) -> Bundle:
-    """Returns the bundle of all parts; if several parts contain a step, the last one counts."""
     if not parts:
         raise ConfigError("There are no shards to merge")
     if differing := differences(parts):
@@ -267,12 +265,7 @@ def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
 
 
 def ranges(numbers: Iterable[int]) -> Iterator[str]:
-    """Yields sorted numbers as ranges.
-
-    Example:
-        >>> list(ranges([1, 2, 3, 7, 9, 10]))
-        ['1-3', '7', '9-10']
-    """
+    """Yields sorted numbers as ranges: 1-3, 7, 9-10."""
     for _, together in groupby(enumerate(numbers), key=lambda one: one[1] - one[0]):
         found = [number for _, number in together]
         yield f"{found[0]}-{found[-1]}" if len(found) > 1 else str(found[0])
@@ -301,10 +294,7 @@ def _problems(parts: Sequence[EvaluationPart], seen: set[int]) -> list[int]:
 
 
 def _total(spans: set[tuple[int, int]], shards: int) -> int:
-    """Returns the number of problems that shards with these ranges divide; 0 if none fits.
-
-    Several totals may fit if the last shards are missing; the highest is returned.
-    """
+    """Returns the highest number of problems that shards with these ranges can divide; 0 if none fits."""
     longest = max((end - start for start, end in spans), default=0)
     totals = range(shards * longest, shards * max(0, longest - 1), -1)
     return next((n for n in totals if spans <= {get_shard_range(n, shard, shards) for shard in range(shards)}), 0)

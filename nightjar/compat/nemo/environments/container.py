@@ -243,12 +243,7 @@ def build_legacy_run_config(
     adapter_config: dict[str, Any] | None = None,
     api_key: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the ``run_config.yaml`` of an evaluation.
-
-    Example:
-        >>> build_legacy_run_config("gsm8k", "http://model/v1", "m", "chat", api_key="secret")["target"]
-        {'api_endpoint': {'url': 'http://model/v1', 'model_id': 'm', 'type': 'chat', 'api_key_name': 'NEMO_API_KEY'}}
-    """
+    """Returns the ``run_config.yaml`` of an evaluation."""
     endpoint: dict[str, Any] = {"url": model_url, "model_id": model_id, "type": endpoint_type}
     if api_key:
         endpoint["api_key_name"] = KEY_VARIABLE
@@ -289,12 +284,7 @@ def build_legacy_bundle(image: str, task: str, results_dir: Path) -> Bundle:
 
 
 def name_of(image: str, task: str) -> str:
-    """Returns the name of an evaluation, such as ``container/gsm8k``.
-
-    Example:
-        >>> name_of("nvcr.io/eval/simple-evals:25.09", ""), name_of("simple-evals", "gsm8k")
-        ('container/simple-evals', 'container/gsm8k')
-    """
+    """Returns the name of an evaluation, such as ``container/gsm8k``; without a task, of its image."""
     return f"container/{task or image.rpartition('/')[2].partition(':')[0]}"
 
 

@@ -49,12 +49,7 @@ _SHOWN_BYTES = 1000
 
 
 def gym_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the query.
-
-    Example:
-        >>> gym_environment("gym://localhost:9090?timeout=5").timeout
-        5.0
-    """
+    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the query."""
     place, options = _taken_apart(uri)
     options |= kwargs
     if "data" in options:

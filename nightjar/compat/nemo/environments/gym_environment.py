@@ -64,10 +64,6 @@ class GymEnvironment(RowBenchmark):
         protocol: ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does.
         dataset: the problems; None for those of the server, which a server of NeMo Gym does not have.
         timeout: seconds per request.
-
-    Example:
-        >>> GymEnvironment("localhost:9090").endpoint
-        'http://localhost:9090'
     """
 
     def __init__(

@@ -39,7 +39,7 @@ _OF_URI = ("num_fewshot", "limit", "include_path", "metric", "begin")
 DOC = "doc_id"
 """The number of a document in the metadata of its problem."""
 LIKELIHOODS = "log_likelihoods"
-"""Where the answer of a rollout has probabilities."""
+"""The key for the probabilities in the answer of a rollout."""
 _MOST_STOPS = 4
 
 
@@ -47,8 +47,8 @@ class LMEvalEnv(SeededEnv):
     """A task of lm-eval as an environment.
 
     A generating task sends what lm-eval would send: a chat with the examples as turns, or one text for a completions
-    endpoint. A task that compares probabilities sends one request per text. The list of probabilities as JSON is the
-    completion of the rollout, so it is journaled and scored like any other.
+    endpoint. A task that compares probabilities sends one request per text; the completion of the rollout is the list
+    of probabilities as JSON.
     """
 
     def __init__(self, benchmark: Any, judge: Any = None, **kwargs: Any) -> None:
@@ -77,7 +77,6 @@ class LMEvalEnv(SeededEnv):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Returns the model's text, or the probabilities of texts."""
         if self._task.kind == GENERATED:
             return await super().get_model_response(state, prompt, client, model, tool_defs, sampling_args)
         found = [await self._likelihood(state, each) for each in self._task.problem(state["info"][DOC]).requests]

@@ -65,10 +65,9 @@ _OF_EVALUATION = "eval_config."
 
 
 class SkillsEnvironment(EvalEnvironment):
-    """A benchmark of NeMo Skills.
+    """A benchmark of NeMo Skills, such as ``gpqa``; ``group.name`` in a group.
 
     Args:
-        benchmark: its name, such as ``gpqa``; ``group.name`` in a group.
         split: the file of problems; None for the benchmark's default.
         data_dir: the folder of benchmarks; None for ``NEMO_SKILLS_DATA_DIR`` or the installed package.
         prompt_template: a text with ``{problem}`` and other fields of rows, or a file, as for ``benchmark``; None for
@@ -237,13 +236,13 @@ def _bare(text: str) -> str:
 
 @dataclass(frozen=True)
 class SkillsSettings:
-    """The settings in a benchmark's ``__init__.py``.
+    """The settings in a benchmark's ``__init__.py``; None for no prompt or no examples.
 
     Attributes:
         eval_type: the scoring; usually the same as ``metrics_type``.
         split: the file of problems, without ``.jsonl``.
-        prompt_config: the name of the prompt in the package; None for none.
-        examples_type: the few-shot examples, which are code of the package; None for none.
+        prompt_config: the name of the prompt in the package.
+        examples_type: the few-shot examples, which are code of the package.
         has_judge: whether a model also judges the answers.
     """
 
@@ -361,7 +360,7 @@ def _assigned(path: Path) -> dict[str, Any]:
 
 
 def _hydra(arguments: str) -> dict[str, str]:
-    """Returns ``++name=value`` arguments as a dict."""
+    """Parses ``++name=value`` arguments."""
     pairs = (word.lstrip("+").partition("=") for word in shlex.split(arguments) if word.startswith("+"))
     return {name: value for name, _, value in pairs}
 

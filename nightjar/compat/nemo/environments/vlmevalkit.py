@@ -248,7 +248,6 @@ class KitTable:
         self.rows = [_without_gaps(row) for row in self._dataset.data.to_dict("records")]
 
     def parts(self, idx: int) -> list[Part]:
-        """Returns the package's parts of a question."""
         return [
             _part(part["type"], str(value))
             for part in self._dataset.build_prompt(self._dataset.data.iloc[idx])
@@ -261,12 +260,7 @@ def choices_of(row: Row) -> dict[str, str]:
 
 
 def listed(text: str) -> list[str]:
-    """Returns the strings of a list in Python's syntax, or the text itself; nothing for an empty text.
-
-    Example:
-        >>> listed("['a', 'b']"), listed("a"), listed("")
-        (['a', 'b'], ['a'], [])
-    """
+    """Returns the strings of a list in Python's syntax, or the text itself; nothing for an empty text."""
     if text.startswith("[") and text.endswith("]"):
         try:
             found = read_literal(text)
