@@ -104,12 +104,7 @@ def _first(dataset: Dataset, n: int, seed: int | None) -> Dataset:
 
 
 def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
-    """Returns the default name of a run's results on the Hugging Face Hub.
-
-    Example:
-        >>> hub_dataset_name({"env_id": "me/sums", "model": "a/b:c", "num_examples": 5, "rollouts_per_example": 3})
-        'me_sums_a_b_c_n5_r3'
-    """
+    """Returns the default name of a run's results on the Hugging Face Hub, such as ``me_sums_a_b_n5_r3``."""
     of, count = f"{metadata['env_id']}_{metadata['model']}", f"n{metadata['num_examples']}"
     name = re.sub(r"[^\w.-]|--+|\.\.+", "_", f"{of}_{count}_r{metadata['rollouts_per_example']}", flags=re.ASCII)
     return name[-_LONGEST_HUB_NAME:].strip("-.")

@@ -28,10 +28,7 @@ KEY = "env_id"
 
 
 class EnvGroupRubric(Rubric):
-    """Scores each rollout with the rubric of its environment, and gives it only that environment's metrics.
-
-    So means are over the rollouts that a metric is about.
-    """
+    """Scores each rollout with the rubric of its environment; means are over the rollouts that a metric is about."""
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
         super().__init__()

@@ -187,10 +187,7 @@ class Environment(EnvironmentDatasets, ABC):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Sends one request to the model, with defaults from the state, and counts its tokens.
-
-        Raises a ``ModelError`` without a usable response, ``OverlongPromptError`` if the prompt is too long.
-        """
+        """Sends one request, with defaults from the state, and counts its tokens; may raise ``ModelError``."""
         asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),

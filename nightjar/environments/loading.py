@@ -45,10 +45,9 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
             version; a file, ``path.py`` or ``path.py:name``; or a URI, see ``SCHEMES``.
 
     Raises:
-        EnvironmentNotFoundError, EnvironmentVersionError: there is no such module, or it has another version.
-        EnvironmentImportError: an import is not installed. These three are ValueErrors.
-        EnvironmentLoadError: its code raised, there is no ``load_environment``, or the arguments do not fit. A
-            RuntimeError.
+        EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError: the module, its version or an import
+            is missing. These are ValueErrors.
+        EnvironmentLoadError: its code failed, or the arguments do not fit. A RuntimeError.
         MissingKeyError: keys that it needs are not set.
 
     Example:
@@ -81,7 +80,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
 
 def import_source(env_id: str, source: ModuleSource) -> ModuleType:
-    """Imports the file of an environment, even if another module of its name comes first in ``sys.path``.
+    """Imports the file of an environment, even if another module has its name.
 
     The file's folder comes last in ``sys.path``: its neighbours can be imported and hide nothing.
     """

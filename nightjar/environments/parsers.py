@@ -192,10 +192,7 @@ class XMLParser(Parser):
             )
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:  # noqa: ARG002 - see the docstring
-        """Returns an object with an attribute for every tag; None if the text does not have it.
-
-        ``strip`` is accepted for compatibility: the content of a field is always stripped.
-        """
+        """Returns an object with an attribute for every tag, None if missing. Fields are stripped in any case."""
         return SimpleNamespace(**{tag: _content(text, tag, last) for tags in self._fields for tag in tags})
 
     def parse_answer(self, completion: Messages | str) -> Any:

@@ -29,19 +29,15 @@ AnyClient: TypeAlias = Client[Any, Any, Any, Any]
 class EnvironmentRollouts:
     """Attempts of one model at the examples of one environment.
 
-    Each rollout of an example adds 1 to ``seed``, because equal seeds would give equal rollouts.
-
-    Args:
-        sampling_args: override the environment's, key by key.
-        example: returns a fresh input for an example_id and a rollout index; the environment's example by default.
+    Each rollout of an example adds 1 to ``seed``, because equal seeds would give equal rollouts. ``example`` returns a
+    fresh input for an example_id and a rollout index; the environment's example by default.
 
     Example:
         >>> from nightjar.clients import ClientConfig, resolve_client
         >>> from nightjar.environments import SingleTurnEnv
         >>> env = SingleTurnEnv(dataset=[{"question": "What is 2+2?", "answer": "4"}])
         >>> client = resolve_client(ClientConfig(api_base_url="http://localhost:8000/v1"))
-        >>> rollouts = EnvironmentRollouts(env, client, "local", sampling_args={})
-        >>> rollouts.input(0, rollout_index=2)["rollout_index"]
+        >>> EnvironmentRollouts(env, client, "local", sampling_args={}).input(0, rollout_index=2)["rollout_index"]
         2
     """
 

@@ -23,10 +23,8 @@ from nightjar.errors import DatasetError, error_text
 class BenchmarkData:
     """A dataset on the Hugging Face Hub, or a file with the same rows.
 
-    Attributes:
-        configs: parts of the repository, read one after another; None if it has no parts.
-        others: further variants that the benchmark can read, each as the attributes that differ.
-        nested: columns with ``list`` or ``dict`` values, which are texts in a table.
+    ``configs`` are the parts of the repository, None if it has none. ``others`` are further variants, each as the
+    attributes that differ. ``nested`` are columns with ``list`` or ``dict`` values, which are texts in a table.
     """
 
     repository: str
@@ -128,12 +126,10 @@ def lettered(choices: Sequence[str]) -> str:
 
 
 def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str) -> tuple[list[str], str]:
-    """Returns choices in an order that depends only on seed and question, and the letter of the correct one.
-
-    Without a seed the order stays. ``right`` is the position of the correct choice.
+    """Returns choices in an order that depends only on seed and question, and the letter of the one at ``right``.
 
     Example:
-        >>> shuffled(["four", "five"], 1, None, "2+3?")
+        >>> shuffled(["four", "five"], 1, None, "2+3?")  # no seed: their own order
         (['four', 'five'], 'B')
     """
     if not 0 <= right < len(choices):

@@ -106,12 +106,9 @@ def load_example_dataset(
     ``n`` rows are drawn with ``seed``; None or 0 means all rows in their order.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> path = os.path.join(folder, "gsm8k.jsonl")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
-        >>> load_example_dataset("gsm8k", path=path)[0]
+        >>> from pathlib import Path
+        >>> _ = Path("gsm8k.jsonl").write_text('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
+        >>> load_example_dataset("gsm8k", path="gsm8k.jsonl")[0]
         {'question': '6 * 7?', 'answer': '42'}
     """
     import datasets

@@ -1,7 +1,4 @@
-"""Examples: the rows of a dataset as inputs of rollouts.
-
-Rows are formatted when they are read, so a large dataset only costs as much as the examples that are evaluated.
-"""
+"""Examples: the rows of a dataset as inputs of rollouts, formatted on reading: only evaluated examples take time."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ class Examples:
         few_shot: messages between the system prompt and the question; unused for rows with ``prompt``.
 
     Example:
-        >>> examples = Examples([{"question": "What is 2+2?", "answer": "4"}])
-        >>> examples[0]["prompt"]
+        >>> Examples([{"question": "What is 2+2?", "answer": "4"}])[0]["prompt"]
         [{'role': 'user', 'content': 'What is 2+2?'}]
     """
 

@@ -96,10 +96,7 @@ def _table(
 
 
 def read_nested(row: dict[str, Any], kinds: Mapping[str, type], place: str) -> dict[str, Any]:
-    """Parses the columns of a row that hold lists or mappings as text; empty values stay unchanged.
-
-    ``kinds`` maps a column to ``list`` or ``dict``; ``place`` is for the error.
-    """
+    """Parses the columns of a row that hold lists or mappings as text, by the type in ``kinds``; keeps empty values."""
     found = {column: _read(row[column]) for column in kinds if row.get(column) not in (None, "")}
     for column, value in found.items():
         if not isinstance(value, kinds[column]):

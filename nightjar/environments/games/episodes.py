@@ -101,10 +101,7 @@ def overridden(env: object, name: str, base: type) -> Any:
 
 
 def json_ready(info: dict[str, Any]) -> dict[str, Any]:
-    """Returns ``info`` if JSON can hold it; else a copy with lists for arrays and texts for objects.
-
-    A resumed rollout is scored from its saved form, so the live one must not have other objects.
-    """
+    """Returns ``info`` if JSON can hold it, else a copy that does: a resumed rollout is scored from its saved form."""
     try:
         orjson.dumps(info)
     except TypeError:

@@ -1,7 +1,4 @@
-"""NLTK's data for games, with the extra ``textarena``.
-
-``nltk.download`` is not used: it prints, and needs the network even for data that is here.
-"""
+"""NLTK's data for games. ``nltk.download`` prints and always needs the network, so it runs for missing data only."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """An OpenEnv project, its server in a sandbox, and the protocol with it.
 
 A sandbox has no network. So for each connection, a small process inside copies the bytes between its pipes and the
-server's port; outside, aiohttp connects to a Unix socket.
-
-A world lives as long as its WebSocket at ``/ws``; each plain ``/reset`` or ``/step`` request would get a new world.
-Servers without ``/ws`` keep their one world between requests, and are used through these.
+server's port; outside, aiohttp connects to a Unix socket. A world lives as long as its WebSocket at ``/ws``. Servers
+without ``/ws`` keep one world between requests; others would give each request a new one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``TextArenaEnv``: TextArena's games for one player, such as Wordle. Needs the extra ``textarena``.
 
-The games call ``nltk.download`` whenever they are created, which prints, and uses the network even for data that is
-here. It is replaced: missing data is downloaded once, or named in an error.
+The games call ``nltk.download``, which prints and always needs the network. It is replaced: missing data is
+downloaded once, or named in an error.
 """
 
 from __future__ import annotations
@@ -63,10 +63,7 @@ def unwrapped(game: Any) -> Any:
 
 
 class Luck:
-    """One game's own random numbers.
-
-    Games draw from the ``random`` module's only generator, so they would depend on everything else that runs.
-    """
+    """One game's own random numbers, because all games draw from the ``random`` module's only generator."""
 
     def __init__(self, seed: int | str) -> None:
         self._state = random.Random(seed).getstate()  # noqa: S311 - it is a game

@@ -35,10 +35,6 @@ def install(package: str = VERIFIERS) -> None:
         >>> from verifiers.rubrics.judge_rubric import JudgeRubric
         >>> JudgeRubric.__module__
         'nightjar.environments.rubrics.judge_rubric'
-        >>> install("nemo_evaluator")
-        >>> from nemo_evaluator.environments import EvalEnvironment
-        >>> EvalEnvironment.__module__
-        'nightjar.environments.seeded.eval_environment'
     """
     if is_installed(package):
         return
@@ -53,10 +49,7 @@ def install(package: str = VERIFIERS) -> None:
 
 @contextmanager
 def preferred() -> Iterator[None]:
-    """Gives environments loaded in the block Nightjar's classes even if verifiers is installed.
-
-    A run needs this, because it cannot run an environment of the other package.
-    """
+    """Gives environments in the block Nightjar's classes even if verifiers is installed, as a run needs."""
     token = _is_preferred.set(True)
     try:
         yield

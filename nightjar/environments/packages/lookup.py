@@ -54,13 +54,9 @@ class EvalDefaults(BaseModel):
 
 
 def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EvalDefaults:
-    """Returns the defaults in an environment's ``pyproject.toml``; all None if there are none.
+    """Returns the defaults in ``[tool.nightjar.eval]`` of an environment's ``pyproject.toml``; all None without any.
 
-    ::
-
-        [tool.nightjar.eval]        # overrides [tool.verifiers.eval] key by key
-        num_examples = 50
-        rollouts_per_example = 4
+    They override ``[tool.verifiers.eval]`` key by key.
     """
     try:
         project = find_environment(env_id, environments_dir).project

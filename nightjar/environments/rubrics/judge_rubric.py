@@ -137,10 +137,10 @@ class JudgeRubric(Rubric):
         state: State | None = None,
         **further: Any,  # noqa: ARG002 - older reward functions pass on all that they get
     ) -> str:
-        """Returns the judge's reply to an answer; further keyword arguments are ignored.
+        """Returns the judge's reply about the answer to the last user message; ignores further keyword arguments.
 
-        The question is the last user message. With a ``state``, a request is sent only once:
-        ``state["judge_response"]`` keeps the reply by its prompt, ``state["judge_usage"]`` the tokens.
+        With a ``state``, a request is sent only once: ``state["judge_response"]`` keeps the reply by its prompt,
+        ``state["judge_usage"]`` the tokens.
         """
         asked = [] if isinstance(prompt, str) else self.parser.get_user_messages(prompt)
         question = prompt if isinstance(prompt, str) else message_text(asked[-1]) if asked else ""

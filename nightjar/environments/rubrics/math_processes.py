@@ -1,8 +1,7 @@
 """Processes that compare answers, shared by all ``MathRubric`` of a program.
 
-A comparison may hang inside the interpreter, out of reach of threads and signals, so it runs in a process that can
-be ended. Processes start by running Python anew: ``fork`` may deadlock in a program with threads, and
-``multiprocessing`` would run the user's script again.
+A comparison may hang out of reach of threads and signals, so it runs in a process that can be ended. Processes run
+Python anew: ``fork`` may deadlock with threads, and ``multiprocessing`` would run the user's script again.
 """
 
 from __future__ import annotations

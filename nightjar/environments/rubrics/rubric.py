@@ -53,10 +53,7 @@ def partial_scores() -> Iterator[None]:
 
 
 def set_advantages(states: Sequence[State]) -> None:
-    """Sets each rollout's ``advantage``: its reward minus the mean reward of the group's scored rollouts.
-
-    Steps of the trajectory without a reward or advantage get the rollout's.
-    """
+    """Sets each rollout's ``advantage``, its reward minus the group's mean, and those of steps that have none."""
     rewards = [state["reward"] for state in states if state.get("reward") is not None]
     mean = math.fsum(rewards) / len(rewards) if rewards else 0.0
     for state in states:

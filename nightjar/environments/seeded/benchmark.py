@@ -122,11 +122,9 @@ def benchmark(
 ) -> Callable[[ScorerT], ScorerT]:
     """Makes a benchmark from a function that scores; run it with ``nightjar eval run FILE.py:NAME``.
 
-    Args:
-        field_mapping: old to new names of columns.
-        prepare_row: turns a row, its number and a random generator into a row. One generator, seeded with 42, serves
-            all rows in order.
-        seed_fn: turns a row and its number into a ``SeedResult``, instead of ``prompt``.
+    ``field_mapping`` has old and new names of columns. ``prepare_row`` gets a row, its number and a random generator;
+    one generator, seeded with 42, serves all rows in order. ``seed_fn`` turns a row and its number into a
+    ``SeedResult``, instead of ``prompt``.
     """
 
     def decorate(function: ScorerT) -> ScorerT:
@@ -144,7 +142,7 @@ def benchmark(
 
 
 def scorer(fn: ScorerT) -> ScorerT:
-    """Marks a function that scores: it takes a ``ScorerInput`` and returns a dict, and may be async.
+    """Marks a function, sync or async, that takes a ``ScorerInput`` and returns a dict.
 
     The reward is the dict's ``correct``, else ``reward``, else its first number; ``extracted`` is the parsed answer.
     """

@@ -71,10 +71,7 @@ class SeededRows(Sequence[dict[str, Any]]):
 
 
 class SeededEnv(SingleTurnEnv):
-    """A benchmark as an environment: ``seed`` gives the examples, ``verify`` the rewards.
-
-    The benchmark seeds in one event loop, and verifies in that of the run.
-    """
+    """A benchmark as an environment. It seeds in one event loop, and verifies in that of the run."""
 
     state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
 
@@ -143,9 +140,7 @@ def as_environment(
 ) -> SeededEnv:
     """Returns a benchmark as an environment.
 
-    Args:
-        judge_model: scores answers that need a judge; None for the judge of the user's configuration.
-        judge_base_url, judge_api_key_var: the judge's URL and the variable with its key; None for OpenAI's.
+    A judge's ``judge_model`` is by default that of the user's configuration, its URL and key are by default OpenAI's.
     """
     own = read_config().get("judge", {})
     judge: ModelJudge | None = None

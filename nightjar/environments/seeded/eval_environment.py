@@ -24,12 +24,9 @@ _OF_VERIFY = frozenset({"response", "expected", "sandbox", "self"})
 
 @dataclass
 class SeedResult:
-    """One problem, as it is sent to a model.
+    """One problem, as it is sent to a model: ``messages``, or else ``system`` and ``prompt`` with ``images``.
 
-    Attributes:
-        metadata: given to ``verify``; becomes the ``info`` of the example.
-        messages: sent instead of ``system`` and ``prompt``.
-        images: URLs, ``data:`` URLs or paths of images that belong to the prompt.
+    ``metadata`` is given to ``verify``, and becomes the ``info`` of the example. Images are URLs or paths.
     """
 
     prompt: str
@@ -102,10 +99,7 @@ class EvalEnvironment(ABC):
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
     ) -> VerifyResult:
-        """Scores an answer whose metadata may have any keys; drops those that clash with parameters of ``verify``.
-
-        Nightjar calls this method; benchmarks define ``verify``.
-        """
+        """Scores an answer as Nightjar calls it: metadata that clashes with parameters of ``verify`` is dropped."""
         named = {str(name): value for name, value in metadata.items() if name not in _OF_VERIFY}
         if sandbox is not None:
             named["sandbox"] = sandbox

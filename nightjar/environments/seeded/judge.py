@@ -40,11 +40,9 @@ class Judge(Protocol):
 
 @dataclass
 class JudgeScoringConfig:
-    """How a judge scores, from 1 to ``max_score``.
+    """How a judge scores, from 1 to ``max_score``; correct from the fraction ``threshold`` of the best score.
 
-    Attributes:
-        threshold: fraction of the best score from which an answer is correct.
-        swap_check: ask again with answer and reference swapped, and take the mean.
+    ``swap_check`` asks again with answer and reference swapped, and takes the mean.
     """
 
     rubric_template: str = DEFAULT_RUBRIC

@@ -98,8 +98,7 @@ def as_benchmark(env: Environment) -> EvalEnvironment:
 def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
     """Returns the benchmark of a registered name, ``path.py``, ``path.py:name``, a URI, or any one-turn environment.
 
-    Raises ``EnvironmentNotFoundError`` (a ValueError), or ``ConfigError`` if the scheme of the URI is unknown or the
-    environment takes several turns.
+    Raises ``EnvironmentNotFoundError`` (a ValueError), or ``ConfigError`` for an unknown scheme or several turns.
     """
     if is_uri(name):
         return benchmark_of_uri(name, **kwargs)

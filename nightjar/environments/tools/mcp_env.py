@@ -37,11 +37,9 @@ _READ_SECONDS = 0.2
 
 @dataclass
 class MCPServerConfig:
-    """How a server is started.
+    """How a server is started. Of the environment it inherits only harmless variables such as PATH, and gets ``env``.
 
-    Attributes:
-        env: further environment variables; only harmless ones such as PATH and HOME are inherited.
-        start_timeout_seconds: until the server has listed its tools.
+    ``start_timeout_seconds`` is the time until it has listed its tools.
     """
 
     name: str
@@ -63,10 +61,7 @@ class MCPServerConfig:
 
 
 class MCPServerConnection:
-    """Starts a server, calls its tools, restarts it after it ended, and ends it.
-
-    Without a ``background`` loop, it creates its own.
-    """
+    """Starts a server, calls its tools, restarts it after it ended, and ends it; by default in a loop of its own."""
 
     def __init__(
         self, config: MCPServerConfig, logger: logging.Logger = logger, background: HomeLoop | None = None
