@@ -1,7 +1,4 @@
-"""The names of NeMo Evaluator: replace ``import nemo_evaluator`` by ``import nightjar.compat.nemo``.
-
-``__init__.pyi`` lists the names, which load on first use. docs/nemo.md describes them.
-"""
+"""The names of NeMo Evaluator, listed in ``__init__.pyi`` and loaded on first use; see docs/nemo.md."""
 
 import lazy_loader
 

@@ -61,7 +61,7 @@ def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: floa
     """Returns the normal interval of a share of correct answers if the same problems were asked again.
 
     ``problem_results`` are the numbers of answers and of correct answers of each problem. Returns None if a problem has
-    fewer than two answers, because its spread is then unknown.
+    fewer than two answers.
     """
     if not problem_results or min(n for n, _ in problem_results) < 2:  # noqa: PLR2004 - a spread needs two
         return None
@@ -136,10 +136,7 @@ def category_breakdown(results: Sequence[Mapping[str, Any]], category_key: str =
 def scoring_details_breakdown(
     results: Sequence[Mapping[str, Any]], *, max_cardinality: int = 50
 ) -> dict[str, list[CategoryResult]]:
-    """Returns the scores by each string or bool that all scored rows have in their scoring details.
-
-    Fields with a single value or more than ``max_cardinality`` values are left out.
-    """
+    """Returns the scores by each string or bool that all scored rows have in their details, if its values are few."""
     scored = [row for row in results if row.get("reward") is not None]
     details = [row.get("scoring_details") or {} for row in scored]
     found = {}

@@ -110,13 +110,9 @@ class CostEstimate:
 
 @dataclass
 class RuntimeStats:
-    """Time and tokens of an evaluation; latencies include retries.
+    """Time and tokens of an evaluation; latencies include retries. ``cost`` is None if no price is known.
 
-    Attributes:
-        elapsed_seconds: duration; of merged shards the longest.
-        model_errors: steps that failed at the model.
-        total_retries: repeated requests and further attempts.
-        cost: None if no price is known.
+    ``total_retries`` counts repeated requests and further attempts. Merged shards have the longest ``elapsed_seconds``.
     """
 
     total_steps: int = 0

@@ -1,7 +1,7 @@
 """Solvers, which answer the problems of a benchmark by asking a model or an agent, or with the reference.
 
-``ReActSolver`` calls tools: a server's ``/openapi.json`` lists its routes, and every ``POST /NAME`` is a tool, unless
-it belongs to the protocol of resources servers.
+For ``ReActSolver``, every ``POST /NAME`` in a server's ``/openapi.json`` is a tool, unless it belongs to the protocol
+of resources servers.
 """
 
 from __future__ import annotations
@@ -46,12 +46,7 @@ class ErrorKind(Enum):
 
 @dataclass
 class SolveResult:
-    """The result of a solver: an answer, or an error with its kind.
-
-    Attributes:
-        model_response: the model's last response, for its tokens.
-        reward: set if the solver knows it; then the benchmark does not verify.
-    """
+    """An answer, or an error with its kind. With a ``reward``, the benchmark does not verify the answer."""
 
     response: str
     model_response: ModelResponse | None = None
@@ -65,7 +60,7 @@ class SolveResult:
 class Solver(Protocol):
     """Answers problems, many concurrently.
 
-    Its optional ``settings`` is a dict of what its answers depend on besides its client. A resume compares them.
+    An optional dict ``settings`` has what its answers depend on besides its client; a resume compares it.
     """
 
     async def solve(self, task: SeedResult) -> SolveResult:

@@ -78,10 +78,7 @@ def _flag(field: str) -> str:
 
 
 def build_eval_config(raw: Mapping[str, Any]) -> EvalConfig:
-    """Returns the configuration of an evaluation from the values in ``raw``, named as in ``config.FIELDS``.
-
-    For a missing value or None, the environment's ``pyproject.toml`` or the default decides.
-    """
+    """Returns the configuration of an evaluation. Missing fields come from the environment's ``pyproject.toml``."""
     given = {name: value for name, value in raw.items() if value is not None}
     env_id, env_dir_path = given["env_id"], given.get("env_dir_path", DEFAULT_ENV_DIR_PATH)
     defaults = eval_defaults(env_id, Path(env_dir_path))

@@ -201,13 +201,7 @@ def push_results_to_hf_hub(results: Mapping[str, Any], dataset_name: str | None 
 
 
 class GenerateOutputsBuilder:
-    """Collects the rows of an evaluation in progress and builds its metadata.
-
-    Args:
-        client: a client or its configuration; only its URL is recorded.
-        state_columns: keys of the state that rows have besides their own.
-        pass_threshold: the reward from which a rollout is correct.
-    """
+    """Collects the rows of an evaluation in progress and builds its metadata, with only the URL of ``client``."""
 
     def __init__(
         self,

@@ -87,10 +87,9 @@ def bundle_of(
     retries: int,
     expected_rows: int | None = None,
 ) -> Bundle:
-    """Returns the bundle of rows; its numbers depend only on the rows.
+    """Returns the bundle of rows and steps, sorted by problem and repeat; its numbers depend only on the rows.
 
-    ``results`` and ``steps`` have one entry per step, sorted by problem and repeat. ``retries`` counts repeated
-    requests and further attempts. ``expected_rows`` is None if no rows are missing.
+    ``retries`` counts repeated requests and further attempts. ``expected_rows`` is None if no rows are missing.
     """
     artifacts = RunArtifacts(list(steps), _runtime(steps, elapsed_seconds, retries), _failures(steps))
     scores = scores_of(results, repeats, expected_rows)

@@ -65,11 +65,8 @@ class ToolCallingResponse:
 class ModelClient:
     """A model at an endpoint with OpenAI's protocol. It works in any event loop, and again after ``close``.
 
-    Attributes:
-        base_url: with or without the route.
-        seed: sent with every request unless None; in an evaluation, each further repeat adds 1 to it.
-        timeout: seconds per request.
-        reasoning_pattern: a regular expression of text to remove from responses.
+    ``base_url`` may include the route, ``timeout`` is in seconds per request, ``reasoning_pattern`` is a regular
+    expression of text to remove from responses. In an evaluation, each further repeat adds 1 to ``seed``.
     """
 
     base_url: str

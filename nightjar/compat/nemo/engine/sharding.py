@@ -1,7 +1,4 @@
-"""Shards: parts of an evaluation that ran separately, and their merge.
-
-A part is the files that ``write_all`` or NeMo Evaluator wrote for a shard, or a run directory.
-"""
+"""Shards: parts of an evaluation that ran separately, as bundles or run directories, and their merge."""
 
 from __future__ import annotations
 
@@ -200,10 +197,10 @@ def shard_from_env() -> tuple[int, int] | None:
 
 
 def merge_results(shard_dirs: Sequence[str | Path], output_dir: str | Path, n_repeats: int | None = None) -> Bundle:
-    """Merges shards that ``write_all`` wrote and writes the bundle of the whole; the shards are left unchanged.
+    """Merges shards that ``write_all`` wrote and writes the bundle of the whole; ``ConfigError`` if settings differ.
 
     All numbers are computed from all rows, so only times differ from those of an undivided evaluation. If several
-    shards contain a step, the last one counts. Different benchmarks or settings raise ``ConfigError``.
+    shards contain a step, the last one counts.
     """
     bundle = merged([shard_part(Path(folder)) for folder in shard_dirs], n_repeats)
     write_all(bundle, output_dir)
@@ -245,7 +242,7 @@ def differences(parts: Sequence[EvaluationPart]) -> dict[str, list[Any]]:
 
 
 def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
-    """Returns sentences about missing shards, duplicate shards and missing steps.
+    """Describes missing shards, duplicate shards and missing steps, one sentence each.
 
     Problems are numbered without gaps from the first one of any shard, unless they were shuffled.
     """

@@ -1,9 +1,4 @@
-"""Evaluation images of NeMo Evaluator, and ``container://``.
-
-::
-
-    container://nvcr.io/nvidia/eval-factory/simple-evals:25.09#gsm8k
-    container://IMAGE#TASK?endpoint_type=completions&timeout=7200
+"""Evaluation images of NeMo Evaluator, and ``container://IMAGE#TASK?endpoint_type=completions&timeout=7200``.
 
 Docker or Podman runs the image, which gets the model's URL and the variable of its key, sends the requests itself and
 writes ``results.yml``::
@@ -75,7 +70,6 @@ class ContainerEnvironment(EvalEnvironment):
         model_url, model_id, api_key: the model; None for that of the run.
         endpoint_type: ``chat`` or ``completions``.
         legacy_params: ``params`` of the evaluation, such as ``{"limit_samples": 10}``.
-        adapter_config: settings of the adapter in the image.
         extra_mounts: further mounts, ``HOST:CONTAINER``.
         timeout: seconds for the evaluation.
     """
@@ -121,7 +115,7 @@ class ContainerEnvironment(EvalEnvironment):
         return VerifyResult(next(iter(scores.values())), None, scores)
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> Bundle:
-        """Runs the image and returns the bundle; the solver's ``client`` is the model unless another is configured.
+        """Runs the image and returns the bundle; the solver's ``client`` is the model unless ``config`` names another.
 
         ``config`` may have ``base_url``, ``model``, ``api_key``, ``endpoint_type``, ``sampling_args``, ``params``,
         ``adapter_config``, ``env_vars`` and ``mounts``.

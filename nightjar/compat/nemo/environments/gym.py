@@ -1,15 +1,4 @@
-"""Benchmarks on servers, and ``gym://``.
-
-::
-
-    gym://HOST:PORT                                  nightjar serve or nel serve
-    gym://HOST:PORT?protocol=native&data=FILE.jsonl  a resources server of NeMo Gym, with its problems
-    gym://module:MODULE[:APP]                        an application for uvicorn
-    gym://cmd:COMMAND                                a shell command, with {host} and {port}
-    gym://NAME                                       nightjar serve NAME
-
-Servers of the last three start and end with the run. ``timeout=SECONDS`` is the limit of a request.
-"""
+"""Benchmarks on servers, and ``gym://``; docs/harnesses.md lists the forms of these URIs."""
 
 from __future__ import annotations
 
@@ -91,7 +80,6 @@ class ManagedGymEnvironment(GymEnvironment):
         server_cmd: a shell command, with the address as ``{host}`` and ``{port}`` or ``$HOST`` and ``$PORT``.
         server_module: a module whose ``app`` uvicorn serves, or ``module:name``.
         nel_benchmark: a benchmark for ``nightjar serve``.
-        port: None for a free port.
         startup_timeout: seconds until the server must respond.
     """
 

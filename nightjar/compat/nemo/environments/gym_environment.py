@@ -60,10 +60,8 @@ class GymDataset:
 class GymEnvironment(RowBenchmark):
     """A benchmark on a server: ``nightjar serve``, ``nel serve``, or a resources server of NeMo Gym.
 
-    Args:
-        protocol: ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does.
-        dataset: the problems; None for those of the server, which a server of NeMo Gym does not have.
-        timeout: seconds per request.
+    ``protocol`` is ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does. A server of
+    NeMo Gym needs a ``dataset``; None means the problems of the server. ``timeout`` is in seconds per request.
     """
 
     def __init__(

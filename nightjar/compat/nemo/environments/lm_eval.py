@@ -1,14 +1,4 @@
-"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``.
-
-::
-
-    lm-eval://gsm8k
-    lm-eval://gsm8k?num_fewshot=5&limit=100&metric=exact_match,flexible-extract
-    lm-eval://my_task?include_path=FOLDER                   a task in your own YAML file
-
-``nightjar eval run lm-eval://gsm8k -m MODEL``, with ``--api-client-type openai_completions`` if the task compares
-probabilities.
-"""
+"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``; see docs/harnesses.md."""
 
 from __future__ import annotations
 
@@ -47,8 +37,7 @@ class LMEvalEnv(SeededEnv):
     """A task of lm-eval as an environment.
 
     A generating task sends what lm-eval would send: a chat with the examples as turns, or one text for a completions
-    endpoint. A task that compares probabilities sends one request per text; the completion of the rollout is the list
-    of probabilities as JSON.
+    endpoint. A task that compares probabilities sends one request per text; its completion is their list as JSON.
     """
 
     def __init__(self, benchmark: Any, judge: Any = None, **kwargs: Any) -> None:
@@ -109,10 +98,8 @@ class LMEvalEnvironment(RowBenchmark):
         num_fewshot: examples before a question; None for the task's number.
         limit: use the first documents only, as a count or as a share below 1.
         include_path: a folder of YAML files with further tasks.
-        metric: the reward, as ``exact_match`` or with its filter ``exact_match,strict-match``; None for the first in
-            lm-eval's tables.
-        begin: put before texts without context, because a probability needs one; lm-eval uses the tokenizer's begin
-            token.
+        metric: the reward, such as ``exact_match,strict-match``; None for the first in lm-eval's tables.
+        begin: put before texts without context, because a probability needs one, in place of lm-eval's begin token.
     """
 
     environment_class = LMEvalEnv

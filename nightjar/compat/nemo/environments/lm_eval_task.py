@@ -42,11 +42,7 @@ _NONE = (
 
 @dataclass(frozen=True)
 class Problem:
-    """The requests for a document.
-
-    ``text`` is the prompt for a completions endpoint, ``messages`` for a chat endpoint. ``requests`` are the texts
-    whose probabilities are the answer; it is empty if the task generates.
-    """
+    """The prompt for a document, as text and chat, or the ``requests``: texts whose probabilities are the answer."""
 
     text: str
     messages: Sequence[dict[str, Any]]
@@ -336,8 +332,8 @@ def sampling_args_of(own: Mapping[str, Any]) -> SamplingArgs:
 def likelihood_of(logprobs: TextLogprobs | None, request: LikelihoodRequest) -> Likelihood:
     """Returns the probability of a continuation from the endpoint's response.
 
-    The last token is the one that the endpoint had to add. The start of the continuation is counted back from it, as
-    some endpoints put a begin token before the prompt. A token that overlaps the context belongs to the continuation.
+    The endpoint had to add the last token, so the continuation is counted back from it: some endpoints put a begin
+    token before the prompt. A token that overlaps the context belongs to the continuation.
     """
     if logprobs is None or logprobs.top_logprobs is None or logprobs.text_offset[-1:] < [len(request.prompt)]:
         raise ConfigError(_NONE)

@@ -70,8 +70,7 @@ class SkillsEnvironment(EvalEnvironment):
     Args:
         split: the file of problems; None for the benchmark's default.
         data_dir: the folder of benchmarks; None for ``NEMO_SKILLS_DATA_DIR`` or the installed package.
-        prompt_template: a text with ``{problem}`` and other fields of rows, or a file, as for ``benchmark``; None for
-            the prompt of NeMo Skills, or a plain one if that does not exist.
+        prompt_template: a text with ``{fields}`` of rows, or a file; None for NeMo Skills' prompt or a plain one.
         eval_type: ``math`` or ``multichoice``; None for the benchmark's own.
     """
 
@@ -238,12 +237,8 @@ def _bare(text: str) -> str:
 class SkillsSettings:
     """The settings in a benchmark's ``__init__.py``; None for no prompt or no examples.
 
-    Attributes:
-        eval_type: the scoring; usually the same as ``metrics_type``.
-        split: the file of problems, without ``.jsonl``.
-        prompt_config: the name of the prompt in the package.
-        examples_type: the few-shot examples, which are code of the package.
-        has_judge: whether a model also judges the answers.
+    ``eval_type`` is the scoring, usually the same as ``metrics_type``. ``split`` is the file of problems without
+    ``.jsonl``. ``examples_type`` names few-shot examples, which are code of the package.
     """
 
     metrics_type: str = "math"

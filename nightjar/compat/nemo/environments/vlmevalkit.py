@@ -1,10 +1,4 @@
-"""Datasets of VLMEvalKit, and ``vlmevalkit://``.
-
-::
-
-    vlmevalkit://MMBench_DEV_EN                              with VLMEvalKit installed, or its folder in LMUData
-    vlmevalkit://MMBench_DEV_EN?data_dir=FOLDER&limit=100    FOLDER/MMBench_DEV_EN.tsv, without an installation
-    vlmevalkit://Mine?data=mine.tsv&type=VQA&metric=anls     your own table
+"""Datasets of VLMEvalKit, and ``vlmevalkit://``; see docs/harnesses.md.
 
 A table is a TSV: ``index``, ``image`` (base64, a list of such, or the index of the row that has it) or ``image_path``,
 ``question``, ``answer``, and optionally ``A`` to ``Z``, ``hint``, ``category``, ``l2-category``, ``split``.
@@ -155,9 +149,7 @@ def _message(parts: list[Part]) -> dict[str, Any]:
 class VisualTable(Protocol):
     """The questions of a dataset.
 
-    Attributes:
-        kind: VLMEvalKit's type of the dataset: ``MCQ``, ``VQA``, ``Y/N`` or others.
-        scored_by: the class that scores it in VLMEvalKit; None if unknown.
+    ``kind`` is VLMEvalKit's type, such as ``MCQ``; ``scored_by`` its class that scores the dataset, None if unknown.
     """
 
     rows: list[dict[str, Any]]

@@ -40,8 +40,8 @@ _HALF = 0.5
 def chosen_option(answer: str, choices: Mapping[str, str]) -> str | None:
     """Returns the letter of the option that an answer chooses; None if it is not clear.
 
-    As in VLMEvalKit, it is the only letter of an option near the end, else the only option whose text is in the answer.
-    Else it is the stated letter, see ``stated_letter``, or the only letter anywhere.
+    As in VLMEvalKit, it is the only letter of an option near the end, else the only option whose text is in the answer;
+    else the stated letter, see ``stated_letter``, or the only letter anywhere.
     """
     if any(refusal in answer for refusal in _REFUSALS):
         return None
@@ -109,12 +109,7 @@ def contains(answer: str, references: Sequence[str]) -> float:
 
 
 def exact(answer: str, references: Sequence[str]) -> float:
-    """Returns 1.0 for the same text, ignoring case, articles, punctuation and number words.
-
-    Example:
-        >>> exact("The two, dogs!", ["2 dogs"]), exact("", ["?"])
-        (1.0, 0.0)
-    """
+    """Returns 1.0 for the same text, ignoring case, articles, punctuation and number words."""
     plain = plain_answer(answer)
     return float(bool(plain) and plain in {plain_answer(reference) for reference in references})
 
