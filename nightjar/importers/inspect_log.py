@@ -20,10 +20,7 @@ _REWARD = "reward"
 
 
 def inspect_log(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the log of a run from its row of ``runs`` and its rows of ``rollouts``, with JSON parsed.
-
-    The rows have people's notes as ``notes``.
-    """
+    """Returns the log of a run from its rows of ``runs`` and ``rollouts`` (and their ``notes``), with JSON parsed."""
     samples = [_sample(row) for row in rollouts]
     failed = sum("error" in sample for sample in samples)
     return {

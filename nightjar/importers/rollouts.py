@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def messages(value: Any) -> Any:
-    """Returns messages in Nightjar's form; a value that is not a list of messages is left unchanged.
-
-    Tool calls may be JSON strings, as ``verifiers`` saves them, or nested, as in OpenAI's protocol.
-    """
+    """Returns messages in Nightjar's form, from verifiers' or OpenAI's tool calls; leaves other values unchanged."""
     if not isinstance(value, str | list):
         return None
     read = [_with_read_calls(message) for message in value] if isinstance(value, list) else value
@@ -95,9 +92,7 @@ class Rollout(Lenient):
 class ResultsWriter:
     """Writes the results of a run to ``path``, with only a few numbers per rollout in memory.
 
-    Attributes:
-        hashes: content hash of each example, from its first row.
-        most_rollouts: the highest rollout index plus 1.
+    ``hashes`` are the content hashes of examples, from their first rows; ``most_rollouts`` the highest index plus 1.
     """
 
     def __init__(self, folder: Path) -> None:

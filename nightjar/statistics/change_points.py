@@ -35,11 +35,9 @@ _Scanned = list[tuple[int, Matrix]]
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """A run at which the level changes.
+    """A run at which the level changes: the first with the new level, its bounds, and the levels' distance.
 
-    Attributes:
-        at: index of the first run with the new level; ``earliest`` and ``latest`` are its bounds.
-        statistic: distance of the levels in standard errors, in the interval of runs where it was found.
+    The distance is in standard errors, in the interval of runs where it was found.
     """
 
     at: int
@@ -89,8 +87,8 @@ def split_statistics(values: Matrix, counts: Matrix, noise: Matrix | None = None
     """Returns by how many standard errors the runs after each split are higher than those before: (runs − 1) × 1.
 
     An example weighs as the harmonic mean of its rollouts before and after: the least-squares estimate of one step
-    beside an effect of each example. An example on one side alone does not count. Without ``noise``, each column is its
-    own series with variance 1, and the result is (runs − 1) × columns.
+    beside an effect of each example. Without ``noise``, each column is its own series with variance 1, and the result
+    is (runs − 1) × columns.
     """
     sums, rollouts = np.nan_to_num(values * counts).cumsum(axis=0), counts.cumsum(axis=0)
     before, after = rollouts[:-1], rollouts[-1] - rollouts[:-1]
@@ -141,10 +139,8 @@ def _excess(steps: Matrix) -> Matrix:
 class _Limits:
     """Limits that the largest statistic of a series without a change exceeds with chance alpha.
 
-    Attributes:
-        known: if runs differ no more than their examples explain; an excess above 1 counts.
-        unknown: if they differ more; the excess is the only measure of their noise.
-        surprising: an excess that one series in twenty has by chance.
+    ``known`` is for runs that differ no more than their examples explain, ``unknown`` for others, whose noise only the
+    excess tells. One series in twenty has the ``surprising`` excess by chance.
     """
 
     known: float
@@ -175,8 +171,7 @@ def _limits(weights: tuple[int, ...], alpha: float) -> _Limits:
 def _search(scanned: _Scanned, low: int, high: int, limit: float, slack: float) -> Iterator[ChangePoint]:
     """Yields the changes among the runs from low to before high, in time order.
 
-    ``scanned`` has the first run and the split statistics of each interval. The bounds of a change include the places
-    where the squared statistic is at most ``slack`` below the largest.
+    Their bounds include the places where the squared statistic is at most ``slack`` below the largest.
     """
     inside = [(first, found) for first, found in scanned if low <= first and first + len(found) < high]
     if not inside:

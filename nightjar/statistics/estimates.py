@@ -70,10 +70,7 @@ def pass_ks(n: int) -> list[int]:
 
 
 def pass_curves(correct_counts: Iterable[int], n: int) -> tuple[dict[int, float], dict[int, float]]:
-    """Returns pass@k and pass^k for the k of ``pass_ks``, averaged over the examples; empty without examples.
-
-    ``correct_counts`` are the correct rollouts of each example whose n rollouts are all scored.
-    """
+    """Returns pass@k and pass^k for the k of ``pass_ks``, averaged over examples with n scored rollouts each."""
     counts = list(correct_counts)
     if not counts:
         return {}, {}
