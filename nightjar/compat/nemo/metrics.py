@@ -284,7 +284,6 @@ class PermutationResult(_Result):
 def mcnemar_test(
     contingency: Mapping[str, int], n_paired: int = 0, alpha: float = SIGNIFICANCE_THRESHOLD
 ) -> McNemarResult:
-    """Returns McNemar's exact one-sided test."""
     lost, gained = (contingency.get(f"{side}_only_correct", 0) for side in ("baseline", "candidate"))
     pairs = n_paired or sum(contingency.values())
     p_value = _sign_p_value(lost, lost + gained)
@@ -294,7 +293,6 @@ def mcnemar_test(
 
 
 def sign_test(paired_deltas: Sequence[float], alpha: float = SIGNIFICANCE_THRESHOLD) -> SignTestResult:
-    """Returns the exact one-sided sign test."""
     worse, better = sum(delta > 0 for delta in paired_deltas), sum(delta < 0 for delta in paired_deltas)
     p_value = _sign_p_value(worse, worse + better)
     return SignTestResult(worse, better, len(paired_deltas) - worse - better, p_value, p_value < alpha)

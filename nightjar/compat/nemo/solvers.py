@@ -236,8 +236,6 @@ def _model_response(text: str, answer: Any) -> ModelResponse:
 
 @dataclass
 class ToolResult:
-    """A tool's answer for the model, and whether the tool rejected the call."""
-
     content: str
     is_error: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)

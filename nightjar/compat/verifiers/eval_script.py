@@ -50,7 +50,6 @@ _SWITCHES = {
 
 
 def main() -> None:
-    """Runs the evaluations of the command line or of the TOML file it names."""
     flags = vars(_parser().parse_args())
     setup_logging(get_log_level(bool(flags["verbose"])))
     name = flags["env_id_or_config"]

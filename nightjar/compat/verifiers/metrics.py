@@ -97,8 +97,6 @@ class FinalOutputTokensMetric(_TokenUsageMetric):
 
 
 class EnvMetrics(Metric):
-    """The mean of each metric of the rubric, over the rows that have it."""
-
     def add_output(self, output: Row) -> None:
         for name, value in (output.get("metrics") or {}).items():
             if value is not None:

@@ -65,7 +65,6 @@ def print_timing(results: Mapping[str, Any]) -> None:
 
 
 def print_usage(results: Mapping[str, Any]) -> None:
-    """Prints the mean tokens of a rollout, if the endpoint reported any."""
     usages = [row["token_usage"] for row in results["outputs"] if row.get("token_usage")]
     if usages:
         _print("Usage:")

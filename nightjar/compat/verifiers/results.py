@@ -51,7 +51,6 @@ def write_temp_file(content: str, suffix: str = ".txt") -> str:
 
 
 def get_results_path(env_id: str, model: str, base_path: Path = OUTPUT_DIR, subdir: str = "evals") -> Path:
-    """Returns a new folder below ``base_path`` for results of an environment with a model."""
     return _folder(Path(base_path), subdir, env_id, model) / uuid.uuid4().hex[:_ID_CHARACTERS]
 
 

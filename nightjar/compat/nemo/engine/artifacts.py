@@ -232,7 +232,6 @@ def discover_bundles(directory: str | Path) -> dict[str, Path]:
 
 
 def extract_benchmark_name(bundle_path: str | Path) -> str | None:
-    """Returns the benchmark of a bundle; None if it names none or is not a bundle."""
     try:
         benchmark = read_object(Path(bundle_path)).get("benchmark")
     except WarehouseError:
@@ -244,6 +243,5 @@ def extract_benchmark_name(bundle_path: str | Path) -> str | None:
 def match_bundles(
     base: Mapping[str, Path], cand: Mapping[str, Path]
 ) -> tuple[dict[str, tuple[Path, Path]], set[str], set[str]]:
-    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks that only one side has."""
     both = {name: (path, cand[name]) for name, path in base.items() if name in cand}
     return both, set(base) - set(cand), set(cand) - set(base)

@@ -233,7 +233,6 @@ def chosen_problems(
     shard_info: tuple[int, int] | None = None,
     shuffle_seed: int | None = None,
 ) -> list[int]:
-    """Returns the numbers of the problems to run; the arguments are those of ``run_evaluation``."""
     if problem_range is not None:
         return [*range(max(0, problem_range[0]), min(size, problem_range[1]))]
     numbers = [*range(size)]

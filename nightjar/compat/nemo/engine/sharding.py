@@ -185,7 +185,6 @@ def get_shard_range(total: int, shard_idx: int, total_shards: int) -> tuple[int,
 
 
 def shard_from_env() -> tuple[int, int] | None:
-    """Returns the shard and the number of shards from the environment variables, if they are set."""
     for names in _VARIABLES:
         values = [os.environ.get(name) for name in names]
         if None not in values:

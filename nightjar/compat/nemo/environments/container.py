@@ -237,7 +237,6 @@ def build_legacy_run_config(
     adapter_config: dict[str, Any] | None = None,
     api_key: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the ``run_config.yaml`` of an evaluation."""
     endpoint: dict[str, Any] = {"url": model_url, "model_id": model_id, "type": endpoint_type}
     if api_key:
         endpoint["api_key_name"] = KEY_VARIABLE
@@ -267,7 +266,6 @@ def parse_legacy_results(results_dir: Path) -> dict[str, Any]:
 
 
 def build_legacy_bundle(image: str, task: str, results_dir: Path) -> Bundle:
-    """Returns the bundle of an evaluation, with its rows if the image keeps them."""
     parsed = parse_legacy_results(results_dir)
     rows = _rows(results_dir)
     name = name_of(image, task)

@@ -129,7 +129,6 @@ class ManagedGymEnvironment(GymEnvironment):
                 raise
 
     def stop(self) -> None:
-        """Stops the server; it restarts on use."""
         with self._lock:
             self._end()
 

@@ -207,7 +207,6 @@ class GymEndpoint:
     async def call(
         self, method: str, path: str, body: Any = None, cookies: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Returns the JSON object of a response; ``cookies`` are those of a session."""
         return (await self._called(method, path, body, cookies))[0]
 
     async def open_session(self, body: Any) -> Mapping[str, str]:

@@ -27,7 +27,6 @@ def extract_assistant_text(response: Any) -> str:
 
 
 def wrap_text_as_gym_response(text: str) -> dict[str, Any]:
-    """Returns a text as a Responses answer."""
     part = {"type": "output_text", "text": text, "annotations": []}
     message = {"id": f"msg-{_BY}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     return {
@@ -49,13 +48,11 @@ def wrap_text_as_responses_create_params(prompt: str, model: str = _BY) -> dict[
 
 
 def extract_prompt_from_rcp(rcp: Mapping[str, Any]) -> str:
-    """Returns the last message of the user."""
     texts = [message["content"] for message in messages_from_rcp(rcp) if message["role"] == "user"]
     return texts[-1] if texts else ""
 
 
 def messages_from_rcp(rcp: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns the conversation of a request as chat messages of text."""
     given = rcp.get("input") or []
     turns: Sequence[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     instructions = rcp.get("instructions")

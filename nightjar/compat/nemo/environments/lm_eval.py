@@ -122,7 +122,6 @@ class LMEvalEnvironment(RowBenchmark):
         return len(self.task)
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns the problem of a document; its metadata are its number and its fields of texts and numbers."""
         problem = self.task.problem(idx)
         metadata = {**self.task.columns(idx), DOC: idx}
         return SeedResult(problem.text, self.task.target(idx), metadata, messages=[*problem.messages] or None)

@@ -160,7 +160,6 @@ class LMEvalTask:
 
 
 def list_tasks(include_path: str | None = None) -> list[str]:
-    """Returns the names of all tasks of lm-eval, without groups and tags."""
     return list(_tasks(include_path, has_defaults=True).all_subtasks)
 
 

@@ -173,8 +173,6 @@ def _field(row: dict[str, Any], names: tuple[str, ...], place: str) -> Any:
 
 
 class SkillsScorer:
-    """Scores answers as mathematics or by the letter of an option."""
-
     def __init__(self, eval_type: str, settings: Mapping[str, Any]) -> None:
         if unknown := settings.keys() - {*OPTIONS, *_WITHOUT_EFFECT, _MODULO}:
             raise ConfigError(
@@ -185,7 +183,6 @@ class SkillsScorer:
         self._math = MathRubric(parser=Parser())
 
     async def score(self, response: str, expected: str, row: Mapping[str, Any]) -> tuple[str | None, bool]:
-        """Returns the extracted answer and whether it is correct."""
         settings = self._settings | {name: row[name] for name in OPTIONS if name in row}
         answer = response.rpartition("</think>")[2]
         found = _extracted(answer, settings)
@@ -313,7 +310,6 @@ def read_prompt(settings: SkillsSettings, folders: Sequence[Path]) -> Mapping[st
 
 
 def list_skills_benchmarks(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
-    """Returns ``benchmark``, ``splits`` and ``metrics_type`` of the benchmarks with prepared problems."""
     folders = dataset_folders(data_dir)
     found: dict[str, list[str]] = {}
     for folder in folders:
@@ -355,7 +351,6 @@ def _assigned(path: Path) -> dict[str, Any]:
 
 
 def _hydra(arguments: str) -> dict[str, str]:
-    """Parses ``++name=value`` arguments."""
     pairs = (word.lstrip("+").partition("=") for word in shlex.split(arguments) if word.startswith("+"))
     return {name: value for name, _, value in pairs}
 

@@ -88,7 +88,6 @@ def relaxed_accuracy(answer: str, references: Sequence[str]) -> float:
 
 
 def accuracy(answer: str, references: Sequence[str]) -> float:
-    """Returns 1.0 for the same text, ignoring case."""
     return float(answer.strip().lower() in {reference.strip().lower() for reference in references})
 
 
