@@ -21,8 +21,6 @@ _LONGEST_HUB_NAME = 96
 
 
 class EnvironmentDatasets:
-    """The training and evaluation datasets; the arguments are those of ``Environment``."""
-
     train_examples: Examples | None
 
     def __init__(self, dataset: Any, eval_dataset: Any, system_prompt: str | None, few_shot: Messages | None) -> None:
@@ -63,7 +61,6 @@ class EnvironmentDatasets:
 
     @property
     def dataset(self) -> Dataset | None:
-        """The formatted training dataset; None if there is none."""
         return self.build_dataset()
 
     @dataset.setter
@@ -72,7 +69,6 @@ class EnvironmentDatasets:
 
     @property
     def eval_dataset(self) -> Dataset | None:
-        """The formatted evaluation dataset; None if there is none."""
         return self.build_eval_dataset()
 
     @eval_dataset.setter

@@ -1,7 +1,4 @@
-"""``EnvGroup``: several environments as one.
-
-An example's ``info["env_id"]`` names its environment: one name, or a list in nested groups, outermost first.
-"""
+"""``EnvGroup``: an example's ``info["env_id"]`` names its environment; in nested groups a list, outermost first."""
 
 # ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
@@ -111,7 +108,6 @@ def joined_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
 
 
 def child_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
-    """Returns an example's info as the first environment of its route knows it."""
     inner = list(route[1:])
     own = {key: value for key, value in _as_dict(info).items() if key != KEY}
     return joined_info(own, inner) if inner else own
@@ -130,11 +126,7 @@ def _as_dict(info: Any) -> dict[str, Any]:
 
 
 class EnvGroup(Environment):
-    """Runs each example in its own environment.
-
-    Args:
-        env_names: a name for each, ``env_0``, ``env_1``, … by default; ``names`` is an alias.
-        **kwargs: as for ``Environment``; a system prompt goes before prompts that have none.
+    """Runs each example in its own environment; ``names`` is an alias of ``env_names``.
 
     Example:
         >>> sums = SingleTurnEnv(dataset=[{"question": "2+2", "answer": "4"}])

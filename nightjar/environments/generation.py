@@ -47,10 +47,9 @@ class GenerateOutputs(TypedDict):
 
 @dataclass(frozen=True)
 class Generation:
-    """How rollouts are generated.
+    """How rollouts are generated; a ``max_concurrent`` of -1 means no limit.
 
     Attributes:
-        max_concurrent: rollouts at once; -1 for no limit.
         results_path: the run directory; an existing one is resumed. None keeps results in memory.
         save_results: without a ``results_path``, create a run directory where ``nightjar eval run`` does.
         on_start: called once with all inputs, and with the remaining ones in their groups.

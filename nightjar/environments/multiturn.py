@@ -46,8 +46,7 @@ class MultiTurnEnv(Environment):
     Args:
         max_turns: maximum number of model calls; -1 for no limit.
         timeout_seconds: for one attempt at a rollout, whose partial output is scored; None for no limit.
-        hook_timeout_seconds: for one call of environment code (a hook, a tool, a clean-up), which fails the rollout;
-            None for no limit.
+        hook_timeout_seconds: for one call of environment code, which then fails the rollout; None for no limit.
 
     Example:
         >>> class Echo(MultiTurnEnv):

@@ -72,8 +72,7 @@ def _whole(text: str) -> str:
 class Parser:
     """Extracts the answer of a completion: messages, as dicts or objects, or a text.
 
-    Args:
-        extract_fn: turns the text of the last assistant message into the answer; the whole text by default.
+    ``extract_fn`` turns the text of the last assistant message into the answer; the whole text by default.
 
     Example:
         >>> Parser(str.upper).parse_answer([{"role": "assistant", "content": "b"}])
@@ -154,11 +153,9 @@ def _field(message: Any, name: str) -> Any:
 
 
 class XMLParser(Parser):
-    """Extracts fields that stand between tags with their names.
+    """Extracts fields that stand between tags with their names; as in verifiers, without ``extract_fn``.
 
-    Args:
-        fields: names of tags in their expected order. A tuple names alternatives: all are read, the first is written.
-        extract_fn: kept as an attribute; as in verifiers, not applied to fields.
+    In ``fields``, a tuple names alternatives: all are read, the first is written.
 
     Example:
         >>> parser = XMLParser(["reasoning", ("code", "answer")])
@@ -265,8 +262,7 @@ def _content(text: str, tag: str, last: bool = False) -> str | None:
 class ThinkParser(Parser):
     """Takes the text after the last ``</think>``; without one, the answer is ``""``.
 
-    Use ``MaybeThinkParser`` for servers that return the thoughts separately (``reasoning_content``) and for chat
-    templates that drop the tags: there, every answer would be empty.
+    Use ``MaybeThinkParser`` if the server or the chat template removes the thoughts: every answer would be empty.
 
     Example:
         >>> ThinkParser().parse("<think>2 + 2 …</think> 4")

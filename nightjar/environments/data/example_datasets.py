@@ -39,7 +39,6 @@ def _columns(question: str, answer: str, convert: Callable[[Any], Any] = lambda 
 
 
 def _gpqa_question(row: Row) -> dict[str, str]:
-    """Asks for a letter. The order of the choices depends only on the question."""
     order = list(_GPQA_CHOICES)
     random.Random(row["Question"]).shuffle(order)  # noqa: S311 - no secret is made of it
     answer = ascii_uppercase[order.index("Correct Answer")]

@@ -23,10 +23,8 @@ _HASH_CHARACTERS = 16
 class Examples:
     """The examples of an environment, formatted on reading.
 
-    Args:
-        dataset: a list of dicts, a ``datasets.Dataset``, or a function that builds either.
-        system_prompt: put first, unless a row's ``prompt`` starts with a system message.
-        few_shot: messages between the system prompt and the question; unused for rows with ``prompt``.
+    A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. Rows with ``prompt`` ignore
+    ``few_shot``, and ``system_prompt`` if they start with a system message.
 
     Example:
         >>> Examples([{"question": "What is 2+2?", "answer": "4"}])[0]["prompt"]

@@ -27,8 +27,6 @@ _DOWNLOAD = "import nltk, sys; nltk.download(sys.argv[1:], quiet=True)"
 
 @dataclass(frozen=True)
 class NltkData:
-    """NLTK's data for a benchmark, with the interface of ``BenchmarkData``."""
-
     names: tuple[str, ...] = WORDS
     license: str = "not stated"
     num_examples: int | None = None
@@ -53,7 +51,6 @@ class NltkData:
 
 
 def ensure_here(names: Sequence[str]) -> None:
-    """Downloads missing data; ``DatasetError`` if it is unavailable."""
     if missing := [name for name in names if not _is_found(name)]:
         logger.info("Downloading NLTK data: %s", ", ".join(missing))
         command = [sys.executable, "-c", _DOWNLOAD, *missing]

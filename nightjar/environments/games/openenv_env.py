@@ -119,10 +119,8 @@ class OpenEnvEnv(EpisodeEnv):
     project with its dependencies as installed here. The sandbox is reachable only through connections to that server.
     Each example is an episode with its own seed in ``info["seed"]``; its prompt is the observation after a reset.
 
-    Args:
-        prompt_renderer: turns an observation into messages; may also take ``context`` (``"reset"`` or ``"step"``),
-            ``action_schema``, ``contract`` and ``seed``.
-        max_turns: maximum number of model calls; -1 for no limit. The last action is still carried out.
+    ``prompt_renderer`` turns an observation into messages; it may also take ``context`` (``"reset"`` or ``"step"``),
+    ``action_schema``, ``contract`` and ``seed``. After ``max_turns``, the last action is still carried out.
     """
 
     done_key = "openenv_done"

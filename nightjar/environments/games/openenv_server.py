@@ -178,7 +178,6 @@ class OpenEnvServer:
         self._closing = AsyncExitStack()
 
     async def start(self, seconds: float, poll_seconds: float, health_seconds: float) -> None:
-        """Starts the sandbox and waits up to ``seconds`` until the server is healthy."""
         self._closing.push_async_callback(self._sandbox.close)
         await self._sandbox.start()
         command = self._manifest.start_command
@@ -245,7 +244,6 @@ class OpenEnvServer:
         return schema
 
     async def connect(self) -> None:
-        """Starts a session with a new world."""
         closing = aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
         async with self._requesting(_CONNECT_SECONDS):
             if self._world is not None:

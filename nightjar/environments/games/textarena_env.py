@@ -117,11 +117,7 @@ class TextArenaEnv(MultiTurnEnv):
     In a game with a secret word and a word list (Wordle), each example has its own word as its ``answer``, in others
     its own seed. ``state["ta_reward"]`` is the game's reward at its end (missing before), and ``state["ta_info"]`` has
     the reason for the end, the number of turns, etc. Rollouts of word games get copies of the started game ``ta_env``,
-    which share ``shared_memo``.
-
-    Args:
-        num_eval_examples: evaluation examples; 0 to evaluate on the training examples.
-        parser: finds the guess; ``<guess>`` after ``<think>`` by default.
+    which share ``shared_memo``. By default a guess stands in ``<guess>`` after ``<think>``.
 
     Example:
         >>> def paid(state):

@@ -63,14 +63,12 @@ def package_of(found: Distribution) -> EnvironmentPackage | None:
 
 
 def find_installed(module: str) -> EnvironmentPackage | None:
-    """Describes an importable module as an environment, without checking that it is one."""
     found = find_distribution(module)
     source = _module_of(found, module) if found else _importable(module)
     return None if source is None else _describe_installed(source, found)
 
 
 def find_distribution(name: str) -> Distribution | None:
-    """Returns the installed distribution of a name in any spelling."""
     try:
         return distribution(name)
     except (PackageNotFoundError, ValueError):
@@ -87,7 +85,6 @@ def installed_from(found: Distribution) -> tuple[Path | None, bool]:
 
 
 def installed_commit(distribution: str) -> str | None:
-    """Returns the git commit that a distribution was installed from; None if it did not come from git."""
     found = find_distribution(distribution)
     record = json.loads((found and found.read_text("direct_url.json")) or "{}")
     commit: str | None = record.get("vcs_info", {}).get("commit_id")
@@ -173,8 +170,6 @@ def _importable(name: str) -> ModuleSource | None:
 
 @dataclass(frozen=True)
 class InFile:
-    """An environment given by its file; ``env_args`` select one of several benchmarks in it."""
-
     env_id: str
     folder: Path
     env_args: Mapping[str, str] = field(default_factory=dict)
@@ -233,7 +228,6 @@ def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[Environ
 
 
 def built_in_packages(listed: str | None = None) -> Iterator[EnvironmentPackage]:
-    """Yields Nightjar's own environments, or the one called ``listed``, including hidden ones."""
     spec = find_spec(BUILT_IN)
     for folder in (spec and spec.submodule_search_locations) or ():
         for module in pkgutil.iter_modules([folder]):

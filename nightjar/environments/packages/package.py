@@ -33,8 +33,6 @@ Origin: TypeAlias = Literal["local", "installed", "built-in"]
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """A module's import name, its file, and the folder it is imported from."""
-
     name: str
     path: Path
     root: Path
@@ -75,7 +73,6 @@ def first_line_of_docstring(path: Path) -> str:
 
 
 def parse_module(path: Path) -> ast.Module | None:
-    """Parses a file; None if it cannot be read or is not Python."""
     try:
         return parse_python(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

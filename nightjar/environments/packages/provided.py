@@ -58,7 +58,6 @@ def source_files(package: EnvironmentPackage) -> dict[str, Path]:
 
 
 def source_hash(files: Mapping[str, Path]) -> str:
-    """Returns the SHA-256 of the names and the content of files."""
     digest = sha256()
     for name, path in sorted(files.items()):
         with path.open("rb") as file:

@@ -18,8 +18,6 @@ README = "README.md"
 
 
 class Kind(StrEnum):
-    """The kind of a new environment, and the folder of its templates."""
-
     SINGLE_TURN = "single-turn"
     MULTI_TURN = "multi-turn"
     TOOL = "tool"

@@ -80,13 +80,12 @@ def the_only(found: set[str], what: str, reply: str) -> str:
 class JudgeRubric(Rubric):
     """Asks a model whether an answer is correct; reward functions turn its reply into a score.
 
-    Reward functions get ``judge``, and ``judge_client``, ``judge_model``, ``judge_prompt`` and
-    ``judge_sampling_args``. A rollout that cannot be judged has an error and no reward.
+    Reward functions get ``judge`` and the ``judge_…`` arguments. A rollout that cannot be judged has an error and no
+    reward.
 
     Args:
         judge_client: an OpenAI client, a ``Client``, or a ``ClientConfig``. By default OpenAI, or ``OPENAI_BASE_URL``,
             with the key in ``OPENAI_API_KEY``, which is only needed for the first request.
-        judge_sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
         judge_prompt: with the fields ``{question}``, ``{answer}`` and ``{response}``.
 
     Example:

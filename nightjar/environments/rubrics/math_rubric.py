@@ -42,13 +42,9 @@ class MathRubric(Rubric):
     r"""Scores 1.0 if the answer is mathematically equal to the expected one, and 0.0 otherwise.
 
     An answer that is not mathematics, too long, or too slow to compare is wrong. In addition to math-verify's syntax,
-    it reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end.
-
-    Args:
-        parser: extracts the answer; by default the content of the last ``\boxed{}`` after the thoughts, without which
-            the answer is wrong.
-        max_workers: processes that compare, at most one per processor. The rubrics of a program share them.
-        max_verify_chars: longer answers are wrong.
+    it reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end. By default an answer
+    must be in a ``\boxed{}`` after the thoughts. ``max_workers`` processes compare, at most one per processor; the
+    rubrics of a program share them.
 
     Example:
         >>> import asyncio

@@ -60,7 +60,6 @@ def prompt_of(template: str, folder: Path | None = None) -> Prompt:
 
 
 def found_file(name: str, folder: Path | None) -> Path | None:
-    """Returns a file in the current folder or in ``folder``; None if there is none."""
     if len(name) > _LONGEST_NAME:
         return None
     for path in (Path(name).expanduser(), *([folder / name] if folder else [])):

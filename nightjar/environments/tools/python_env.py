@@ -55,10 +55,8 @@ class PythonEnv(SandboxEnv):
     Ctrl-C, which keeps the variables. If that fails, or the code ends its own process, Python is restarted and the
     model is informed.
 
-    Args:
-        pip_install_packages: packages that the code can import, as pip takes them. A container's image gets them
-            installed on first use, which needs a network. A local sandbox shows those of this machine and refuses to
-            start if one is missing, except for the default packages, which only cause a warning.
+    In a container's image, ``pip_install_packages`` are installed on first use, which needs a network. A local sandbox
+    has this machine's packages and refuses to start if one is missing; for default packages it only warns.
 
     Example:
         >>> env = PythonEnv(pip_install_packages="sympy", dataset=[{"question": "What is the 100th prime?"}])

@@ -70,23 +70,19 @@ class SandboxEnv(StatefulToolEnv):
     network, without this process's environment, and with no files of this machine except programs and libraries; see
     docs/sandboxes.md. It starts in the background during the first request, and is deleted after the rollout. The model
     is informed of a command's failure (a crash, a time limit, memory). A failure of the whole sandbox is a
-    ``SandboxError``, which ends the rollout with that error and no reward.
+    ``SandboxError``, which ends the rollout with that error and no reward. With ``keeps_processes``, processes of the
+    model stay alive during ``post_rollout``, for a subclass that looks at a server started by the model.
 
     Args:
         docker_image: of a container. A local sandbox shows this machine's programs instead.
         memory_gb: of all processes and files together, in GiB.
         disk_size_gb: writable space in GiB; it is memory, so at most half of ``memory_gb``.
-        team_id, advanced_configs: of Prime's sandboxes; accepted, without effect.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: the first wait between them in seconds, its growth,
-            its maximum, and the maximum random addition.
-        sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted, without effect.
+        base_delay, backoff_factor, max_backoff_seconds, jitter: of retries: the first wait in seconds, its growth, its
+            maximum, and the maximum random addition.
+        team_id, advanced_configs, sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted,
+            without effect.
         sandbox_provider: a ``SandboxProvider``, or ``docker``, ``podman`` or ``local``. None for the environment
             variable ``NIGHTJAR_SANDBOX``, else docker if a daemon answers, else local.
-
-    Attributes:
-        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for ``post_rollout``.
-        keeps_processes: processes of the model stay alive during ``post_rollout``, which they may disturb; for a
-            subclass that looks at a server started by the model.
 
     Example:
         >>> class Writes(SandboxEnv):

@@ -113,7 +113,6 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
         ...     Args:
         ...         x: The first.
         ...     '''
-        ...     return x + y
         >>> tool = convert_func_to_tool_def(add)
         >>> tool.name, tool.description, tool.parameters["properties"]["x"]
         ('add', 'Adds two numbers.', {'description': 'The first.', 'title': 'X', 'type': 'integer'})
