@@ -35,9 +35,9 @@ _Scanned = list[tuple[int, Matrix]]
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """A run at which the level changes: the first with the new level, its bounds, and the levels' distance.
+    """The first run with a new level; ``earliest`` and ``latest`` are its bounds.
 
-    The distance is in standard errors, in the interval of runs where it was found.
+    ``statistic`` is the distance of the levels in standard errors, in the interval of runs where it was found.
     """
 
     at: int

@@ -17,7 +17,7 @@ from nightjar.statistics.intervals import Interval, t_interval
 class Components:
     """The variances of the examples' true means (``between``) and of an example's rollouts (``within``).
 
-    They add up to that of a reward. None if fewer than two examples, or no example with two rollouts, tell.
+    They add up to that of a reward. Both are None if no example has two rollouts; ``between`` needs two examples.
     """
 
     between: float | None

@@ -140,7 +140,7 @@ def as_environment(
 ) -> SeededEnv:
     """Returns a benchmark as an environment.
 
-    A judge's ``judge_model`` is by default that of the user's configuration, its URL and key are by default OpenAI's.
+    ``judge_model`` scores answers that need a judge, at OpenAI by default; None for the user's configured judge.
     """
     own = read_config().get("judge", {})
     judge: ModelJudge | None = None

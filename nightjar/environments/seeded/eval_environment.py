@@ -24,7 +24,7 @@ _OF_VERIFY = frozenset({"response", "expected", "sandbox", "self"})
 
 @dataclass
 class SeedResult:
-    """One problem, as it is sent to a model: ``messages``, or else ``system`` and ``prompt`` with ``images``.
+    """One problem for a model: its ``messages``, or else ``system`` and ``prompt``, with ``images``.
 
     ``metadata`` is given to ``verify``, and becomes the ``info`` of the example. Images are URLs or paths.
     """

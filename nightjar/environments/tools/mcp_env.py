@@ -37,7 +37,7 @@ _READ_SECONDS = 0.2
 
 @dataclass
 class MCPServerConfig:
-    """How a server is started. Of the environment it inherits only harmless variables such as PATH, and gets ``env``.
+    """How a server is started. It inherits only harmless variables such as PATH; ``env`` adds others.
 
     ``start_timeout_seconds`` is the time until it has listed its tools.
     """

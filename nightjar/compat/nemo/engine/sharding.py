@@ -50,11 +50,8 @@ class _Row(Lenient):
 class EvaluationPart:
     """A part of an evaluation; None for an unknown range or number.
 
-    Attributes:
-        config: settings without those of the shard.
-        compared: settings that must be the same in all parts.
-        shard_range: the first problem and the one after the last.
-        results, steps: rows and steps by problem and repeat.
+    ``config`` lacks the settings of the shard; those in ``compared`` must be the same in all parts. ``shard_range`` is
+    the first problem and the one after the last. ``results`` and ``steps`` are by problem and repeat.
     """
 
     path: Path

@@ -1,6 +1,6 @@
 """Keeps a server running as long as its parent process lives: ``python -P gym_guard.py COMMAND…``.
 
-The command's process group ends when standard input closes, so at the latest with the parent; on Linux also with this
+The command's process group ends when standard input closes, which the parent's end causes; on Linux also with this
 process. This file needs only the standard library.
 """
 

@@ -1,9 +1,6 @@
-r"""Benchmarks of NeMo Skills, and ``skills://``. None of their code runs.
+r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). None of their code runs.
 
 ::
-
-    skills://gpqa                                   with NeMo Skills installed and its data prepared
-    skills://gpqa?split=test&data_dir=FOLDER        FOLDER/gpqa/test.jsonl, without an installation
 
     dataset/gpqa/__init__.py        METRICS_TYPE = "multichoice"
                                     EVAL_SPLIT = "diamond"
