@@ -1,7 +1,4 @@
-"""``Client``: one interface for every kind of model endpoint.
-
-A client converts messages to the provider's format, calls its SDK, and converts the response back.
-"""
+"""``Client``: one interface for every kind of model endpoint."""
 
 from __future__ import annotations
 
@@ -147,15 +144,11 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     ) -> Response:
         """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 
-        Args:
-            sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
-            **kwargs: passed to ``get_native_response``. ``state`` is the rollout's; it is not sent, but headers come
-                from it, and some clients read its trajectory. ``extra_headers`` apply to this request only.
+        None values in ``sampling_args`` are left out. ``kwargs`` go to ``get_native_response``; the rollout's ``state``
+        is not sent, but headers come from it. ``extra_headers`` apply to this request only.
 
-        Raises:
-            Error: a client's own error, such as ``OverlongPromptError``.
-            ModelError: any other failure; the provider's error is its cause. Rejected credentials are raised as the
-                SDK's error, because no further request can succeed.
+        Raises a client's own error, such as ``OverlongPromptError``, else ``ModelError``, caused by the provider's
+        error. Rejected credentials are raised as the SDK's error, because no further request can succeed.
         """
         return await repeat(
             lambda: self.request_once(prompt, model, sampling_args, tools, **kwargs),

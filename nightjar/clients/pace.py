@@ -1,9 +1,9 @@
 """Decides when requests are sent: the pace of an endpoint, and retries.
 
-Endpoints refuse requests (429, 503, 529) for two reasons: too many per second, or too many at once. If some requests
-are accepted while others are refused, it is the first: requests are spread out at a little less than the accepted
-rate, and then faster until some are refused again. If none is accepted while others are in flight, it is the second:
-no more than these are allowed in flight, and one more after every round of successes.
+Endpoints refuse requests (429, 503, 529) that are too many per second or too many at once. If some requests are
+accepted meanwhile, the rate is too high: requests are spread out at a little less than the accepted rate, then faster
+until some are refused again. If none is accepted while others are in flight, too many are in flight: no more than these
+are allowed, and one more after every round of successes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ _LONGEST_WAIT_SECONDS = 60.0
 
 
 class Pace:
-    """How fast requests are sent to an endpoint.
+    """How fast requests are sent to an endpoint; ``places`` limits the requests in flight.
 
-    ``places`` limits the requests in flight. ``refused`` counts the requests that the endpoint refused as too many.
-    ``changes`` is the history of limits: seconds since the first request, requests in flight, requests per second (None
-    for no limit).
+    ``changes`` lists the limits: seconds since the first request, requests in flight, requests per second.
     """
 
     def __init__(self) -> None:
@@ -76,7 +74,6 @@ class Pace:
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[None]:
-        """Waits until a request may be sent; it is in flight during the block."""
         async with self.places:
             await self._turn()
             now = time.monotonic()
@@ -86,7 +83,6 @@ class Pace:
             yield
 
     def answered(self) -> None:
-        """Records a successful response."""
         if (places := self.places).ceiling < self._ceiling:
             places.set_ceiling(min(self._ceiling, places.ceiling + 1 / places.ceiling))
 
@@ -163,15 +159,13 @@ class Watch(Protocol):
 
 
 watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
-"""The observer of requests in this context."""
 
 
 async def repeat(request: Callable[[], Awaitable[T]], max_retries: int, *, is_last_resort: bool = False) -> T:
     """Sends a request, and retries it after temporary errors; raises the last error, or ``RunError`` if the run stops.
 
-    The waits are those of the official SDKs (half a second, doubled each time, at most 8 seconds), or the time that the
-    endpoint asks for, at most a minute. ``is_last_resort`` also retries errors that another attempt at the rollout
-    could fix, because there will be none.
+    Waits as the SDKs do (0.5 s, doubled, at most 8 s), or as the endpoint asks, at most a minute. ``is_last_resort``
+    also retries errors that another attempt at the rollout could fix.
     """
     watching, counted = watch.get(), 0
     for tries in itertools.count(1):
