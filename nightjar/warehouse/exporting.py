@@ -1,6 +1,6 @@
 """Exports runs of a warehouse as Parquet, CSV or JSON lines in a folder, or as one DuckDB file.
 
-Runs are written in slices, so that memory does not grow with the data. If a segment is packed or pruned meanwhile, the
+Memory does not grow with the data, because runs are written in slices. If a segment is packed or pruned meanwhile, the
 whole export is repeated.
 """
 
@@ -80,8 +80,6 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True)
 class ExportReport:
-    """The result of an export; ``rows`` maps table to number of rows."""
-
     target: Path
     runs: int
     rows: dict[str, int]
@@ -90,7 +88,6 @@ class ExportReport:
 
 
 def format_of(target: Path) -> ExportFormat:
-    """Returns the format that the name of a target implies: a DuckDB file, or a folder of Parquet files."""
     return ExportFormat.DUCKDB if target.suffix in {".duckdb", ".db", ".ddb"} else ExportFormat.PARQUET
 
 
@@ -104,12 +101,10 @@ def export(
     force: bool = False,
     progress: Progress = silent,
 ) -> ExportReport:
-    """Writes runs into a folder, or into one DuckDB file; raises WarehouseError if the target exists.
+    """Writes runs into a folder or one DuckDB file; raises WarehouseError if the target exists, unless ``force``.
 
-    Args:
-        output_format: None for the format that the name of the target implies.
-        tables: None for runs, rollouts, attempts and examples. A DuckDB file has all tables.
-        force: replaces an earlier export.
+    Without a format, the name of the target decides. Without tables, a folder has runs, rollouts, attempts and
+    examples; a DuckDB file always has all tables.
     """
     started = time.monotonic()
     target = Path(target)

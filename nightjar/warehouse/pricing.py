@@ -15,7 +15,6 @@ from nightjar.warehouse.storage.store import Store
 logger = logging.getLogger(__name__)
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-"""A moment before any run."""
 
 
 def set_price(store: Store, price: Price) -> None:
@@ -26,7 +25,6 @@ def set_price(store: Store, price: Price) -> None:
 
 
 def set_first_price(store: Store, model: str, input_price: float, output_price: float) -> None:
-    """Sets the price of a model unless it has one; a price that the owner has set stays."""
     if all(one.model != model for one in store.prices()):
         set_price(store, Price(model, ALWAYS, input_price, output_price))
 

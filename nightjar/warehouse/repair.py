@@ -29,7 +29,6 @@ from nightjar.warehouse.writing.publishing import Progress, publish_all, silent
 SET_ASIDE = "damaged"
 
 _DIGEST_CHARACTERS = 64
-"""The length of a digest that replaces a very long run id in the name of a segment."""
 
 _ROWS = "SELECT num_rows FROM parquet_file_metadata(?)"
 _COLUMNS = "SELECT DISTINCT name FROM parquet_schema(?)"
@@ -49,12 +48,9 @@ class AsideRun:
 
 @dataclass
 class Fixed:
-    """The result of a repair.
+    """The result of a repair; ``set_aside`` maps segments to their new paths, ``failures`` run directories to errors.
 
-    Attributes:
-        set_aside: damaged segments to where they were moved.
-        examples_kept: damaged segments whose examples stay in the warehouse, because later segments rely on them.
-        failures: run directory to why it could not be published.
+    The examples of segments in ``examples_kept`` stay in the warehouse, because later segments rely on them.
     """
 
     set_aside: dict[str, Path] = field(default_factory=dict)
@@ -65,12 +61,9 @@ class Fixed:
 
 @dataclass
 class RebuildReport:
-    """The result of a rebuild.
+    """The result of a rebuild: ``kept`` and ``failures`` give the reason by run id and by run directory.
 
-    Attributes:
-        kept: other runs, by run_id, to why they were left unchanged.
-        failures: run directory to why it could not be published.
-        lost: runs that only the damaged segments had.
+    ``lost`` are the runs that only the damaged segments had.
     """
 
     published: int = 0
@@ -190,7 +183,6 @@ def _keep_examples(folder: Folder, name: str, examples: Path, schema: int) -> bo
 
 
 def set_aside(folder: Folder, name: str) -> Path:
-    """Moves a segment to the folder ``damaged`` and returns its new path."""
     target = folder.path / SET_ASIDE / name
     try:
         target.parent.mkdir(exist_ok=True)
@@ -231,7 +223,6 @@ def older_in(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideR
 
 
 def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:
-    """Returns the run directories that are on this machine, in order."""
     return sorted({str(run.run_dir) for run in runs if run.is_here})
 
 

@@ -122,7 +122,7 @@ class Address:
 
 
 def parse_address(location: str) -> Address:
-    """Returns the database that a location means; refuses a location with a password or a token.
+    """Refuses a location with a password or a token.
 
     >>> parse_address("md:runs").catalog, parse_address("ducklake:postgres:dbname=runs").extensions
     ('runs', ('postgres', 'ducklake'))
@@ -164,7 +164,6 @@ class ServedWarehouse:
             ask_patiently(self._open_for_writing, str(self))
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Replaces the rows of a run by those of its directory, unless the tables have a newer version."""
         with _discreet():
             return publish_with(run_dir, lambda _: None, self._write)
 
@@ -224,8 +223,6 @@ class ServedWarehouse:
     def _change(
         self, connection: duckdb.DuckDBPyConnection, change: Callable[[duckdb.DuckDBPyConnection], Answer]
     ) -> Answer:
-        """Calls a function in a transaction in the schema ``segments``; retries if others interfere."""
-
         def once() -> Answer:
             if self._address.file:
                 self._make_folder(self._address.file.parent)
@@ -262,10 +259,7 @@ class ServedWarehouse:
 
 
 def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path) -> str:
-    """Attaches a database read only, and defines the views over its tables.
-
-    Returns the prefix of all paths that a query may read: of a DuckLake's files, else of DuckDB's own spill folder.
-    """
+    """Attaches a database read only, defines the views, and returns the prefix of all paths that a query may read."""
     if address.file and not address.file.exists():
         raise missing(address)
     try:
@@ -342,7 +336,6 @@ def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | N
 
 
 def _patiently(action: Callable[[], Answer]) -> Answer:
-    """Retries an action while other processes or threads interfere."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, duckdb.Error) and bool(_BUSY.search(str(error)))),
         wait=wait_random_exponential(multiplier=0.02, max=1),

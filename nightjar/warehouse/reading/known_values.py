@@ -63,10 +63,7 @@ def nearest(value: str, known: Sequence[str]) -> list[str]:
 
 
 def asked_runs(sql: str, parameters: Mapping[str, object] | None, ask: Ask) -> list[str]:
-    """Returns the run ids that a statement compares ``run_id`` with, by ``=`` or ``IN``; negations do not count.
-
-    DuckDB's own parser finds them: ``json_serialize_sql`` returns the syntax tree.
-    """
+    """Returns the run ids that a statement compares ``run_id`` with, by ``=`` or ``IN``; negations do not count."""
     if _COLUMN not in sql.lower():
         return []
     try:

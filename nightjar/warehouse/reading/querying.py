@@ -89,7 +89,6 @@ def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: P
 
 
 def run_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs one reading statement on a locked connection that nothing else uses."""
     with _explained(connection):
         return _answer(connection.execute(one_reading(connection, sql), parameters))
 
@@ -100,14 +99,12 @@ def pack_rows(
     parameters: Parameters | None,
     largest_bytes: int | None = None,
 ) -> PackedRows:
-    """Runs one reading statement on a locked connection, for another process."""
     with _explained(connection):
         cursor = connection.execute(one_reading(connection, sql), parameters)
         return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor, largest_bytes)])
 
 
 def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
-    """Runs one reading statement on a locked connection, and returns an Arrow table."""
     import pyarrow as pa
 
     with _explained(connection):
@@ -127,8 +124,7 @@ def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: P
 def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Answer:
     """Runs a query in a thread and interrupts it at Ctrl-C or when the time is up; nothing else may use the connection.
 
-    DuckDB itself checks for Ctrl-C only between its tasks, and often not at all. KeyboardInterrupt is raised once the
-    query has ended.
+    DuckDB itself often does not check for Ctrl-C. KeyboardInterrupt is raised once the query has ended.
     """
     seconds = limit.left()
     with ThreadPoolExecutor(1, "nightjar-query") as pool:
@@ -189,7 +185,7 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-    """Yields the rows of an answer in chunks of limited size, starting with one row."""
+    """Yields the rows in chunks of limited size; the first chunk is one row."""
     rows, size, count = 0, 1, 1
     while chunk := cursor.fetchmany(count):
         rows += len(chunk)
@@ -219,7 +215,6 @@ def _check_size(size: int, largest_bytes: int | None = None) -> None:
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Numbers equal names, in linear time."""
     found: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for name in names:

@@ -25,7 +25,6 @@ _VIEWS = ("runs", "pairs", "steps", "records")
 """The scripts in ``views``, in the order in which they build on each other."""
 
 FileOf = Callable[[str, str], str]
-"""From a segment's id and a kind to the path for DuckDB."""
 
 
 def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
@@ -54,7 +53,6 @@ def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> N
 
 
 def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
-    """Returns the statement that selects all rows of a kind that count."""
     return in_current_form(kind, [(_rows(kind, source, file_of), source.schema) for source in sources])
 
 
@@ -86,7 +84,6 @@ CREATE OR REPLACE MACRO is_model_error(category) AS category IN ({models});
 
 @cache
 def views_version() -> str:
-    """Returns a hash that distinguishes these views from those of another version of Nightjar."""
     return hashlib.sha256(f"{tables_script()}{views_script()}".encode()).hexdigest()
 
 

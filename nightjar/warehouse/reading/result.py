@@ -16,17 +16,13 @@ Parameters = Sequence[object] | Mapping[str, object]
 """Values for ``?`` in a statement, or for ``$name``."""
 
 AskedQuery = tuple[str, Parameters | None]
-"""A statement and the values of its parameters."""
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The answer to a query.
+    """The answer to a query; ``types`` are DuckDB's names such as ``DOUBLE``, and JSON values are text.
 
-    Attributes:
-        columns: names; the second of two equal names is ``name_2``.
-        types: DuckDB's type names, for instance ``DOUBLE`` or ``JSON``.
-        rows: one tuple per row with Python values; JSON is text.
+    The second of two equal column names is ``name_2``.
     """
 
     columns: tuple[str, ...]
@@ -38,8 +34,6 @@ class QueryResult:
 
 
 class TextStream(Protocol):
-    """A stream that accepts text."""
-
     def write(self, text: str, /) -> object:
         """Writes a piece of text."""
 
@@ -70,7 +64,6 @@ def as_records(result: QueryResult) -> list[dict[str, Any]]:
 
 
 def as_table(result: QueryResult, most_rows: int = 1_000, longest_cell: int = 200) -> list[dict[str, Any]]:
-    """Returns the first rows for display: long texts are cut; maps, lists and JSON become text."""
     return [
         {name: _short(value, longest_cell) for name, value in zip(result.columns, row, strict=True)}
         for row in result.rows[:most_rows]

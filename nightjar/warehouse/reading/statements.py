@@ -62,14 +62,12 @@ def unfinished(text: str) -> str:
 
 
 def require_fitting(given: Collection[str], names: Collection[str]) -> None:
-    """Raises WarehouseError unless exactly the parameters of a statement have values."""
     require_places(given, names)
     if missing := sorted({*names} - {name.lower() for name in given}):
         raise WarehouseError(f"The statement needs a value for {missing[0]!r}. It takes: {_listed(names)}.")
 
 
 def require_places(given: Collection[str], names: Collection[str]) -> None:
-    """Raises WarehouseError if a value is given for a parameter that the statement does not have."""
     if unknown := [name for name in given if name.lower() not in names]:
         raise WarehouseError(
             f"The statement has no parameter {unknown[0]!r}. It takes: {_listed(names)}. "

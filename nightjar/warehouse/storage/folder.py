@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 
 class Folder(Store):
-    """A folder with a subfolder ``segments``."""
-
     is_remote = False
     path: Path
 
@@ -70,7 +68,6 @@ class Folder(Store):
         check_place(self.segments_path, str(self))
 
     def catalog(self) -> Catalog:
-        """Lists the folder until two listings agree."""
         names = self._listed()
         for _ in range(_LISTINGS):
             loaded = {name: self._known.get(name) or self._load(name) for name in names}
@@ -113,11 +110,10 @@ class Folder(Store):
 
     @cached_property
     def real_path(self) -> str:
-        """The real path of ``segments_path``: the same for every spelling, with ``..`` or through a link."""
+        """Equal for every spelling of ``segments_path``, with ``..`` or through a link."""
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
-        """Returns the command line of a ``nightjar warehouse`` command for this warehouse."""
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
@@ -191,7 +187,7 @@ class Folder(Store):
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment; logs a warning if its files cannot be removed."""
+        """Logs a warning if the files cannot be removed."""
         grave = self.segments_path / scratch_name()
         try:
             with suppress(FileNotFoundError):
@@ -277,7 +273,7 @@ def scratch_name() -> str:
 def is_alive(path: Path) -> bool:
     """Returns whether the process that made a scratch folder may still run.
 
-    In a shared folder its id may belong to another machine or container. Then the folder counts for a day.
+    In a shared folder its id may belong to another machine or container. Then the answer is yes for a day.
     """
     pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
     try:

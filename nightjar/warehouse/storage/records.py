@@ -43,7 +43,7 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """Returns a checked price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
@@ -54,7 +54,7 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
 
 
 def load_prices(content: bytes) -> list[Price]:
-    """Reads ``prices.csv``; of several prices of one model and moment the last one counts."""
+    """Of several prices of one model and moment the last one counts."""
     prices: list[Price] = []
     number = 1
     try:
@@ -75,7 +75,7 @@ def load_prices(content: bytes) -> list[Price]:
 
 
 def dump_prices(prices: Sequence[Price]) -> str:
-    """Returns the content of ``prices.csv``, in order of model and moment."""
+    """In order of model and moment."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_HEADER)
@@ -116,10 +116,9 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class LineFile(Generic[Row]):
-    """A kind of records with one line each.
+    """A kind of records, one JSON record per line; ``key`` has the fields that identify a record and order the file.
 
-    ``table`` is its name in the schema ``segments``, and of the file without ``.jsonl``. Its only column, ``column``,
-    holds the record as JSON. The fields in ``key`` identify a record and order the file.
+    ``table`` is its name in the schema ``segments`` and of the file, without ``.jsonl``; ``column`` its only column.
     """
 
     table: str
@@ -136,7 +135,7 @@ class LineFile(Generic[Row]):
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
-        """Reads the file; the error for a damaged file names the line."""
+        """The error for a damaged file names the line."""
         found = []
         for number, line in enumerate(content.splitlines(), start=1):
             try:
@@ -203,8 +202,8 @@ class NightEvaluation:
 class Night:
     """A suite on one date, ``night``, such as 2026-11-20.
 
-    ``line`` is the verdict in a sentence. ``is_accepted_by_hand``: a person accepted it whatever the verdict. ``file``
-    is the file of the suite.
+    ``line`` is the verdict in a sentence, ``file`` the file of the suite. ``is_accepted_by_hand``: a person accepted
+    the night, whatever the verdict.
     """
 
     suite: str
@@ -225,13 +224,13 @@ class Night:
 
     @property
     def cost(self) -> float | None:
-        """The cost of its runs; None if no cost is known."""
+        """None if no cost is known."""
         costs = [one.cost for one in self.evaluations if one.cost is not None]
         return sum(costs) if costs else None
 
 
 def checked_night(text: str) -> str:
-    """Returns the date of a night; raises ConfigError if the text is not a date."""
+    """Raises ConfigError if the text is not a date."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -244,9 +243,8 @@ class RecordedComparison:
 
     Attributes:
         benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
-        direction: which direction of the metric is better.
         alpha: the probability that the interval misses.
-        gate_id: of the decision that it belongs to; None if it stands alone.
+        gate_id: None without a gate.
         method, seed: of the interval and the sign flips.
         pairs, clusters: examples that both sides have scored, and their groups.
         baseline_coverage, candidate_coverage: scored / requested.
@@ -319,7 +317,6 @@ class GateDecision:
 
 
 Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
-"""The label of a note."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +347,7 @@ LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NO
 
 
 class Records(NamedTuple):
-    """All records of a warehouse; ``lines`` has those of each of ``LINE_FILES``, in that order."""
+    """All records of a warehouse; ``lines`` is in the order of ``LINE_FILES``."""
 
     prices: tuple[Price, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)

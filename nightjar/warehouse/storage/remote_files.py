@@ -19,7 +19,6 @@ from nightjar.warehouse.location import cause_of
 from nightjar.warehouse.storage.segments import Catalog
 
 SMALL_BYTES = 256_000
-"""A file up to this size is fetched whole."""
 
 KEPT_BYTES = 128_000_000
 

@@ -38,7 +38,6 @@ from nightjar.warehouse.storage.tables import SCHEMA
 
 RUN_KINDS = ("runs", "rollouts", "attempts")
 KINDS = (*RUN_KINDS, "examples")
-"""The files of a segment, without ``.parquet``."""
 
 ORDER = {
     "runs": "run_id",
@@ -46,7 +45,6 @@ ORDER = {
     "attempts": "run_id, finished_at",
     "examples": "content_id",
 }
-"""The order of the rows of a pack."""
 
 COMMIT = "segment.json"
 """The file whose presence makes a segment exist."""
@@ -62,7 +60,6 @@ Level 3 would make files a seventh smaller, but take a third longer to read and 
 """
 
 _LONGEST_NAME = 120
-"""A longer run id is hashed in the name of a folder."""
 
 _PROGRESS_FIELDS = 3
 
@@ -71,11 +68,8 @@ _PROGRESS_FIELDS = 3
 class Segment:
     """A segment, as its ``segment.json`` describes it.
 
-    Attributes:
-        versions: run_id to version.
-        rows, sizes, digests: kind to number of rows, bytes and SHA-256 of its file.
-        replaces: ids of the segments that a pack merges; empty for the segment of one run.
-        schema: the version of its tables.
+    ``versions`` are by run id; ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) by kind. ``replaces`` are the ids
+    of the segments that a pack merges; empty for the segment of one run. ``schema`` is the version of its tables.
     """
 
     segment_id: str
@@ -102,9 +96,9 @@ class Segment:
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Returns the segment that a ``segment.json`` describes; unknown fields are ignored.
+        """Raises WarehouseError if the file is damaged, or if a newer Nightjar wrote it (then without a cause).
 
-        Raises WarehouseError if the file is damaged, or a newer Nightjar wrote it (then without a cause).
+        Unknown fields are ignored.
         """
         try:
             read = orjson.loads(content)
@@ -143,7 +137,7 @@ def write_files(
     relations: Mapping[str, str],
     replaces: Sequence[str] = (),
 ) -> Segment:
-    """Writes the Parquet files of a segment into an empty folder; ``relations`` selects the rows of each kind."""
+    """Writes the Parquet files into an empty folder; ``relations`` selects the rows of each kind."""
     rows, sizes, digests = {}, {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
@@ -172,7 +166,7 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Returns whether a segment is a pack by its name; the name of a published run's segment has a dot.
+    """Decides by the name; the name of a published run's segment has a dot, a pack's has none.
 
     >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
     (True, False)
@@ -190,7 +184,6 @@ class Source:
 
     @classmethod
     def all_of(cls, segments: Iterable[Segment]) -> list[Self]:
-        """Returns sources for all rows of some segments, one per version of their tables."""
         names: dict[int, list[str]] = defaultdict(list)
         for segment in sorted(segments, key=lambda segment: segment.segment_id):
             names[segment.schema].append(segment.segment_id)
@@ -209,7 +202,6 @@ class Catalog:
 
     @cached_property
     def replaced(self) -> frozenset[str]:
-        """Ids of the segments that a pack has merged."""
         named = (name for segment in self.segments.values() for name in segment.replaces)
         return frozenset(name for name in named if name in self.segments)
 
@@ -227,12 +219,11 @@ class Catalog:
 
     @cached_property
     def live(self) -> Mapping[str, Segment]:
-        """The segments with runs that count, by segment_id."""
         return {segment.segment_id: segment for segment in self.holders.values()}
 
     @cached_property
     def retired(self) -> Mapping[str, Segment]:
-        """The segments that are no longer needed, by segment_id: replaced ones, and old versions of a run.
+        """Replaced segments and old versions of a run, by segment_id.
 
         A pack stays until another pack replaces it, because later packs rely on its examples.
         """
@@ -248,12 +239,11 @@ class Catalog:
         return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
-        """Returns the runs of a segment that do not count in it, in order."""
         own = {run_id for run_id in segment.versions if self.holder_of(run_id).segment_id == segment.segment_id}
         return tuple(sorted(segment.versions.keys() - (own & self.holders.keys())))
 
     def holder_of(self, run_id: str) -> Segment:
-        """Returns the segment that holds a known run, or the run that it is a part of."""
+        """Returns the segment of a run, or of the run that it is a part of."""
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
@@ -266,7 +256,7 @@ class Catalog:
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Returns a version; moments are in Unix time, 0 if unknown."""
+    """Moments are in Unix time, 0 if unknown."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 

@@ -31,7 +31,6 @@ from nightjar.warehouse.writing.run_files import RunFiles, read_run
 from nightjar.warehouse.writing.staging import set_variable, stage_run
 
 Progress = Callable[[int, int], None]
-"""Takes the number of finished steps and the number of all steps."""
 
 Write = Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
 """Writes a staged run from a connection; returns whether anything was new."""
