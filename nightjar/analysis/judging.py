@@ -34,12 +34,7 @@ def night_tag(night: str) -> str:
 
 
 def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
-    """Returns suite and date of a night from the tags of one of its flow runs; None for other runs.
-
-    Example:
-        >>> night_of(["env:gsm8k", "night:2026-01-31", "suite:nightly"])
-        ('nightly', '2026-01-31')
-    """
+    """Returns suite and date of a night from the tags of one of its flow runs; None for other runs."""
     named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
     return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
 

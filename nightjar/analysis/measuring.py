@@ -53,7 +53,7 @@ class Paired:
     """The examples that both sides have run; each field has a value per example.
 
     Attributes:
-        category: value of the field ``by``; empty without it.
+        category: empty without the field ``by``.
         value_a, value_b: mean of the scored rollouts; for several runs, the mean of their means; NaN if none is scored.
         right_a, right_b: whether at least half of these are correct.
     """
@@ -195,10 +195,9 @@ _WORDS = {"higher": ("lower", "higher", "drop", "dropped"), "lower": ("higher", 
 
 
 def decide(difference: Difference, max_drop: float, direction: Direction = "higher") -> Decision:
-    """Returns the decision for an interval of the difference and a limit.
+    """Decides by the non-inferiority test: an unclear result never passes.
 
-    This is the non-inferiority test: an unclear result never passes (Wellek, "Testing Statistical Hypotheses of
-    Equivalence and Noninferiority", 2010, chapter 1).
+    Source: Wellek, "Testing Statistical Hypotheses of Equivalence and Noninferiority", 2010, chapter 1.
     """
     damage = damage_of(difference.interval, direction)
     if damage.high <= max_drop:
@@ -247,7 +246,6 @@ def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
 
 
 def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
-    """Returns the reason of a decision in a sentence; ``more`` is from ``needed``."""
     damage, (worse, better, worsen, worsened) = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
     what, limit = f"The mean {terms.metric}", f"the allowed {worsen} of {terms.max_drop:g}"
     if decision == "REGRESSION":

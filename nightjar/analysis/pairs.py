@@ -91,7 +91,6 @@ class Matched:
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the settings that differ, with their values before and after."""
     return {name: (value, after[name]) for name, value in before.items() if value != after[name]}
 
 

@@ -18,11 +18,9 @@ from nightjar.statistics.variance import variance_components
 from nightjar.warehouse import Warehouse
 
 ROLLOUTS = (1, 2, 4, 8)
-"""Rollouts per example that are planned for."""
 PILOT = (50, 2)
 """Examples and rollouts of a pilot run, which estimates how much rewards vary."""
 _RECENT = 10
-"""Number of a model's newest runs that count."""
 _FEWEST_COMMON = 30
 _REWARDS = """
 SELECT list(reward) FROM rollouts

@@ -24,12 +24,10 @@ _LEAST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A model, by its chosen run. Intervals and ranks hold for all models at once.
+    """A model, by its chosen run; intervals and ranks hold for all models at once.
 
-    Attributes:
-        mean: over the examples that all models have scored; rollouts of an example are averaged.
-        ranks: best and worst possible rank.
-        letters: two models are tied exactly if they share a letter.
+    ``mean`` is over the examples that all models have scored. ``ranks`` are the best and worst possible rank. Two
+    models are tied exactly if they share a letter.
     """
 
     model: str | None
@@ -45,8 +43,8 @@ class LeaderboardRow:
 class Leaderboard:
     """The models of an environment, the highest mean first.
 
-    ``left_out`` maps a model to the too small number of common examples that it has scored; ``differs`` holds settings
-    in which the runs differ.
+    ``left_out`` maps a model to its number of common examples, which is too small; ``differs`` holds settings in which
+    the runs differ.
     """
 
     env_id: str

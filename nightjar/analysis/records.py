@@ -12,7 +12,6 @@ from nightjar.statistics.intervals import Interval
 
 Decision = Literal["PASS", "REGRESSION", "INCONCLUSIVE"]
 Direction = Literal["higher", "lower"]
-"""Which values of a metric are better."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Side:
     """One of the two runs, over all its scored rollouts.
 
     Attributes:
-        mean: of the metric; None without scored rollouts.
+        mean: None without scored rollouts.
         interval: of the mean: Wilson's for one binary rollout per example, else Student's t by example.
         input_tokens, output_tokens: of all attempts.
         cost: None without a price.
@@ -109,7 +108,7 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value: McNemar's if there is one, else that of the sign flips."""
+        """McNemar's if there is one, else that of the sign flips; two-sided."""
         return min(1.0, 2 * min(self.p_worse, self.p_better)) if self.p_mcnemar is None else self.p_mcnemar
 
     @property
@@ -136,7 +135,7 @@ class Category:
 class Excerpt:
     """The last message of an example and the responses of the two runs; long texts are cut.
 
-    From several rollouts it shows the highest reward if that run has the example right, else the lowest.
+    A run's response has the highest reward of its rollouts if the run has the example right, else the lowest.
     """
 
     prompt: str

@@ -77,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True)
 class TrendSeries:
-    """The runs of a model in an environment with successive settings, and their changes, both in time order."""
+    """The runs of a model with successive settings, and their changes, both in time order."""
 
     model: str | None
     points: list[TrendPoint]
@@ -86,7 +86,7 @@ class TrendSeries:
 
 @dataclass(frozen=True)
 class Trend:
-    """The runs of an environment over time: the series of each model, the longest first."""
+    """The series of each model, the longest first."""
 
     env_id: str
     metric: str
