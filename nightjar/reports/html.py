@@ -17,7 +17,6 @@ from nightjar.reports.formats import visible
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a page from a template in ``reports/templates``."""
     return _templates().get_template(template).render(values)
 
 

@@ -64,7 +64,7 @@ BARS, KINDS = 20, 12
 
 @dataclass(frozen=True)
 class Failure:
-    """Errors of one kind: the names of their classes, and the phase, generation or scoring.
+    """Errors of one kind, with the names of their classes; the phase is generation or scoring.
 
     ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout.
     """
@@ -77,5 +77,4 @@ class Failure:
 
 
 def failures_of(rows: list[dict[str, Any]]) -> list[Failure]:
-    """Returns the ``errors`` of ``TOGETHER``, classified."""
     return [Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row) for row in rows]

@@ -38,7 +38,7 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an interval; empty if it is infinite."""
+    """Returns an empty text for an infinite interval."""
     return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 

@@ -120,7 +120,7 @@ def _flips(change: Change) -> str:
 
 
 def trend_svg(found: Trend) -> str:
-    """Returns the chart as SVG; raises ``ConfigError`` if the package that draws it is not installed."""
+    """Raises ``ConfigError`` if the package that draws the chart is not installed."""
     try:
         converter = import_extra("vl_convert", "svg", "A chart as SVG")
     except ImportError as error:
@@ -175,7 +175,6 @@ def _layer(mark: str | dict[str, Any], **encoding: Any) -> dict[str, Any]:
 
 
 def _rows(series: TrendSeries) -> list[dict[str, Any]]:
-    """Returns a row for each run; runs of one part have no change between them."""
     parts: list[list[TrendPoint]] = []
     changed = {change.run_id for change in series.changes}
     for point in series.points:

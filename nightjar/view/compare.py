@@ -77,7 +77,6 @@ class Asked(BaseModel):
 
     @property
     def terms(self) -> Terms:
-        """The terms of the comparison."""
         return Terms(self.max_drop, metric=self.metric, direction=self.direction, by=self.by or None)
 
 
@@ -103,7 +102,6 @@ class Scatter:
 
 @router.get("/compare")
 def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Response:
-    """Shows a comparison of two runs, or a table of several runs compared with the first."""
     warehouse: Warehouse = request.app.state.warehouse
     if asked.ticked:
         oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]

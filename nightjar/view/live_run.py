@@ -30,20 +30,14 @@ _ROLLOUT_COLUMNS = (
 )  # fmt: skip
 
 Key = tuple[int, int]
-"""Example id and rollout index."""
 
 
 class LiveRun:
     """A run directory that is being written, or is not published yet.
 
-    Attributes:
-        metadata: the content of its ``metadata.json``.
-        rewards: the reward of each scored rollout.
-        places: the offset of each rollout in the results.
-        failures: the chain of error classes of each rollout that finally failed.
-        messages: one error message for each chain of error classes, including retried attempts.
-        failed_attempts: the number of failed attempts for each chain of error classes.
-        latest: the last rollouts that were written.
+    ``rewards`` are those of scored rollouts, ``places`` the offsets of rollouts in the results. ``failures`` has the
+    chain of error classes of each rollout that finally failed. ``messages`` has one message for each chain, including
+    retried attempts, and ``failed_attempts`` their number. ``latest`` are the last rollouts that were written.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -250,8 +244,6 @@ def _mean(strip: list[dict[str, Any]]) -> float | None:
 
 
 class _GrowingFile:
-    """A file of JSON lines that another process appends to."""
-
     def __init__(self, path: Path) -> None:
         self._path, self._place, self._inode = path, 0, 0
 

@@ -186,7 +186,7 @@ def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dic
 
 @dataclass(frozen=True)
 class Change:
-    """A stretch of words that is the ``same``, ``gone`` from the first text or ``new`` in the second."""
+    """Words that are the ``same``, ``gone`` from the first text or ``new`` in the second."""
 
     kind: str
     text: str
@@ -195,9 +195,8 @@ class Change:
 def word_difference(before: str, after: str) -> list[Change]:
     """Returns how one text becomes another, word by word, for the first 1,500 words of each.
 
-    Example:
-        >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
-        [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
+    >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
+    [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
     """
     old, new = _words(before), _words(after)
     changes: list[Change] = []
@@ -211,7 +210,6 @@ def word_difference(before: str, after: str) -> list[Change]:
 
 
 def has_few_words(text: str) -> bool:
-    """Returns whether all words of a text are compared."""
     return not any(islice(_WORD.finditer(text), _MOST_WORDS, None))
 
 

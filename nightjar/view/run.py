@@ -127,7 +127,7 @@ def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[st
 
 
 def _full_id(warehouse: Warehouse, prefix: str) -> str | None:
-    """Returns the only run id that begins with a prefix; None if there is none, 404 if there are several."""
+    """Returns None if no id begins with the prefix, 404 if several do."""
     found = [row["run_id"] for row in records(warehouse, _WITH_PREFIX, {"prefix": prefix, "most": _SHOWN_IDS + 1})]
     if len(found) > 1:
         listed = ", ".join(found[:_SHOWN_IDS]) + (", …" if len(found) > _SHOWN_IDS else "")
@@ -160,7 +160,7 @@ def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | Non
 
 
 def _command(request: Request, run: Mapping[str, Any]) -> str | None:
-    """Returns the command that repeats a run; None if its configuration is unknown, as for imported runs."""
+    """Returns None if the configuration of the run is unknown, as for imported runs."""
     command_of = request.app.state.command_of
     saved = json.loads(run["config"] or "{}")
     if (rescoring := rescoring_command(saved)) is not None:

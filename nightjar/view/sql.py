@@ -64,9 +64,7 @@ class Answer:
     result: QueryResult
     is_cut: bool
     numeric: list[str]
-    """Columns of numbers."""
     drawing: Plot | Bars | None = None
-    """The requested chart."""
 
 
 @router.get("/sql")
@@ -114,9 +112,9 @@ def download(request: Request, kind: Literal["csv", "json"], asked: Annotated[As
 
 
 def ask(warehouse: Warehouse, text: str, given: dict[str, str], most_rows: int) -> QueryResult:
-    """Returns the first rows of a statement or named query.
+    """Returns the first rows of a statement or named query; raises ``WarehouseError`` as ``Warehouse.query`` does.
 
-    Raises ``WarehouseError`` as ``Warehouse.query`` does; also for several statements, or for a missing run.
+    It raises also for several statements, or for a missing run.
     """
     asked = question(text, given)
     with user_query():
@@ -155,11 +153,10 @@ def _schema(warehouse: Warehouse) -> list[tuple[str, str, list[dict[str, Any]]]]
 
 
 def _cell(value: Any) -> str:
-    """Returns a value for the page: fractions with six digits, long texts cut. Files have the complete values.
+    """Shows fractions with six digits and cuts long texts. Files have the complete values.
 
-    Example:
-        >>> _cell(2 / 3), _cell(1.0), _cell(1234567.8)
-        ('0.666667', '1', '1234568')
+    >>> _cell(2 / 3), _cell(1.0), _cell(1234567.8)
+    ('0.666667', '1', '1234568')
     """
     if isinstance(value, float):
         return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.6g}"

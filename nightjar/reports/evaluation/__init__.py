@@ -1,8 +1,5 @@
 """A report on runs, to share: one record, rendered as Markdown, CSV, JSON and LaTeX.
 
->>> with selected(["outputs"], warehouse, each=True) as (where, [run_ids]):                          # doctest: +SKIP
-...     print(RENDERERS["markdown"](gather(run_ids, where)))
-
 :mod:`nightjar.view.exporting` renders the HTML page of the same record, with the templates of pages.
 """
 

@@ -90,7 +90,6 @@ class RunReport:
         rewards: ``low`` and ``width`` of a range, 0 for a value, and ``count``.
         spreads: p50, p90 and p99 of a rollout's seconds and tokens.
         wrong: stop condition of wrong rollouts to their number.
-        samples: some right, wrong and failed rollouts.
         results: every rollout, without texts; None unless requested.
     """
 
@@ -124,7 +123,7 @@ class RunReport:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all rollouts, in and out; None where no endpoint reported any."""
+        """Tokens in and out; None where no endpoint reported any."""
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
@@ -149,7 +148,7 @@ class Clip:
         self.left_out = 0
 
     def __call__(self, text: Any) -> str | None:
-        """Returns the beginning of a text, at most half of the room; None for None."""
+        """Cuts the text to at most half of the room."""
         if text is None:
             return None
         shown = str(text)

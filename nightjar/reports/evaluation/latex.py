@@ -57,9 +57,8 @@ def document(parts: Iterable[str]) -> str:
 def escape(text: object) -> str:
     r"""Returns a text as TeX shows it, in one line that may break.
 
-    Example:
-        >>> escape(r"\input{a}")
-        '\\textbackslash{}input\\{a\\}'
+    >>> escape(r"\input{a}")
+    '\\textbackslash{}input\\{a\\}'
     """
     shown = one_line(visible(str(text)).encode("utf-8", "replace").decode(), _LONGEST)
     since, parts = 0, []
