@@ -21,10 +21,8 @@ _CLOCK_SECONDS = 60.0
 class ActiveFlowRun:
     """A flow run that has not ended as far as its server knows.
 
-    Attributes:
-        since: when it entered its state.
-        work_pool: pool of the worker that started it; None for a run from the command line.
-        host, pid: its process; host is None if only the worker reported it, both are None if neither did.
+    ``since`` is when it entered its state. ``work_pool`` is None for a run from the command line. ``host`` is None if
+    only the worker reported its process; ``host`` and ``pid`` are None if neither did.
     """
 
     id: str
@@ -57,7 +55,7 @@ class ActiveFlowRun:
         return self.host is not None and self.host != socket.gethostname()
 
     def process(self) -> psutil.Process | None:
-        """Returns its process on this machine; None if that is gone."""
+        """Returns None if the process is gone, or is on another machine."""
         if self.pid is None:
             return None
         try:
@@ -69,7 +67,7 @@ class ActiveFlowRun:
 
 
 def active_flow_runs(api: PrefectApi, work_pool: str | None = None) -> list[ActiveFlowRun]:
-    """Returns the runs of Nightjar's flows in progress, the longest first; if given, only those of ``work_pool``."""
+    """Returns the runs of Nightjar's flows in progress, the longest first."""
     request = {"work_pools": {"name": {"any_": [work_pool]}}} if work_pool is not None else {}
     found = map(ActiveFlowRun.of, api.flow_runs(states=_STATES, **request))
     return sorted(found, key=lambda run: run.since)
@@ -94,7 +92,6 @@ def stop_process(process: psutil.Process) -> None:
 
 
 _START_SECONDS = 90.0
-"""How long a worker may take to start a process."""
 
 
 class LostRuns:

@@ -71,9 +71,8 @@ async def dead_runs(client: PrefectClient) -> Change:
 async def night_notifications(client: PrefectClient, suite: str, within: timedelta, block: str) -> list[Change]:
     """Returns the automations that notify people of the nights of a suite.
 
-    Args:
-        within: time after the end of a night within which the next one ends.
-        block: a notification block of Prefect, such as ``slack-webhook/team``.
+    ``within`` is the time after the end of a night within which the next one ends; ``block`` a notification block of
+    Prefect, such as ``slack-webhook/team``.
     """
     message = partial(SendNotification, block_document_id=await _block(client, block))
     of_suite = ResourceSpecification({"prefect.resource.id": f"nightjar.suite.{suite}"})
@@ -153,7 +152,7 @@ class WantedSchedule:
     time_zone: str
 
     def schedule(self) -> CronSchedule:
-        """Returns Prefect's schedule; raises ``ConfigError`` if cron or time zone are wrong."""
+        """Raises ``ConfigError`` if cron or time zone are wrong."""
         try:
             return CronSchedule(cron=self.cron, timezone=self.time_zone)
         except ValidationError as error:
@@ -169,7 +168,7 @@ class WantedSchedule:
 
 
 async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Change:
-    """Returns the change that gives a deployment a schedule; a paused schedule stays paused."""
+    """A paused schedule stays paused."""
     schedule = wanted.schedule()
     what, when = f"schedule {wanted.name!r} of {wanted.deployment}", _described(schedule)
     try:

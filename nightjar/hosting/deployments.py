@@ -64,11 +64,10 @@ _FOLDER = "nightjar/folder"
 _DEFAULT = "that of the work pool"
 _COMMAND = "python -m prefect.engine"
 _FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
-"""End of the command of deployments and work pools from earlier versions, which Prefect's own command replaces."""
+"""The end of the command of earlier versions, which Prefect's own command replaces."""
 
 
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[Change]:
-    """Registers the work pool, all deployments and the automation; arguments as for ``planned_deployments``."""
     async with get_client() as client:
         changes = await planned_deployments(client, folder, prefix, is_taken_over=is_taken_over)
         await make_changes(client, changes)
@@ -102,14 +101,14 @@ async def planned_deployments(
     """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
     An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
-    command of an earlier version. The schema offers the environments of the folder. Schedules, limits, tags, default
-    parameters, job variables and descriptions stay as a user has set them.
+    command of an earlier version. Schedules, limits, tags, default parameters, job variables and descriptions stay as a
+    user has set them.
 
     Args:
-        folder: where runs happen and write ``./outputs``.
-        prefix: prefix of the names of deployments and work pool.
+        folder: where runs happen and write ``./outputs``; the schema of parameters offers its environments.
+        prefix: of the names of deployments and work pool.
         suites: new deployments of suites; existing ones of the folder are updated as well.
-        is_taken_over: whether deployments that another folder registered become this folder's.
+        is_taken_over: deployments that another folder registered become this folder's.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
@@ -238,14 +237,10 @@ def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: b
 
 @dataclass(frozen=True)
 class Wanted:
-    """The target state of a server: deployments, schedules and notifications.
+    """The target state of a server; ``suite`` and ``gate`` are files below ``folder``.
 
-    Attributes:
-        folder, prefix, is_taken_over: as for ``planned_deployments``.
-        suite: file of a suite to schedule, below the folder.
-        gate: file of the policy that gates its nights, below the folder; None for no new one.
-        retry_cron, upkeep_cron: schedules of ``retry-failed`` and ``upkeep``.
-        notify: notification block for its nights, such as ``slack-webhook/team``.
+    Without a ``gate``, a suite keeps the one it has. ``notify`` is a notification block, such as
+    ``slack-webhook/team``. The other fields are as for ``planned_deployments``.
     """
 
     folder: Path

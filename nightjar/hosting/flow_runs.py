@@ -91,10 +91,8 @@ async def _run_of(config: RunConfig) -> Run:
 def rescore_with_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str) -> RunDirectory:
     """Scores the rollouts of a run again on a Dask cluster, a part per worker; returns the new run directory.
 
-    Args:
-        cluster: address of a scheduler, or number of workers to start here.
-        settings: further arguments of ``load_rescored``.
-        location: warehouse for the new run.
+    ``cluster`` is the address of a scheduler, or the number of workers to start here; ``settings`` are further
+    arguments of ``load_rescored``.
     """
     warehouse = Warehouse(refuse_secret(location))
     warehouse.store()  # refuses warehouses of tables before anything starts

@@ -16,8 +16,6 @@ _SECRETS = "/block_types/slug/nightjar-environment-secrets/block_documents/name"
 
 
 class LostResults:
-    """Publishes the results of lost runs, one after another."""
-
     def __init__(self, api: PrefectApi, log: Path) -> None:
         self._api = api
         self._log = log

@@ -16,7 +16,6 @@ from typing import Any, Self
 from nightjar.hosting.server import PrefectApi
 
 _PAGE = 200
-"""Largest page of Prefect's server."""
 _STEP = 150
 """Lines to go back at a time. Pages overlap, because new lines move others on."""
 
@@ -76,7 +75,6 @@ class RunLog:
         return late
 
     def _begin_at(self, timestamp: str) -> None:
-        """Ignores all older lines, and those of the same moment that are there."""
         self._chosen = {**self._chosen, "timestamp": {"after_": timestamp}}
         moment = {**self._chosen, "timestamp": {"after_": timestamp, "before_": timestamp}}
         self._seen |= {record["id"] for page in self._pages(chosen=moment) for record in page}

@@ -17,8 +17,6 @@ from nightjar.hosting.state import read_state, supervisor_pid
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """A process that ``nightjar up`` started."""
-
     name: str
     pid: int
     is_running: bool
@@ -68,10 +66,7 @@ class RunStatus:
 class Status:
     """The status of ``nightjar up`` and its server; None for anything that is not configured or running.
 
-    Attributes:
-        services: services of ``nightjar up``, or those that a killed one left behind.
-        work_pool_status: status on the server, such as ``READY``.
-        log: file with restarts of services and lost runs.
+    ``services`` may be those that a killed one left behind; ``log`` names restarts of services and lost runs.
     """
 
     api_url: str | None
@@ -88,7 +83,6 @@ class Status:
 
 
 def read_status() -> Status:
-    """Returns the status of ``nightjar up``, or else of the configured server."""
     pid = supervisor_pid()
     state = read_state()
     if state and pid is None and not prefect_answers(state.api_url):

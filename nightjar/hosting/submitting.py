@@ -95,10 +95,8 @@ class Submitted:
 class HostedOptions:
     """Options of a hosted run besides its configuration.
 
-    Attributes:
-        name: name of the flow run; empty for environment and model.
-        allow_instances_access: whether the process of the work pool may create instances.
-        custom_secrets: variables of this run alone, with their values.
+    Without a ``name``, the flow run is named after environment and model. ``allow_instances_access`` lets the process
+    of the work pool create instances. ``custom_secrets`` are variables of this run alone, with their values.
     """
 
     name: str = ""
@@ -117,10 +115,8 @@ def submit(
 ) -> Submitted:
     """Starts a run of a deployment, with the environment if that is developed or installed here.
 
-    Args:
-        config: what to run; the deployment's values apply to fields that are not set.
-        deployment: ``flow/deployment``.
-        warehouse: where to publish; empty for the deployment's.
+    ``deployment`` is ``flow/deployment``; its values apply to fields of ``config`` that are not set. Without a
+    ``warehouse``, the run publishes to the deployment's.
 
     Raises:
         ConfigError: the environment cannot be sent.

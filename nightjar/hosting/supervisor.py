@@ -47,10 +47,7 @@ _LOST_RUNS_SECONDS = 5.0
 
 
 class Supervisor:
-    """Starts the services and watches them.
-
-    ``port`` is the Prefect server's. ``prefix`` and ``is_taken_over`` are those of ``planned_deployments``.
-    """
+    """Starts the services and watches them; ``port`` is the Prefect server's."""
 
     def __init__(
         self, port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool, notify: Callable[[str], None]
@@ -135,7 +132,6 @@ class Supervisor:
             self._log("Down.")
 
     def _end_left_over(self) -> None:
-        """Ends the services that a killed supervisor left behind; runs in progress continue."""
         if (left := read_state()) is not None:
             for name, (pid, _) in left.services.items():
                 self._log(f"{name} may still run as process {pid}, which is ended.")
@@ -229,7 +225,6 @@ def supervise(
     announce: Callable[[str], None],
     notify: Callable[[str], None],
 ) -> None:
-    """Starts the services and watches them until Ctrl-C or SIGTERM."""
     with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, is_viewed=is_viewed, notify=notify)
@@ -262,7 +257,7 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_v
 
 
 def stop() -> bool:
-    """Ends the supervisor and its services; returns False if nothing runs."""
+    """Returns False if nothing runs."""
     pid = supervisor_pid()
     if pid is None:
         return False
@@ -282,13 +277,11 @@ def worker_runs() -> list[ActiveFlowRun]:
 
 
 def _runs_here(api: PrefectApi, work_pool: str) -> list[ActiveFlowRun]:
-    """Returns the runs of a work pool that a process on this machine runs, or will run."""
     runs = active_flow_runs(api, work_pool)
     return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
 def _said_of(updated: Sequence[Change]) -> str:
-    """Returns a line about updated deployments; empty if there are none."""
     if not updated:
         return ""
     fields = {each.what: ", ".join(line.partition(":")[0] for line in each.details) for each in updated}
