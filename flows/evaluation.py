@@ -64,12 +64,12 @@ class Chain:
         self._last = uuid4()
 
     async def generate(self, shard: Shard) -> None:
-        """Generates a shard; a permanent failure stops the run."""
+        """A permanent failure stops the run."""
         self._generated[shard.number] = uuid4()
         await self._stage(tasks.generate, shard, self._generated[shard.number], None)
 
     async def score(self, shard: Shard) -> None:
-        """Scores a shard; a permanent failure stops the run, but failed rollouts do not."""
+        """A permanent failure stops the run, but failed rollouts do not."""
         self._scored[shard.number] = uuid4()
         await self._stage(tasks.score, shard, self._scored[shard.number], [self._generated[shard.number]])
 

@@ -116,13 +116,12 @@ class _Share:
         self._say(sum(claim.wanted > 0 for claim in claims.values()), share, limit)
 
     async def _let_go(self, kept: int) -> None:
-        """Gives up what is neither in its share nor in use."""
+        """Gives up slots that are neither in its share nor in use."""
         if kept < self._held:
             self._held = kept
             await self._write(self._claim(kept))
 
     async def _take(self, number: int) -> None:
-        """Takes slots, unless another run took them at the same moment."""
         await self._write(self._claim(number))
         claims = await self._claims()
         is_within = sum(claim.held for claim in claims.values()) <= min(claim.limit for claim in claims.values())
@@ -135,7 +134,7 @@ class _Share:
         return _Claim(self._limit, wanted, held)
 
     async def _claims(self) -> dict[UUID, _Claim]:
-        """Returns the claims of runs in progress, the earliest run first."""
+        """The earliest run comes first."""
         async with get_client() as client:
             found = await read_flow_runs(
                 client,

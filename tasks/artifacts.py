@@ -49,7 +49,7 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
 
 
 def _cost(run: Run, warehouse: Warehouse) -> float | None:
-    """Returns the cost of the run, failed attempts included; None if the warehouse has no price of the model."""
+    """Counts failed attempts too; None if the warehouse has no price of the model."""
     try:
         sql = "SELECT cost FROM cost WHERE run_id = $run_id"
         rows = warehouse.query(sql, {"run_id": run.run_id}, timeout_seconds=_COST_SECONDS).rows

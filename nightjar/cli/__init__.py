@@ -1,7 +1,7 @@
 """The command line: each command parses, calls and prints.
 
-Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a
-usage error exit code 2.
+Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a usage
+error exit code 2.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _fail(message: str, code: int) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """Ends the process, without the usual shutdown where that would hang.
 
-    Python waits for threads in which the code of an environment hangs. Prefect sends its last events to a server that
-    may be unreachable, for 7 s per event.
+    Python waits for threads in which the code of an environment hangs, and Prefect for an unreachable server, 7 s per
+    event.
     """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     away = sys.modules.get("nightjar.tasks.away")

@@ -29,12 +29,9 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Flag:
     """The properties of a flag beyond its field.
 
-    Attributes:
-        names: short names; a long name replaces that of the field.
-        parser: of the text of the value; None to parse by type.
-        reader: of all texts of a flag that may be given several times; None to parse by type.
-        panel: of the help; None for that of the field's group.
-        text: help, where that of the field explains how to write it in a file.
+    A long name replaces that of the field. ``parser`` reads the text of the value, ``reader`` all texts of a flag that
+    may be given several times; None to parse by type. ``panel`` is None for that of the field's group. ``text`` is the
+    help, where that of the field explains how to write it in a file.
     """
 
     names: tuple[str, ...] = ()
@@ -46,7 +43,7 @@ class Flag:
 
 
 def secret_values(text: str) -> dict[str, str]:
-    """Parses a JSON object of strings, without repeating it in errors."""
+    """Does not repeat the text in errors, because it holds secrets."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -61,9 +58,8 @@ def secret_values(text: str) -> dict[str, str]:
 def names_in(text: str) -> list[str]:
     """Splits a text at its commas, except in a URI, which extends to the end.
 
-    Example:
-        >>> names_in("gsm8k, lm-eval://sums?metric=exact_match,last")
-        ['gsm8k', 'lm-eval://sums?metric=exact_match,last']
+    >>> names_in("gsm8k, lm-eval://sums?metric=exact_match,last")
+    ['gsm8k', 'lm-eval://sums?metric=exact_match,last']
     """
     before, mark, after = text.partition("://")
     *names, last = before.split(",")
@@ -82,7 +78,6 @@ MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "En
 SCOPE, CONCURRENCY, OUTPUT = "Evaluation Scope", "Concurrency", "Output and Display"
 HOSTED = "Hosted Runs"
 PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT, HOSTED)
-"""The panels of the help, in order."""
 _PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
 
 FLAGS = {
@@ -141,7 +136,7 @@ def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
 
 
 def _is_on(field: FieldInfo) -> bool:
-    """Returns whether the field is on by default, so that its flag switches it off."""
+    """Returns whether the flag switches the field off."""
     return field.default is True
 
 
@@ -243,7 +238,7 @@ _ALWAYS = {"model", "num_examples", "rollouts_per_example"}  # an environment ma
 
 
 def command_of(config: RunConfig) -> list[str]:
-    """Returns the command that starts a run of this configuration, without values that are the default."""
+    """Leaves out values that are the default."""
     defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
     values = config.model_dump(mode="json")
     values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}

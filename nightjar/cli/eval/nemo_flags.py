@@ -32,10 +32,8 @@ class NemoFlags:
 
     Attributes:
         is_used: these flags or a config name the environments: files are also written in NeMo Evaluator's format.
-        environments: named by these flags, as typed.
         overrides: ``key=value`` for a YAML config, as typed.
         layers: values of NeMo Evaluator's environment variables.
-        no_progress: show no progress.
         config: the YAML config in place of an environment; None without one.
     """
 

@@ -42,7 +42,6 @@ _option, _hosted = partial(option, panel=OUTPUT), partial(option, panel=HOSTED)
 
 
 def _ignored(text: str, *flags: str, **settings: Any) -> Any:
-    """Returns a flag of other programs that has no effect here."""
     return option(f"Accepted for compatibility: {text}", *flags, **settings)
 
 

@@ -27,12 +27,10 @@ USAGES = {
     ".help": "this list",
     ".quit": "quit, like Ctrl-D",
 }
-"""The commands of the prompt."""
 
 COMMANDS = {usage.partition(" ")[0]: about for usage, about in USAGES.items()}
 
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
-"""Commands of other prompts, and their equivalents."""
 
 _BEGINNINGS = frozenset(
     re.findall(
@@ -42,7 +40,6 @@ _BEGINNINGS = frozenset(
         "set show start summarize table truncate unpivot update use vacuum values with",
     )
 )
-"""The first words of DuckDB's statements."""
 
 _FIRST_WORD = re.compile(r"\s*([^\W\d][\w-]*)")
 _OPTION = re.compile(r"^(?:-P|--parameter)=?")
@@ -65,7 +62,7 @@ def goes_on(text: str) -> bool:
 
 
 def command_of(part: str) -> str | None:
-    """Returns the command of a line; None for SQL and for the bare name of a query."""
+    """Returns None for SQL and for the bare name of a query."""
     word = part.removesuffix(";").strip().lower()
     if word in WORDS:
         return WORDS[word]
@@ -84,9 +81,8 @@ def is_whole(part: str) -> bool:
 def values_of(arguments: Sequence[str]) -> dict[str, str]:
     """Parses values for ``$name``, with or without ``-P``; ``BadParameter`` for a value without a name, or a second.
 
-    Example:
-        >>> values_of(["-P", "env=gsm8k", "limit=5"])
-        {'env': 'gsm8k', 'limit': '5'}
+    >>> values_of(["-P", "env=gsm8k", "limit=5"])
+    {'env': 'gsm8k', 'limit': '5'}
     """
     values: dict[str, str] = {}
     for pair in filter(None, (_OPTION.sub("", argument) for argument in arguments)):

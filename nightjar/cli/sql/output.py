@@ -96,8 +96,6 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
 
 
 class _Screen:
-    """A terminal on which control characters are replaced."""
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
@@ -114,7 +112,6 @@ def _write_markdown(result: QueryResult, stream: TextIO | _Screen) -> None:
 
 
 MOST_ROWS = 1_000
-"""The number of rows on a terminal without ``--full``."""
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
@@ -126,7 +123,6 @@ _SHORTEST_CUT = 24
 """With shorter cells, models and messages could not be told apart; rows are then printed as blocks."""
 
 _BLOCK_LINES = 3
-"""The number of lines of a value in a block without ``--full``."""
 
 _MARKED = re.compile("«.*?»")
 _GAP = "  "
@@ -153,7 +149,6 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
 
 
 def is_number(kind: str) -> bool:
-    """Returns whether the values of a type of DuckDB are numbers."""
     return _is_one(kind, _NUMBERS)
 
 
@@ -201,7 +196,6 @@ def _lines(value: Any, room: int, is_full: bool) -> list[str]:
 
 
 def _cell(value: Any, is_brief: bool) -> str:
-    """Returns a value on one line, without control characters."""
     if is_brief and isinstance(value, float):
         return _rounded(value)
     if is_brief and isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -248,7 +242,6 @@ def _from_near_mark(line: str, width: int) -> str:
 
 
 def print_records(records: Sequence[Mapping[str, Any]]) -> None:
-    """Prints records with the same keys as ``nightjar sql`` prints rows."""
     types = (_TYPES.get(type(value), "VARCHAR") for value in records[0].values())
     rows = [tuple(record.values()) for record in records]
     print_table(QueryResult((*records[0],), (*types,), rows), sys.stdout, is_full=False)

@@ -51,7 +51,6 @@ _WORDS = """
 _OF_A_TABLE = re.compile(r"(\w+)\.(\w*)$")
 _AFTER_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+(\w*)$", re.IGNORECASE)
 Meanings = Mapping[str, str]
-"""Completions, with their descriptions."""
 
 
 class SqlPrompt:
@@ -182,7 +181,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _open_history() -> History:
-    """Returns the history, in a file that only its owner can read; in memory if it cannot be written."""
+    """Keeps the history in a file that only its owner can read; in memory if it cannot be written."""
     try:
         path = home() / "sql_history"
         path.touch(mode=0o600)

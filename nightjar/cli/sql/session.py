@@ -35,8 +35,6 @@ _JOINED = "\0"
 
 @dataclass
 class SqlSession:
-    """The settings of queries and their output, which goes to stdout without a file."""
-
     warehouse: Warehouse
     format: Format
     timeout_seconds: float
@@ -124,7 +122,7 @@ def print_catalog(catalog: QueryResult) -> None:
 
 
 def only_table(catalog: QueryResult, name: str) -> QueryResult:
-    """Returns the part of a catalog for one table; ``WarehouseError`` if it does not exist."""
+    """Raises ``WarehouseError`` if the table does not exist."""
     rows = [row for row in catalog.rows if row[0] == name.lower()]
     if not rows:
         names = list(dict.fromkeys(row[0] for row in catalog.rows))
