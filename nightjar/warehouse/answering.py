@@ -73,7 +73,7 @@ def _take_over_stdout() -> tuple[BinaryIO, int]:
 
 
 def _listen(requests: SimpleQueue[Request]) -> None:
-    """Reads requests; ends the process when the input ends or a request does not fit into memory."""
+    """Ends the process when the input ends or a request does not fit into memory."""
     try:
         while True:
             requests.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - from the program
@@ -141,11 +141,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _bound_memory() -> None:
-    """Limits the memory of the process on Linux, so that allocations fail and DuckDB and Python raise errors.
-
-    DuckDB's own limit does not count values that a function builds, the parsed statement, or the rows as Python
-    objects.
-    """
+    """Limits the memory of the process on Linux, because DuckDB's limit does not count Python objects and parsing."""
     if not _STATM.exists():
         return
     import resource

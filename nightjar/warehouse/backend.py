@@ -1,7 +1,4 @@
-"""The backend of a ``Warehouse``: segments in a folder or an object store, or tables in another database.
-
-Some modules are imported late, because every query waits for this module.
-"""
+"""The backend of a ``Warehouse``, which every query waits to import: segments, or tables in another database."""
 
 from __future__ import annotations
 
@@ -70,7 +67,6 @@ class SegmentedWarehouse:
         return report
 
     def tidy(self) -> None:
-        """Packs small segments of a folder if there are many, and replaces the snapshot."""
         from nightjar.warehouse.writing.packing import tidy
 
         tidy(self.store)

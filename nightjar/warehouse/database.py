@@ -26,7 +26,7 @@ _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
-    """Returns a connection to a database in memory with times in UTC, which spills to a folder."""
+    """Returns a database in memory with times in UTC, which spills to a folder."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -42,7 +42,6 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
 
 
 def connect_freely(prepare: Callable[[duckdb.DuckDBPyConnection], object]) -> duckdb.DuckDBPyConnection:
-    """Returns a connection without limits and with times in UTC, which a function has prepared."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -105,7 +104,6 @@ def database_name(path: Path) -> Iterator[Path]:
 
 
 def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
-    """Returns DuckDB's message in one line, without its excerpt of the statement."""
     if isinstance(error, UnicodeDecodeError):
         return "it contains text that is not UTF-8"
     said = _TRACEBACK.sub("", str(error))  # of a Python filesystem (``remote_files.py``)
@@ -113,7 +111,6 @@ def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
 
 
 def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
-    """Returns the error for a warehouse of a newer Nightjar; ``warehouse`` is its location, if not obvious."""
     return WarehouseError(
         f"The warehouse {warehouse}{' ' * bool(warehouse)}is at version {found}, this Nightjar knows version {known}. "
         "Upgrade Nightjar: pip install --upgrade nightjar-evals"

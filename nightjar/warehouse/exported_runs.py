@@ -116,7 +116,6 @@ class ExportConnection:
             yield tuple(part)
 
     def example_parts(self, runs: Sequence[ExportedRun], key: str) -> Iterator[str]:
-        """Shows all runs, and yields SQL conditions that partition their examples by a column."""
         self.narrow([run.run_id for run in runs])
         [(count,)] = self.connection.execute("SELECT count(*) FROM segments.examples").fetchall()
         parts = 1 + count // SLICE_ROLLOUTS
@@ -138,10 +137,7 @@ class ExportConnection:
 
 
 def copy_run(source: Store, target: Store, run_id: str) -> bool:
-    """Copies a run as a segment of its own; returns False if the target has this or newer content.
-
-    Raises RunConflictError if the target holds another run with this id.
-    """
+    """Returns False if the target has this or newer content; raises RunConflictError for another run with this id."""
     catalog = source.catalog()
     holder, held = catalog.holders.get(run_id), target.catalog().holders.get(run_id)
     if holder is None:

@@ -30,7 +30,7 @@ def set_first_price(store: Store, model: str, input_price: float, output_price: 
 
 
 def note_price(store: Store, run_dir: Path) -> None:
-    """Sets the price of a run's model if the run's configuration has one and the warehouse does not."""
+    """Does nothing if the run's configuration has no price, or the warehouse has one."""
     try:
         config = RunDirectory(run_dir).read_config()
     except RunDirectoryError:  # an imported run has no configuration
@@ -54,7 +54,7 @@ def note_price(store: Store, run_dir: Path) -> None:
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
-    """Removes the price of a model at one moment, or all of them, and returns the number removed."""
+    """Returns the number of removed prices; without ``since``, all of the model."""
     with store.changing_prices() as prices:
         gone = [one for one in prices if one.model == model and since in {None, one.since}]
         if not gone:

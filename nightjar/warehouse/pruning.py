@@ -57,8 +57,8 @@ _COUNTS = "SELECT run_id, count(*) FROM segments.rollouts GROUP BY run_id"
 class Criteria:
     """Which runs to remove: the runs that meet all criteria that are not None.
 
-    ``before``: they started earlier. ``keep_last``: how many runs of each environment and model stay in any case: the
-    newest that can represent the model (as in ``leaderboard``), before quick and failed ones.
+    ``before`` is a start time. ``keep_last`` runs of each environment and model always stay: the newest that can
+    represent the model (as in ``leaderboard``), before quick and failed ones.
     """
 
     before: datetime | None = None

@@ -1,4 +1,4 @@
-"""Finds damaged segments, moves them to the folder ``damaged``, and publishes their runs again from run directories.
+"""Moves damaged segments to the folder ``damaged``, and publishes their runs again from run directories.
 
 Every step leaves the warehouse consistent, even if it is killed or others read and publish meanwhile.
 """
@@ -48,10 +48,7 @@ class AsideRun:
 
 @dataclass
 class Fixed:
-    """The result of a repair; ``set_aside`` maps segments to their new paths, ``failures`` run directories to errors.
-
-    The examples of segments in ``examples_kept`` stay in the warehouse, because later segments rely on them.
-    """
+    """The result of a repair; later segments rely on the examples in ``examples_kept``, which stay in the warehouse."""
 
     set_aside: dict[str, Path] = field(default_factory=dict)
     examples_kept: list[str] = field(default_factory=list)
@@ -61,10 +58,7 @@ class Fixed:
 
 @dataclass
 class RebuildReport:
-    """The result of a rebuild: ``kept`` and ``failures`` give the reason by run id and by run directory.
-
-    ``lost`` are the runs that only the damaged segments had.
-    """
+    """The result of a rebuild; ``lost`` are the runs that only the damaged segments had."""
 
     published: int = 0
     rollouts: int = 0
@@ -80,7 +74,6 @@ class RebuildReport:
 
 
 def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> Fixed:
-    """Sets damaged segments aside, publishes their runs again, removes leftovers, and rewrites the snapshot."""
     fixed = set_damaged_aside(folder, deep=deep, progress=progress)
     catalog = folder.catalog()
     runs = {run_id: run for path in fixed.set_aside.values() for run_id, run in runs_in(path).items()}
@@ -200,7 +193,7 @@ def aside_segments(folder: Folder) -> Iterator[tuple[Path, dict[str, AsideRun]]]
 
 
 def runs_in(path: Path) -> dict[str, AsideRun]:
-    """Returns the runs of a damaged segment from its ``runs.parquet``, else its ``segment.json``, else its name."""
+    """Reads the runs from ``runs.parquet``, else from ``segment.json``, else from the name of the segment."""
     query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
     with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):
         found = connection.execute(query).fetchall()
@@ -247,10 +240,7 @@ def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
 
 
 def file_faults(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progress = silent) -> Iterator[Fault]:
-    """Yields the faults of all needed segments: in lengths, footers, and the columns that identify runs.
-
-    With ``deep`` each file is also compared with its SHA-256.
-    """
+    """Yields the faults of needed segments in lengths, footers and ids of runs; with ``deep`` also in SHA-256."""
     for done, segment in enumerate(catalog.needed.values(), start=1):
         yield from list(folder.faults([segment], deep=deep)) or _content_faults(folder, segment)
         progress(done, len(catalog.needed))

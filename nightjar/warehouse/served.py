@@ -1,8 +1,7 @@
 """``ServedWarehouse``: tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
 
-The schema ``segments`` has the tables of a segment, ``prices`` and the tables of ``LINE_FILES``; the schema ``main``
-has views over them for other tools. A publish is one transaction that replaces the rows of the run. It first
-increments a counter row, so that of two simultaneous publishes one fails and is retried, and no run is there twice.
+The schema ``segments`` has the tables, the schema ``main`` views over them for other tools. A publish is one
+transaction. It first increments a counter row, so that of two simultaneous publishes one fails and is retried.
 """
 
 from __future__ import annotations
@@ -60,10 +59,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Address:
-    """A database that DuckDB attaches; ``target`` is the argument of ATTACH.
-
-    ``file`` is that of ``duckdb:path``. ``data_path`` is where a new DuckLake stores its files; None for its default.
-    """
+    """A database to attach; ``file`` is that of ``duckdb:path``, ``data_path`` the folder of a new DuckLake or None."""
 
     location: str
     target: str
@@ -84,7 +80,7 @@ class Address:
         return shown(self.location)
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attaches the database; creates it if it is missing, unless it is read only.
+        """Creates the database if it is missing, unless it is read only.
 
         Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
         """
@@ -326,7 +322,7 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:
-    """Returns the version of the tables; None if there are none. Raises if a newer Nightjar made them."""
+    """Returns None if there are no tables. Raises if a newer Nightjar made them."""
     if not address.has_table(connection, "version"):
         return None
     [(found,)] = connection.execute(f"SELECT max(number) FROM {address.schema}.version").fetchall()  # noqa: S608 - quoted

@@ -59,21 +59,18 @@ class Warehouse:
 
     @classmethod
     def of(cls, place: str | Path | Warehouse | None) -> Warehouse:
-        """None stands for the warehouse that runs are published to."""
+        """Takes None for the warehouse that runs are published to."""
         return place if isinstance(place, Warehouse) else cls(place or resolve_warehouse())
 
     def check_writable(self) -> None:
-        """Checks that a run can be published, before it costs money; leaves nothing behind.
-
-        A folder is checked at once; a remote place may take half a minute.
-        """
+        """Checks within half a minute that a run can be published, before it costs money; leaves nothing behind."""
         self._backend.check_writable()
 
     def publish(self, run_dir: str | Path, *, tidies: bool = True) -> PublishReport:
         """Publishes a run directory, atomically.
 
-        Publishing again replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass
-        ``tidies=False`` and call ``tidy`` now and then.
+        Replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass ``tidies=False``
+        and call ``tidy`` now and then.
         """
         report = self._backend.publish(Path(run_dir))
         if report.is_new and tidies:
@@ -96,7 +93,7 @@ class Warehouse:
         self.write_rows(NIGHTS, [night])
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """An empty list if there is no warehouse."""
+        """Returns an empty list if there is no warehouse."""
         try:
             return self._backend.rows(file)
         except MissingWarehouseError:
@@ -116,13 +113,9 @@ class Warehouse:
     ) -> QueryResult:
         """Runs one reading statement, which can access the warehouse's tables and nothing else.
 
-        Args:
-            sql: a SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
-            parameters: values for ``?`` (a sequence) or ``$name`` (a mapping).
-            largest_bytes: the memory that its rows may take; None for 2 GB.
-
-        Raises:
-            WarehouseError: there is no warehouse, or the statement is refused, or takes too long or too much memory.
+        ``parameters`` are values for ``?`` (a sequence) or ``$name`` (a mapping); ``largest_bytes`` is the memory that
+        the rows may take, None for 2 GB. Raises WarehouseError if there is no warehouse, or if the statement is
+        refused, or takes too long or too much memory.
         """
         [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds, largest_bytes=largest_bytes)
         return result
@@ -148,7 +141,6 @@ class Warehouse:
         *,
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
-        """Runs one reading statement, and returns an Arrow table; otherwise like ``query``."""
         return self._ask("table", [(sql, parameters)], TimeLimit(timeout_seconds))
 
     def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:

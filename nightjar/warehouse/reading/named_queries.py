@@ -114,7 +114,6 @@ class Question:
 
 
 def question(text: str, given: Mapping[str, object] | None = None) -> Question:
-    """Returns the named query if the text is a single word, else the text as SQL."""
     word = _WORD.fullmatch(text)
     if word is None:
         return Question(text, dict(given) if given else None)
@@ -137,7 +136,7 @@ def find_query(name: str) -> NamedQuery:
 
 @cache
 def named_queries() -> dict[str, NamedQuery]:
-    """In alphabetical order."""
+    """Returns the queries in alphabetical order."""
     folder = resources.files("nightjar.warehouse") / "queries"
     files = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     queries = (parse_query(name.removesuffix(".sql"), files[name].read_text("utf-8")) for name in sorted(files))

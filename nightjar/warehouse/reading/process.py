@@ -57,10 +57,9 @@ class TimeLimit:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a query process, with the state of this process that the answer depends on.
+    """A request to a query process; ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments.
 
-    ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments, ``folder`` the current directory (None
-    if it was removed).
+    ``folder`` is the current directory, None if it was removed.
     """
 
     kind: str
@@ -177,7 +176,6 @@ class _Processes:
         self._reset()
 
     def prepare(self) -> None:
-        """Starts a process for the next query without waiting for it."""
         if not self._idle:
             self._idle.append(self._start())
 
@@ -239,7 +237,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def ask(kind: str, *arguments: object, limit: TimeLimit) -> Any:
-    """Returns the answer of a query process; ``kind`` is a key of ``answering._ANSWERS``. Ctrl-C ends the query."""
+    """Returns the answer to a ``kind`` of ``answering._ANSWERS``. Ctrl-C ends the query."""
     try:
         given = pickle.dumps(arguments)
     except Exception as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_ANSWER_BYTES = 2_000_000_000
-"""How much memory the columns and rows of an answer may take."""
+"""In memory, of all columns and rows."""
 
 _ARROW_ERRORS = {
     "Conversion": duckdb.ConversionException,
@@ -52,17 +52,14 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class PackedRows:
-    """An answer for another process: the columns, and the rows as pickled lists."""
+    """An answer for another process, with pickled rows."""
 
     result: QueryResult
     parts: list[bytes]
 
 
 def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path) -> duckdb.DuckDBPyConnection:
-    """Returns a connection with fixed settings that can read the files of a warehouse and nothing else.
-
-    ``prepare`` is as ``Store.prepare``. DuckDB creates and removes the spill folder.
-    """
+    """Connects with the right to read the files of a warehouse, and no other; ``prepare`` is as ``Store.prepare``."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -122,9 +119,9 @@ def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: P
 
 
 def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Answer:
-    """Runs a query in a thread and interrupts it at Ctrl-C or when the time is up; nothing else may use the connection.
+    """Runs a query in a thread and interrupts it at Ctrl-C, which DuckDB may ignore, or when the time is up.
 
-    DuckDB itself often does not check for Ctrl-C. KeyboardInterrupt is raised once the query has ended.
+    Nothing else may use the connection. KeyboardInterrupt is raised once the query has ended.
     """
     seconds = limit.left()
     with ThreadPoolExecutor(1, "nightjar-query") as pool:

@@ -1,7 +1,5 @@
 """Reads the current segments of a warehouse, and traces errors to damaged files.
 
-If a segment is removed while it is read, the operation is repeated on a new listing.
-
 DuckDB's error about a damaged file often names no file. So when one of Nightjar's own statements fails, the files are
 compared with their ``segment.json``. A user's statement may fail in the same way without damage; then no file is read,
 and the message says how to check them.
@@ -33,7 +31,6 @@ _TRIES = 5
 _FEW_RUNS = 5
 
 _DuckDBError: TypeAlias = duckdb.Error | UnicodeDecodeError
-"""UnicodeDecodeError if the message of an error quotes damaged data."""
 
 _POSSIBLE_DAMAGE = (
     duckdb.IOException,
@@ -136,8 +133,8 @@ def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> Qu
 def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
     """Replaces an error that a damaged file causes by one that names its segment and runs, and the remedy.
 
-    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement; its errors
-    are expected, and no file is read for most of them.
+    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement: most errors
+    have another cause, and no file is read.
     """
     try:
         yield
@@ -161,7 +158,6 @@ def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
 
 
 def listed(run_ids: Iterable[str]) -> str:
-    """Names runs in a message: ``runs 'a', 'b', 'c', 'd', 'e' and 2 more``."""
     names = sorted(run_ids)
     shown = ", ".join(map(repr, names[:_FEW_RUNS]))
     more = f" and {len(names) - _FEW_RUNS:,} more" if len(names) > _FEW_RUNS else ""

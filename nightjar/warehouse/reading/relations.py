@@ -1,8 +1,4 @@
-"""Defines the relations of a warehouse in a DuckDB connection: segments and records, and the views over them.
-
-The schema ``segments`` holds views over Parquet files, as here, or tables of a service. The scripts in ``views`` build
-on them.
-"""
+"""Defines the schema ``segments`` over the Parquet files and records of a warehouse, and the views over it."""
 
 from __future__ import annotations
 
@@ -22,7 +18,6 @@ from nightjar.warehouse.storage.tables import in_current_form, tables_script
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 
 _VIEWS = ("runs", "pairs", "steps", "records")
-"""The scripts in ``views``, in the order in which they build on each other."""
 
 FileOf = Callable[[str, str], str]
 
@@ -33,7 +28,7 @@ def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: Fil
 
 
 def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
-    """Creates or replaces the relations in the schema ``segments``; existing views then read the new segments."""
+    """Replaces existing relations in the schema ``segments``, so that existing views read the new segments."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS segments")
     for kind in KINDS:
         sources = catalog.example_sources() if kind == "examples" else catalog.sources()

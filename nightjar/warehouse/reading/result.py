@@ -13,17 +13,13 @@ from typing import Any, Protocol
 from nightjar.core.text import shortened
 
 Parameters = Sequence[object] | Mapping[str, object]
-"""Values for ``?`` in a statement, or for ``$name``."""
 
 AskedQuery = tuple[str, Parameters | None]
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The answer to a query; ``types`` are DuckDB's names such as ``DOUBLE``, and JSON values are text.
-
-    The second of two equal column names is ``name_2``.
-    """
+    """The answer to a query; ``types`` are DuckDB's names, JSON values are text, equal column names get a number."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -49,10 +45,7 @@ def write_json(result: QueryResult, stream: TextStream) -> None:
 
 
 def as_records(result: QueryResult) -> list[dict[str, Any]]:
-    """Returns one object per row that ``json.dumps(..., default=value_text)`` can write.
-
-    Columns of type JSON are parsed. NaN and the infinities become None, because JSON has no name for them.
-    """
+    """Returns rows for ``json.dumps(..., default=value_text)``, with JSON parsed, and None for NaN and infinities."""
     readers = [json.loads if kind == "JSON" else plain_value for kind in result.types]
     return [
         {

@@ -1,8 +1,4 @@
-"""``nightjar.duckdb``: the warehouse as a read-only database file for other tools.
-
-It holds the prices and other records, and views over the segments of the moment it was written. Every publish replaces
-it.
-"""
+"""``nightjar.duckdb``: records, and views over the present segments, as a read-only database file for other tools."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_snapshot(store: Store) -> None:
-    """Replaces the database file; logs a warning if that fails, because only segments count.
-
-    If several processes call this at once, the first one writes, and the next one writes for all others.
-    """
+    """Replaces the database file once for all processes that wait for it; only warns if that fails."""
     if (folder := store.path) is None:
         return
     asked_at = time.time_ns()

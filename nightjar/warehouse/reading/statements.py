@@ -76,7 +76,7 @@ def require_places(given: Collection[str], names: Collection[str]) -> None:
 
 
 def type_advice(error: WarehouseError, given: Collection[str]) -> str:
-    """Returns how to give a parameter a type, if DuckDB could not bind a statement with values; else an empty text."""
+    """Returns how to give a parameter a type, if its absence explains the error; else an empty text."""
     if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)

@@ -52,7 +52,7 @@ class Archives:
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
     def run_ids(self) -> set[str]:
-        """Very long ids are hashes."""
+        """Returns hashes for very long ids."""
         return {unquote(name.partition(".")[0]) for name in self._names()}
 
     def _versions(self, run_id: str) -> list[str]:

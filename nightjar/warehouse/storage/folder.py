@@ -123,7 +123,6 @@ class Folder(Store):
         return f"That may be damage. Run: {self.command('doctor --deep')}"
 
     def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
-        """Returns the error for a ``segment.json`` that cannot be read, though it may be sound."""
         message = f"Cannot read segment {segment_id!r} of the warehouse {self}: {COMMIT}: {error.strerror}"
         if isinstance(error, PermissionError):
             path = shlex.quote(str(self.segments_path / segment_id))
@@ -215,7 +214,7 @@ class Folder(Store):
                 path.unlink(missing_ok=True)
 
     def leftovers(self) -> list[Path]:
-        """Returns what dead processes began to write or to remove."""
+        """Returns the files that dead processes began to write or to remove."""
         folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
         old = time.time() - _LEFTOVER_AFTER_SECONDS
         return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if _changed_at(path) < old)]
@@ -251,7 +250,7 @@ class Folder(Store):
 
 
 def check_place(path: Path, warehouse: str) -> None:
-    """Raises WarehouseError unless a folder can be written, or created if it is missing; leaves nothing behind."""
+    """Raises WarehouseError unless a folder can be written or created; leaves nothing behind."""
     nearest = path
     try:
         nearest = _nearest(path)
@@ -271,10 +270,7 @@ def scratch_name() -> str:
 
 
 def is_alive(path: Path) -> bool:
-    """Returns whether the process that made a scratch folder may still run.
-
-    In a shared folder its id may belong to another machine or container. Then the answer is yes for a day.
-    """
+    """Returns whether the maker of a scratch folder may still run; on another machine, it may for a day."""
     pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
     try:
         if time.time() - path.stat().st_mtime > _SCRATCH_SECONDS:

@@ -163,7 +163,7 @@ class ObjectStore(Store):
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:
-        """Also removes old packs of which no run counts."""
+        """Removes unfinished uploads, and old packs of which no run counts."""
         with remote_errors("write", self, self.url):
             listing = self._listing()
             for name in self._abandoned(listing):
@@ -242,7 +242,7 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """Returns fsspec's filesystem and the path in it; raises WarehouseError if a package for the URL is missing."""
+    """Raises WarehouseError if a package for the URL is missing."""
     scheme = url.partition("://")[0].rpartition("::")[2]
     retries_by_default = scheme in _EXTRAS and not any(variable in os.environ for variable in _S3_RETRY_VARIABLES)
     options = {"config_kwargs": _S3_CONFIG} if retries_by_default else {}

@@ -43,7 +43,7 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """Reads ``since`` as a date or moment in ISO 8601, in UTC unless it names a zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
@@ -54,7 +54,7 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
 
 
 def load_prices(content: bytes) -> list[Price]:
-    """Of several prices of one model and moment the last one counts."""
+    """Keeps the last of several prices of one model and moment."""
     prices: list[Price] = []
     number = 1
     try:
@@ -75,7 +75,7 @@ def load_prices(content: bytes) -> list[Price]:
 
 
 def dump_prices(prices: Sequence[Price]) -> str:
-    """In order of model and moment."""
+    """Sorts by model and moment."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_HEADER)
@@ -116,9 +116,9 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class LineFile(Generic[Row]):
-    """A kind of records, one JSON record per line; ``key`` has the fields that identify a record and order the file.
+    """A kind of records, one JSON record per line in ``{table}.jsonl``, and in a column of the table in ``segments``.
 
-    ``table`` is its name in the schema ``segments`` and of the file, without ``.jsonl``; ``column`` its only column.
+    The fields in ``key`` identify a record and order the file.
     """
 
     table: str
@@ -135,7 +135,7 @@ class LineFile(Generic[Row]):
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
-        """The error for a damaged file names the line."""
+        """Names the line in the error for a damaged file."""
         found = []
         for number, line in enumerate(content.splitlines(), start=1):
             try:
@@ -162,7 +162,7 @@ class LineFile(Generic[Row]):
 Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
 """The verdict on a night; ``skipped`` if a later one was due before it could start."""
 Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
-"""An evaluation against the last accepted night; ``new`` if that night does not have it."""
+"""Against the last accepted night; ``new`` if that night does not have the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class NightEvaluation:
     """An evaluation of a night; ``night_evaluations`` in ``views/records.sql`` describes more fields.
 
     Fields of its run are None if unknown; then ``reason`` says why there is no run. ``against_night`` is the last
-    accepted night that has this evaluation. Both sides have scored ``pairs`` examples, only one side ``unpaired``.
+    accepted night that has this evaluation; only one side has scored the ``unpaired`` examples.
     """
 
     name: str
@@ -200,10 +200,9 @@ class NightEvaluation:
 
 @dataclass(frozen=True)
 class Night:
-    """A suite on one date, ``night``, such as 2026-11-20.
+    """A suite on one date, ``night``, such as 2026-11-20; ``line`` is the verdict in a sentence.
 
-    ``line`` is the verdict in a sentence, ``file`` the file of the suite. ``is_accepted_by_hand``: a person accepted
-    the night, whatever the verdict.
+    A person accepted a night with ``is_accepted_by_hand``, whatever its verdict.
     """
 
     suite: str
@@ -218,7 +217,7 @@ class Night:
     evaluations: list[NightEvaluation] = field(default_factory=list)
 
     def under_way(self, flow_runs: Mapping[str, str]) -> Night:
-        """Returns the night with the flow runs of its evaluations, given by evaluation name."""
+        """Takes the flow run of each evaluation by its name."""
         known = [replace(one, flow_run_id=flow_runs.get(one.name, one.flow_run_id)) for one in self.evaluations]
         return replace(self, evaluations=known)
 
@@ -247,7 +246,6 @@ class RecordedComparison:
         gate_id: None without a gate.
         method, seed: of the interval and the sign flips.
         pairs, clusters: examples that both sides have scored, and their groups.
-        baseline_coverage, candidate_coverage: scored / requested.
         low, high: None for an open end.
         pairs_needed: for a decision; None if it is decided or unknown.
     """
@@ -292,7 +290,6 @@ class GateDecision:
         baseline, candidate: as given on the command line.
         alpha: the probability that an interval misses.
         correction: for several benchmarks: holm, bh or none.
-        min_pairs: fewer pairs never pass.
         suite, night: of the candidate, if it is a night.
         breached, undecided: names of benchmarks that are not advisory.
     """
@@ -321,9 +318,9 @@ Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
 
 @dataclass(frozen=True)
 class Note:
-    """A person's note on a rollout, whose recorded reward does not change; a later note with the same id replaces it.
+    """A person's note on a rollout; a later note with the same id replaces it, and a withdrawn note is in no view.
 
-    ``overruled_reward`` is what the author proposes; None for none. A withdrawn note is in no view.
+    ``overruled_reward`` is what the author proposes, None for none; the recorded reward does not change.
     """
 
     note_id: str

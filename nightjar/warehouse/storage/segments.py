@@ -66,10 +66,10 @@ _PROGRESS_FIELDS = 3
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment, as its ``segment.json`` describes it.
+    """A segment, as its ``segment.json`` describes it; ``schema`` is the version of its tables.
 
-    ``versions`` are by run id; ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) by kind. ``replaces`` are the ids
-    of the segments that a pack merges; empty for the segment of one run. ``schema`` is the version of its tables.
+    ``versions`` are by run id; ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) by kind. A pack ``replaces`` the
+    segments with these ids; the segment of one run replaces none.
     """
 
     segment_id: str
@@ -96,10 +96,7 @@ class Segment:
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Raises WarehouseError if the file is damaged, or if a newer Nightjar wrote it (then without a cause).
-
-        Unknown fields are ignored.
-        """
+        """Ignores unknown fields. Raises WarehouseError for a damaged file, or, without a cause, a newer version."""
         try:
             read = orjson.loads(content)
             found = int(read["schema"])
@@ -137,7 +134,7 @@ def write_files(
     relations: Mapping[str, str],
     replaces: Sequence[str] = (),
 ) -> Segment:
-    """Writes the Parquet files into an empty folder; ``relations`` selects the rows of each kind."""
+    """Writes into an empty folder; ``relations`` selects the rows of each kind."""
     rows, sizes, digests = {}, {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
@@ -154,7 +151,7 @@ def write_files(
 
 
 def segment_id_of(run_id: str, version: str) -> str:
-    """Returns the name of the segment of one published run.
+    """Returns the name of a published run's segment.
 
     >>> segment_id_of("gsm8k/1", "000000500-e5")
     'gsm8k%2F1.000000500-e5'
@@ -166,7 +163,7 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Decides by the name; the name of a published run's segment has a dot, a pack's has none.
+    """Returns whether a name is that of a pack; only the name of a published run's segment has a dot.
 
     >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
     (True, False)
@@ -223,10 +220,7 @@ class Catalog:
 
     @cached_property
     def retired(self) -> Mapping[str, Segment]:
-        """Replaced segments and old versions of a run, by segment_id.
-
-        A pack stays until another pack replaces it, because later packs rely on its examples.
-        """
+        """Replaced segments and old versions of a run. A pack stays until replaced, as later packs rely on it."""
         return {
             name: segment
             for name, segment in self.segments.items()
@@ -256,7 +250,7 @@ class Catalog:
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Moments are in Unix time, 0 if unknown."""
+    """Takes moments in Unix time, 0 if unknown."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 

@@ -41,8 +41,7 @@ Answer = TypeVar("Answer")
 class Fault:
     """A fault in a file of a segment; ``what`` is a predicate for messages.
 
-    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked, for
-    instance without the right to read it.
+    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked.
     """
 
     segment_id: str
@@ -196,10 +195,7 @@ class Store(ABC):
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - no lock
-        """Holds the right to pack and remove segments; yields whether it was obtained.
-
-        A place without locks always yields True; then each machine checks afterwards what others did meanwhile.
-        """
+        """Yields whether this process may pack and remove segments; in a place without locks always True."""
         yield True
 
 

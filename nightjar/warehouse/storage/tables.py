@@ -70,7 +70,6 @@ def in_current_form(kind: str, parts: Sequence[tuple[str, int]]) -> str:
 
 
 def added_since(schema: int) -> Iterator[str]:
-    """Yields the statements that upgrade tables of an earlier version, with values from JSON."""
     for table, own in columns().items():
         for column in own:
             if column.schema > schema:

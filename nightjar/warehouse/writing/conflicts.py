@@ -37,7 +37,6 @@ SELECT example_id, any_value(example_hash) FROM {} WHERE run_id = ? AND example_
 """
 
 Ask = Callable[[str, str], list[tuple[Any, ...]]]
-"""Runs a statement on a kind of rows of a segment, with the run id as its parameter."""
 
 _LOOKS = 3
 """How often a segment is looked up, because packing may replace it meanwhile."""
@@ -58,9 +57,9 @@ class RecordedRun:
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if a setting or an example of two runs with the same id differs.
+    """Raises RunConflictError if a setting or an example of two runs differs; ``place`` starts the message.
 
-    ``place`` starts the message: ``The warehouse outputs/warehouse``. Damaged results raise WarehouseError.
+    Damaged results raise WarehouseError.
     """
     if held is None:
         return
@@ -69,10 +68,7 @@ def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, 
 
 
 def check_publishable(store: Store, directory: RunDirectory, remedy: str = "") -> None:
-    """Raises RunConflictError if a warehouse holds another run with the id of a run directory.
-
-    Without a remedy, the message shows the command that gives this run a new id.
-    """
+    """Raises RunConflictError for another run with this id; the default remedy is the command that gives a new id."""
     offered = in_directory(directory)
     held = held_run(store, offered.run_id, store.catalog())
     refuse_conflict(held, offered, f"The warehouse {store}", remedy or new_id_remedy(directory.path, str(store)))

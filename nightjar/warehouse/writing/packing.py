@@ -68,10 +68,7 @@ def tidy(store: Store) -> None:
 
 
 def pack_as_needed(store: Store) -> int:
-    """Merges segments while there are too many of a size, and returns the number of packs.
-
-    Removes old retired segments too. Does nothing if another process is packing.
-    """
+    """Returns the number of packs written; 0 if another process is packing. Removes old retired segments too."""
     if store.is_remote:
         return 0
     packed = 0
@@ -117,8 +114,8 @@ def outdated(catalog: Catalog) -> dict[str, int]:
 def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
     """Replaces segments by a pack of their rows that count; only one process at a time may pack.
 
-    Omits the runs in ``without`` and the examples that no other run uses. The warehouse stays unchanged if a segment is
-    damaged or another machine removed one of the runs.
+    Omits the runs in ``without`` and the examples that no other run uses. Changes nothing if a segment is damaged or
+    another machine removed one of the runs.
     """
     try:
         _merge(store, segments, without)
@@ -246,8 +243,8 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 def _packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) -> list[Segment]:
     """Returns other packs with examples of the segments to merge, which the new pack need not write again.
 
-    A damaged pack is not among them: the new pack would lose its own good copies. In an object store there are none,
-    because another process may remove a pack at the same time.
+    Damaged packs are left out: the new pack would lose its own good copies. In an object store there are none, because
+    another process may remove a pack at the same time.
     """
     if store.is_remote:
         return []

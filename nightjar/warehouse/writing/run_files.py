@@ -44,7 +44,7 @@ class JsonFile:
 class RunFiles:
     """The files of a run directory, without torn lines; ``config`` is None for an imported run.
 
-    The metadata always have aggregates, even if the run was killed before it wrote them.
+    The metadata have aggregates even if the run was killed before it wrote them.
     """
 
     run_dir: Path
@@ -64,10 +64,9 @@ class RunFiles:
 
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
-    """Raises WarehouseError if a small file is damaged. Large files are only measured.
+    """Reads the small files and measures the large ones; raises WarehouseError if one is damaged.
 
-    A file with a torn last line is copied to ``scratch`` without that line, with a warning. The files of a run in
-    progress are always copied.
+    Copies a growing file, and one with a torn last line, to ``scratch`` without that line.
     """
     metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
@@ -205,7 +204,7 @@ def _settings(config: str | None) -> bytes:
 
 
 def _finished_at(last_attempt: bytes) -> float:
-    """The last attempt in the ledger is the newest. Returns Unix time; 0 if there is none."""
+    """Returns the Unix time of the last attempt in the ledger, the newest one; 0 if there is none."""
     with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
     return 0.0
@@ -220,7 +219,7 @@ def _moment(text: object) -> float:
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
-    """The last line of a rollout counts."""
+    """Counts the last line of each rollout."""
     try:
         last = {_key(line.row): line.number for line in scan_lines(results)}
         summary = summarize_rows(
