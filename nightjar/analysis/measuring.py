@@ -52,10 +52,8 @@ _NONE = "none"
 class Paired:
     """The examples that both sides have run; each field has a value per example.
 
-    Attributes:
-        category: empty without the field ``by``.
-        value_a, value_b: mean of the scored rollouts; for several runs, the mean of their means; NaN if none is scored.
-        right_a, right_b: whether at least half of these are correct.
+    ``value_a`` and ``value_b`` are means of the scored rollouts, for several runs the mean of their means, NaN if none
+    is scored. ``right_a`` and ``right_b``: at least half of these are correct.
     """
 
     example_id: NDArray[np.int64]
@@ -97,7 +95,6 @@ class Paired:
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def with_failed(self, before: float, after: float) -> Paired:
-        """Returns the examples as if the failed rollouts of the two sides had these values."""
         values = {}
         for side, by in (("a", before), ("b", after)):
             value, scored, failed = (getattr(self, f"{name}_{side}") for name in ("value", "scored", "failed"))
@@ -171,10 +168,7 @@ def _is_binary(paired: Paired) -> bool:
 
 
 def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
-    """Returns the difference of the pairs in each category, the worst first.
-
-    A category counts as changed by its p-value adjusted for the number of categories (Holm, 1979).
-    """
+    """Returns the worst category first; it counts as changed by its p-value adjusted for their number (Holm, 1979)."""
     sign = 1 if terms.direction == "higher" else -1
     found = []
     for name in sorted(set(paired.category[paired.is_pair].tolist())):

@@ -61,10 +61,7 @@ class Variances:
 
 @dataclass(frozen=True)
 class PlanRow:
-    """The size and cost of either run for a number of rollouts per example; None means unknown.
-
-    ``smallest_drop`` is the smallest that the whole dataset shows.
-    """
+    """The size and cost of either run; None means unknown. The whole dataset shows no less than ``smallest_drop``."""
 
     rollouts_per_example: int
     examples: int

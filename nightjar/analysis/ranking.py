@@ -24,10 +24,10 @@ _LEAST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A model, by its chosen run; intervals and ranks hold for all models at once.
+    """A model, by its chosen run; two models are tied exactly if they share a letter.
 
-    ``mean`` is over the examples that all models have scored. ``ranks`` are the best and worst possible rank. Two
-    models are tied exactly if they share a letter.
+    ``mean`` is over the examples that all models have scored; ``ranks`` are the best and worst possible rank. Intervals
+    and ranks hold for all models at once.
     """
 
     model: str | None
@@ -41,11 +41,7 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The models of an environment, the highest mean first.
-
-    ``left_out`` maps a model to its number of common examples, which is too small; ``differs`` holds settings in which
-    the runs differ.
-    """
+    """The models of an environment, the highest mean first; ``left_out`` maps others to their common examples."""
 
     env_id: str
     metric: str

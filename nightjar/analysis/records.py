@@ -16,13 +16,10 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Terms:
-    """What is compared, and what counts as worse; ``metric`` is explained in ``nightjar.analysis``.
+    """What is compared, and what counts as worse; ``metric``, ``cluster`` and ``by`` are as in ``nightjar.analysis``.
 
-    Attributes:
-        max_drop: how much worse the candidate's mean may be.
-        alpha: chance that the interval of the difference misses; a wrong PASS or REGRESSION has about half of it.
-        cluster: a field of ``info``, or ``task``, shared by dependent examples, such as the passage they ask about.
-        by: a field of ``info``, or ``task``: the difference is also given for each of its values.
+    ``max_drop`` is how much worse the candidate's mean may be. ``alpha`` is the chance that the interval of the
+    difference misses; a wrong PASS or REGRESSION has about half of it.
     """
 
     max_drop: float = 0.05
@@ -41,13 +38,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs, over all its scored rollouts.
+    """One of the two runs, over all its scored rollouts; ``mean`` is None without any, ``cost`` without a price.
 
-    Attributes:
-        mean: None without scored rollouts.
-        interval: of the mean: Wilson's for one binary rollout per example, else Student's t by example.
-        input_tokens, output_tokens: of all attempts.
-        cost: None without a price.
+    ``interval`` is Wilson's for one binary rollout per example, else Student's t by example. Tokens are of all
+    attempts.
     """
 
     run_id: str

@@ -67,7 +67,7 @@ def selected(
 
 
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
-    """With ``each``, leaves damaged things beside others out with a warning."""
+    """Leaves damaged things beside others out with a warning if ``each``."""
     taken, damage = [], None
     for thing in things:
         try:

@@ -198,7 +198,7 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Chart:
-    """An interval of a difference beside the limit; positions are percent of the width, an infinite end is at the edge.
+    """An interval of a difference beside the limit, in percent of the width; an infinite end is at the edge.
 
     ``ends`` are the finite ends; ``beyond_from`` and ``beyond_width`` are the area beyond the limit. ``zero_anchor``
     and ``limit_anchor`` are SVG's ``text-anchor`` of the labels.

@@ -41,7 +41,7 @@ def cell(text: object) -> str:
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a Markdown table of any texts, numeric columns to the right; empty without rows."""
+    """Aligns numeric columns to the right; empty without rows."""
     body = [list(map(str, row)) for row in rows]
     rules = ["---:" if all(_NUMBER.fullmatch(row[place]) for row in body) else "---" for place in range(len(names))]
     lines = [list(map(safe, names)), rules, *([safe(text) for text in row] for row in body)]

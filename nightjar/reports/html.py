@@ -1,6 +1,6 @@
 """HTML pages: templates filled with records, each page one file that needs nothing else.
 
-Text from records is escaped; invisible characters and those that change the direction of writing are shown as signs.
+Text from records is escaped, and its invisible or direction-changing characters are shown as signs.
 """
 
 from __future__ import annotations

@@ -64,10 +64,7 @@ BARS, KINDS = 20, 12
 
 @dataclass(frozen=True)
 class Failure:
-    """Errors of one kind, with the names of their classes; the phase is generation or scoring.
-
-    ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout.
-    """
+    """Errors of one kind; ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout."""
 
     kind: FailureClass
     chain: str

@@ -24,10 +24,7 @@ _CHANGE = "#b22222"
 
 
 def drawing(series: TrendSeries, width: int = 80) -> list[str]:
-    """Returns the lines of a drawing: a dot for a run, a bar for its noise from run to run, ┊ for changes.
-
-    With more runs than columns, a column shows the mean of several runs.
-    """
+    """Draws a dot for a run, a bar for its noise, ┊ for changes; a column may show the mean of several runs."""
     groups = _columns(series.points, width - _LABEL - 1)
     step = min(_WIDEST_STEP, max(1, (width - _LABEL - 1) // len(groups)))
     bars = [_bar(group) for group in groups]

@@ -61,7 +61,7 @@ class GatedRun:
 
     @property
     def not_made(self) -> int:
-        """The number of requested rollouts that are neither scored nor failed."""
+        """Requested rollouts that are neither scored nor failed."""
         return max(0, (self.rollouts or 0) - self.scored - self.failed)
 
 
@@ -116,7 +116,7 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
 def _evidence_of_pair(
     warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun, names: Sequence[str]
 ) -> Evidence:
-    """Returns the evidence on a benchmark with these names; several baseline runs are averaged."""
+    """Averages several baseline runs."""
     rule = policy.rule(*names)
     run_ids = [run.run_id for run in baseline]
     coverages = [run.coverage for run in baseline if run.coverage is not None]
@@ -155,7 +155,7 @@ def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
 def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, count: int) -> Benchmarks:
     """Returns the evidence on each evaluation of a night, and on other benchmarks of the policy.
 
-    A night is compared with ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
+    The baseline is ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
     """
     run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
     tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}

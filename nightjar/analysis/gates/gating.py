@@ -27,9 +27,9 @@ def gate(
 ) -> Verdict:
     """Returns whether a candidate is within the losses that a policy allows, benchmark by benchmark.
 
-    The sides are named as for ``selecting.selected``; None for the policy's baseline. If the baseline is accepted
-    nights, the candidate is a night as ``SUITE@DATE``, or ``SUITE`` for its newest; None for the newest of the only
-    suite. ``record`` stores the verdict, if the warehouse holds the runs of both sides.
+    The sides are named as for ``selecting.selected``; the default baseline is the policy's. If it is accepted nights,
+    the candidate is a night as ``SUITE@DATE``, or ``SUITE`` for its newest; None for the newest of the only suite.
+    ``record`` stores the verdict, if the warehouse holds the runs of both sides.
     """
     rules = policy if isinstance(policy, GatePolicy) else GatePolicy.read(Path(policy))
     place = Warehouse.of(warehouse)

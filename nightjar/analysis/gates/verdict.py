@@ -22,10 +22,7 @@ GateDecision: TypeAlias = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 @dataclass(frozen=True)
 class Nights:
-    """A benchmark night by night, the last night last: ``values`` are night × example, NaN if missing.
-
-    ``count`` is the maximum number of accepted nights to compare with.
-    """
+    """A benchmark night by night, the last night last: ``values`` are night × example, NaN if missing."""
 
     values: NDArray[np.float64]
     is_normal: Sequence[bool]
@@ -105,7 +102,6 @@ class Verdict:
         decision: GO if every deciding benchmark passes; NO-GO if one has a breach, or is listed and missing;
             INCONCLUSIVE otherwise, also if no benchmark decides.
         level: chance of any false breach if nothing is worse than allowed; one-sided.
-        min_pairs: a benchmark with fewer never passes.
         not_gated: unlisted benchmarks that only one side has.
         gate_id: empty if the verdict is not stored.
     """
@@ -192,7 +188,7 @@ def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
 
 
 def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
-    """The p-values of benchmarks that do not decide are unchanged."""
+    """Leaves the p-values of benchmarks that do not decide unchanged."""
     deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.difference]
     found = [one.p for one in measured]
     own = [found[at] for at in deciding]

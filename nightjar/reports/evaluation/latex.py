@@ -94,7 +94,6 @@ def _run(number: int, run: RunReport) -> Iterator[str]:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[object]], columns: str) -> str:
-    """Returns a table with LaTeX's column specification ``columns``; empty without rows."""
     body = [" & ".join(map(escape, row)) + r" \\" for row in rows]
     if not body:
         return ""

@@ -94,14 +94,12 @@ def failures(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
 
 
 def spreads(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
-    """Yields a quantity of a rollout, and its p50, p90 and p99."""
     for what, places in run.spreads.items():
         cells = [f"{value:,}" if isinstance(value, int) else took(value) for value in places]
         yield what, cells[0], cells[1], cells[2]
 
 
 def reward_rows(run: RunReport) -> Iterator[tuple[str, int]]:
-    """Yields a value or a range of rewards, and its number of rollouts."""
     for row in run.rewards:
         low, width = row["low"], row["width"]
         yield f"{low:.4g} to {low + width:.4g}" if width else f"{low:.4g}", row["count"]
@@ -182,7 +180,7 @@ def render_csv(report: Report) -> str:
 
 
 def render_json(report: Report) -> str:
-    """Returns null where an interval has no end."""
+    """Writes null where an interval has no end."""
     return json.dumps(finite(asdict(report)), indent=1, default=_plain) + "\n"
 
 
