@@ -19,10 +19,10 @@ _CLOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ActiveFlowRun:
-    """A flow run that has not ended as far as its server knows.
+    """A flow run that has not ended as far as its server knows; ``since`` is when it entered its state.
 
-    ``since`` is when it entered its state. ``work_pool`` is None for a run from the command line. ``host`` is None if
-    only the worker reported its process; ``host`` and ``pid`` are None if neither did.
+    ``work_pool`` is None for a run from the command line. ``host`` is None if only the worker reported its process;
+    ``host`` and ``pid`` are None if neither did.
     """
 
     id: str
@@ -55,7 +55,7 @@ class ActiveFlowRun:
         return self.host is not None and self.host != socket.gethostname()
 
     def process(self) -> psutil.Process | None:
-        """Returns None if the process is gone, or is on another machine."""
+        """Returns its process on this machine; None if that is gone."""
         if self.pid is None:
             return None
         try:
@@ -97,7 +97,7 @@ _START_SECONDS = 90.0
 class LostRuns:
     """Settles runs on this machine that have no process, or that no worker would cancel.
 
-    ``settled_seconds`` is how long after a change of state the process may still be unknown.
+    For ``settled_seconds`` after a change of state, the process may still be unknown.
     """
 
     def __init__(self, api: PrefectApi, work_pool: str, settled_seconds: float) -> None:

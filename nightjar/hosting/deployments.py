@@ -81,7 +81,6 @@ async def make_changes(client: PrefectClient, changes: Sequence[Change]) -> None
 
 
 def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
-    """Returns the deployment of a suite, named after it; a policy gates its nights."""
     parameters = {"suite": str(suite)} | ({"gate": str(policy)} if policy else {})
     return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, parameters)
 
@@ -101,8 +100,7 @@ async def planned_deployments(
     """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
     An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
-    command of an earlier version. Schedules, limits, tags, default parameters, job variables and descriptions stay as a
-    user has set them.
+    command of an earlier version. Other settings stay as a user has made them.
 
     Args:
         folder: where runs happen and write ``./outputs``; the schema of parameters offers its environments.
@@ -239,8 +237,8 @@ def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: b
 class Wanted:
     """The target state of a server; ``suite`` and ``gate`` are files below ``folder``.
 
-    Without a ``gate``, a suite keeps the one it has. ``notify`` is a notification block, such as
-    ``slack-webhook/team``. The other fields are as for ``planned_deployments``.
+    Without a ``gate``, a suite keeps its own. ``notify`` is a notification block, such as ``slack-webhook/team``. The
+    other fields are as for ``planned_deployments``.
     """
 
     folder: Path
@@ -256,7 +254,7 @@ class Wanted:
 
 
 async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) -> bool:
-    """Makes the configured server match ``wanted`` if ``confirm`` accepts the changes; returns whether it did."""
+    """Returns whether ``confirm`` accepted the changes and they were made."""
     suite = None if wanted.suite is None else of_suite(wanted.suite, wanted.gate)
     suites = [] if suite is None else [suite]
     async with get_client() as client:

@@ -39,15 +39,11 @@ _STATES = {
 
 @dataclass(frozen=True)
 class HostedRun:
-    """A flow run of ``evaluate``.
+    """A flow run of ``evaluate``; ``since`` is when it entered its state.
 
-    Attributes:
-        state: ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``.
-        is_ended: a retry may begin it again.
-        failure: class of its failure; None if it did not fail.
-        since: when it entered its state.
-        created_at: when it was requested; for a scheduled run, when it was due.
-        is_hosted: a deployment runs it; other runs come from a command line.
+    ``state`` is ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``. An ended run may
+    begin again by a retry. ``created_at`` is when it was requested; for a scheduled run, when it was due. A deployment
+    runs it if ``is_hosted``; other runs come from a command line.
     """
 
     id: str
@@ -136,10 +132,7 @@ _STATUS_STATES = {"timed_out": "TIMEOUT"}
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as a server knows it, as it is stored, or both.
-
-    ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk here nor in the warehouse.
-    """
+    """A run; ``hosted`` is None if the server does not know it, ``stored`` if it is not on disk or published."""
 
     hosted: HostedRun | None
     stored: StoredRun | None
@@ -243,7 +236,7 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
 
 
 def run_dir_of(flow_run: dict[str, Any]) -> str:
-    """Returns the run directory of a flow run without a deployment, which no worker can resume."""
+    """Returns the run directory of a run from a command line; raises ``ConfigError`` if it is elsewhere or missing."""
     where, name = Whereabouts.from_labels(flow_run["labels"]), flow_run["name"]
     if where is None:
         raise ConfigError(f"Run {name!r} ({flow_run['id']}) ended before it had a run directory: start it again")

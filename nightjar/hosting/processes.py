@@ -27,8 +27,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Starts a Python module, given as name and arguments, in a session of its own; appends its output to ``log``.
 
-    It does not import from its folder, where a user's ``queue.py`` would hide Python's. The variables of
-    ``environment`` are added to this process's.
+    It does not import from its folder, where a user's ``queue.py`` would hide Python's. ``environment`` is added to
+    this process's.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -99,10 +99,7 @@ class Service:
 
 
 def end_left_over(pid: int, since: float) -> None:
-    """Kills a service that a killed ``nightjar up`` left behind; runs of a worker continue.
-
-    A process that started after ``since`` is another one with the same id, and stays.
-    """
+    """Kills a service that a killed ``nightjar up`` left, unless the process started after ``since``."""
     try:
         process = psutil.Process(pid)
         if process.create_time() <= since and {"prefect", "view"} & {*process.cmdline()}:

@@ -27,7 +27,6 @@ POOL = "nightjar"
 
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
-"""Prefect's state types of flow runs that have ended."""
 MOST_RUNS = 200
 
 
@@ -106,7 +105,6 @@ def find_prefect_api(url: str | None = None) -> str | None:
 
 
 def page_of(flow_run_id: str, api_url: str) -> str:
-    """Returns the page of a flow run in the UI of a server, or in Prefect's cloud."""
     ui = os.environ.get("PREFECT_UI_URL") or api_url.removesuffix("/api").replace(
         "https://api.prefect.cloud/api/accounts/", "https://app.prefect.cloud/account/"
     ).replace("/workspaces/", "/workspace/")

@@ -1,7 +1,6 @@
 """The state of ``nightjar up`` in Nightjar's home: ``up.json`` with its services, and the lock of its supervisor.
 
-The operating system frees the lock when the supervisor dies. The lock file holds its process id, so that ``stop`` ends
-that process and nothing else.
+The lock file holds the process id of the supervisor, so that ``stop`` ends that process and nothing else.
 """
 
 from __future__ import annotations

@@ -25,10 +25,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a deployment (``flow/deployment``); it is active if neither it nor its deployment is paused.
-
-    ``when`` describes it, such as ``cron 0 2 * * *``.
-    """
+    """A schedule of a ``flow/deployment``, such as ``cron 0 2 * * *``; it is active if neither is paused."""
 
     id: str
     deployment: str
@@ -39,9 +36,9 @@ class ScheduleStatus:
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """A deployment of Nightjar's flows; its name is ``flow/deployment``.
+    """A deployment; its name is ``flow/deployment``, its ``folder`` is None if the runs set it.
 
-    ``folder`` is None if the runs set it; ``concurrency_limit`` is None if concurrent runs are not limited.
+    Without a ``concurrency_limit``, concurrent runs are not limited.
     """
 
     name: str

@@ -78,10 +78,7 @@ USUAL_MINUTES, MOST_MINUTES = 120, 1_440
 
 @dataclass(frozen=True)
 class Submitted:
-    """A submitted run; ``deployment`` is ``flow/deployment``.
-
-    ``env_source`` is where the worker gets its environment; empty if it must be there already.
-    """
+    """A submitted run; ``env_source`` is where the worker gets its environment, empty if it must be there already."""
 
     flow_run_id: str
     name: str
@@ -95,8 +92,8 @@ class Submitted:
 class HostedOptions:
     """Options of a hosted run besides its configuration.
 
-    Without a ``name``, the flow run is named after environment and model. ``allow_instances_access`` lets the process
-    of the work pool create instances. ``custom_secrets`` are variables of this run alone, with their values.
+    The default ``name`` of the flow run is environment and model. ``allow_instances_access`` lets the process of the
+    work pool create instances. ``custom_secrets`` are variables of this run alone.
     """
 
     name: str = ""
@@ -113,14 +110,11 @@ def submit(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> Submitted:
-    """Starts a run of a deployment, with the environment if that is developed or installed here.
+    """Starts a run of a ``flow/deployment``, with the environment if that is developed or installed here.
 
-    ``deployment`` is ``flow/deployment``; its values apply to fields of ``config`` that are not set. Without a
-    ``warehouse``, the run publishes to the deployment's.
-
-    Raises:
-        ConfigError: the environment cannot be sent.
-        ServiceError: the server does not answer, has no such deployment, or refuses.
+    The values of the deployment apply to fields of ``config`` that are not set, and to an empty ``warehouse``. Raises
+    ``ConfigError`` if the environment cannot be sent; ``ServiceError`` if the server does not answer, has no such
+    deployment, or refuses.
     """
     api = PrefectApi(api_url)
     found = _deployment(api, deployment)

@@ -1,7 +1,4 @@
-"""Supervises a Prefect server, the web view and a worker: starts, restarts and ends them.
-
-One process does this, see ``supervisor_lock``. It writes ``up.log`` in Nightjar's home.
-"""
+"""Supervises a Prefect server, the web view and a worker, in one process; writes ``up.log`` in Nightjar's home."""
 
 from __future__ import annotations
 
@@ -47,8 +44,6 @@ _LOST_RUNS_SECONDS = 5.0
 
 
 class Supervisor:
-    """Starts the services and watches them; ``port`` is the Prefect server's."""
-
     def __init__(
         self, port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool, notify: Callable[[str], None]
     ) -> None:
@@ -67,7 +62,7 @@ class Supervisor:
         self._forget_old_secrets: Callable[[PrefectApi], int] | None = None
 
     def start(self) -> str:
-        """Starts everything, and returns the addresses and the next steps."""
+        """Returns the addresses and the next steps."""
         self._end_left_over()
         self._use_server()
         from nightjar.hosting.deployments import (  # takes 3 s, while the server starts

@@ -108,8 +108,6 @@ class Bars:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a distribution: place and size in percent, a label below and a description."""
-
     x: float
     width: float
     height: float
@@ -119,9 +117,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Spark:
-    """The rewards of the recent runs of one kind as a line, 64 pixels wide and 20 high.
+    """The rewards of the recent runs of one kind as a line in SVG's format, 64 pixels wide and 20 high.
 
-    ``points`` is in SVG's format; ``at`` is the place of the run itself, None if it is not among the recent ones.
+    ``at`` is the place of the run itself, None if it is not among the recent ones.
     """
 
     points: str

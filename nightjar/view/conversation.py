@@ -95,7 +95,6 @@ class _Room:
         return self._texts <= 0
 
     def for_each(self, found: Iterable[_Item]) -> Iterator[_Item]:
-        """Yields items while there is room; each item takes some itself."""
         for item in found:
             if self.is_full:
                 return

@@ -51,10 +51,7 @@ class Export:
 
 
 def run_page(found: StoredRun, limit: int) -> Export:
-    """Returns a page without external resources, with at most ``limit`` rollouts of complete examples.
-
-    Raises ``ConfigError`` if the run has no rollout yet.
-    """
+    """Shows at most ``limit`` rollouts, of complete examples; raises ``ConfigError`` if the run has none yet."""
     run, rollouts = _read(found, limit + (found.metadata.get("rollouts_per_example") or 1))
     examples = [list(rows) for _, rows in groupby(rollouts, key=lambda row: row["example_id"])]
     shown: list[list[dict[str, Any]]] = []

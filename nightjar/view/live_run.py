@@ -35,9 +35,8 @@ Key = tuple[int, int]
 class LiveRun:
     """A run directory that is being written, or is not published yet.
 
-    ``rewards`` are those of scored rollouts, ``places`` the offsets of rollouts in the results. ``failures`` has the
-    chain of error classes of each rollout that finally failed. ``messages`` has one message for each chain, including
-    retried attempts, and ``failed_attempts`` their number. ``latest`` are the last rollouts that were written.
+    ``places`` are the offsets of rollouts in the results; ``failures`` the chains of error classes of finally failed
+    rollouts. For each chain, ``messages`` has one message and ``failed_attempts`` a number, including retried attempts.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -172,9 +171,9 @@ class LiveRun:
         return chain
 
     def examples(self, show: str = "") -> list[dict[str, Any]]:
-        """Returns the examples that have a rollout, with their ``strip`` of rollouts and ``mean``.
+        """Returns examples with their ``strip`` of rollouts and ``mean``; with ``show``, those with such a rollout.
 
-        ``show`` is ``wrong``, ``right`` or ``failed``, for the examples with such a rollout.
+        It is ``wrong``, ``right`` or ``failed``.
         """
         strips: dict[int, list[dict[str, Any]]] = {}
         for example_id, index in sorted(self.places):

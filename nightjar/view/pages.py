@@ -60,10 +60,7 @@ def answers(
 
 @contextmanager
 def user_query() -> Iterator[None]:
-    """Limits the number of concurrent queries written by users, so that pages are always answered.
-
-    Raises ``WarehouseError`` if too many are running.
-    """
+    """Limits the concurrent queries written by users; raises ``WarehouseError`` if too many are running."""
     if not _user_queries.acquire(timeout=_WAIT_SECONDS):
         raise WarehouseError("Other statements are still running. Try again in a moment.")
     try:

@@ -127,7 +127,7 @@ def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[st
 
 
 def _full_id(warehouse: Warehouse, prefix: str) -> str | None:
-    """Returns None if no id begins with the prefix, 404 if several do."""
+    """Returns None if no id begins with the prefix; raises 404 if several do."""
     found = [row["run_id"] for row in records(warehouse, _WITH_PREFIX, {"prefix": prefix, "most": _SHOWN_IDS + 1})]
     if len(found) > 1:
         listed = ", ".join(found[:_SHOWN_IDS]) + (", …" if len(found) > _SHOWN_IDS else "")

@@ -104,7 +104,7 @@ FROM rollouts WHERE run_id = $run AND list_contains($examples, example_id) GROUP
 
 
 class Chosen(BaseModel):
-    """An empty text is no filter."""
+    """The filters and order of the samples; an empty text is no filter."""
 
     q: str | None = None
     show: Annotated[str | None, one_of(KINDS)] = None

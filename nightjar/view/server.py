@@ -183,10 +183,7 @@ def _cookie(headers: Headers) -> str:
 def create_app(
     warehouse: Warehouse, access: Access, command_of: Callable[[RunConfig], Sequence[str]] | None = None
 ) -> FastAPI:
-    """Returns the application that shows a warehouse, which need not exist yet.
-
-    ``command_of`` returns the command line that starts a run; None shows the command that prints it.
-    """
+    """Returns the application; ``command_of`` returns the command that starts a run, None for one that prints it."""
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False

@@ -112,9 +112,9 @@ def download(request: Request, kind: Literal["csv", "json"], asked: Annotated[As
 
 
 def ask(warehouse: Warehouse, text: str, given: dict[str, str], most_rows: int) -> QueryResult:
-    """Returns the first rows of a statement or named query; raises ``WarehouseError`` as ``Warehouse.query`` does.
+    """Returns the first rows of a statement or named query.
 
-    It raises also for several statements, or for a missing run.
+    Raises ``WarehouseError`` as ``Warehouse.query`` does; also for several statements, or for a missing run.
     """
     asked = question(text, given)
     with user_query():
