@@ -49,10 +49,10 @@ def named_after(*parameters: str) -> Callable[[], str]:
 
 
 def name_unless_given(name: str) -> str:
-    """Returns the name of a flow run: the given name, or that with which it was created.
+    """Returns the given name, or, if a person may have typed one, the name with which the flow run was created.
 
-    Prefect does not record whether a person typed a name, so Nightjar names only the flow runs of a schedule and those
-    without a deployment. A retry changes no name.
+    Prefect does not record who named a flow run, so Nightjar names only those of a schedule and those without a
+    deployment. A retry changes no name.
     """
     context = FlowRunContext.get()
     found = context.flow_run if context is not None else None
@@ -78,10 +78,7 @@ async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[s
 
 
 async def label_flow_run(run: Run, location: str) -> None:
-    """Records where the results are: ``nightjar up`` publishes them if the process is gone.
-
-    A location that holds a secret is not recorded.
-    """
+    """Records where the results are, for ``nightjar up`` to publish them, unless the location holds a secret."""
     where = Whereabouts.of(run.directory.path, None if has_secret(location) else location)
 
     async def label() -> None:
@@ -92,7 +89,7 @@ async def label_flow_run(run: Run, location: str) -> None:
 
 
 async def forget_parameter(name: str) -> None:
-    """Removes a parameter from this flow run: it applies to this try, and not to the next one."""
+    """Removes a parameter that applies to this try, and not to the next one."""
     flow_run_id = UUID(str(flow_run.id))
     async with get_client() as client:
         said = (await client.read_flow_run(flow_run_id)).parameters
@@ -100,10 +97,9 @@ async def forget_parameter(name: str) -> None:
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:
-    """Returns the final state of a flow run; its message and its log say why the run failed.
+    """Returns the state with the outcome as data, or with the error that a flow which calls ``evaluate`` gets.
 
-    Its data is the outcome; for an incomplete run, it is the error that a flow which calls ``evaluate`` gets. A bug
-    that stopped the run is raised.
+    Its message and its log say why the run failed. A bug that stopped the run is raised.
     """
     if outcome.error is not None and not isinstance(outcome.error, RunError):
         raise outcome.error

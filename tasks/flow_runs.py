@@ -43,10 +43,9 @@ _CANCEL_SECONDS = 60.0
 
 
 async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, parameters: dict[str, Any]) -> UUID:
-    """Submits an evaluation of a night to the work pool, and returns its flow run.
+    """Submits an evaluation of a night; reuses its earlier flow run, and retries that if it ended incomplete.
 
-    An earlier flow run of the evaluation is reused, and retried if it ended incomplete. It is no subflow: the server
-    would cancel subflows of a cancelled flow run forever, and they could not be retried.
+    It is no subflow: the server would cancel subflows of a cancelled flow run forever, and they could not be retried.
     """
     key = plan.key(evaluation)
     async with get_client() as client:
@@ -68,10 +67,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
 
 
 async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) -> dict[UUID, str]:
-    """Waits until flow runs have ended, logs each end and returns the messages of their final states.
-
-    If told to stop, it cancels them and waits for a minute.
-    """
+    """Logs each end and returns the messages of the final states; if told to stop, cancels and waits for a minute."""
     ended: dict[UUID, str] = {}
     left = None
     while len(ended) < len(flow_run_ids) and (left is None or left > 0):

@@ -44,11 +44,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process, without the usual shutdown where that would hang.
-
-    Python waits for threads in which the code of an environment hangs, and Prefect for an unreachable server, 7 s per
-    event.
-    """
+    """Ends the process, even if a thread of an environment hangs, or Prefect waits for a server, 7 s per event."""
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     away = sys.modules.get("nightjar.tasks.away")
     has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()

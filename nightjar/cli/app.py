@@ -158,7 +158,6 @@ def _load(words: str) -> Any:  # typer's command class has no public name
 
 
 def _joined_lines(function: Callable[..., Any]) -> str:
-    """Joins the lines of each paragraph, so that the help fills the width of the terminal."""
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

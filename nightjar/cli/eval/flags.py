@@ -1,7 +1,6 @@
-"""The flags of ``nightjar eval run`` that are fields of ``RunConfig``, made from the fields.
+"""The flags of ``nightjar eval run`` that are made from the fields of ``RunConfig``: their names with hyphens.
 
-The flag of a field is its name with hyphens. ``FLAGS`` adds short names, or changes the long name. A flag that is not
-a field is a parameter of ``eval_run``.
+``FLAGS`` adds short names, or changes the long name. Other flags are parameters of ``eval_run``.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Flag:
     """The properties of a flag beyond its field.
 
-    A long name replaces that of the field. ``parser`` reads the text of the value, ``reader`` all texts of a flag that
-    may be given several times; None to parse by type. ``panel`` is None for that of the field's group. ``text`` is the
-    help, where that of the field explains how to write it in a file.
+    ``parser`` reads the text of the value, ``reader`` all texts of a flag that may be given several times; None to
+    parse by type. ``panel`` is None for that of the field's group. ``text`` is the help, if that of the field is about
+    files.
     """
 
     names: tuple[str, ...] = ()
@@ -217,7 +216,6 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _typed(field: FieldInfo, known: Flag) -> Any:
-    """Returns the type that the command line checks; the configuration checks the value further."""
     if known.reader is not None:
         return list[str] | None
     is_text = known.parser is not None or get_origin(plain_type(field)) is Literal

@@ -256,7 +256,6 @@ def submit_all(
     prefect_url: str | None,
     shards: int | None = None,
 ) -> list[Submitted]:
-    """Submits a run for each evaluation, or for each of the parts of a single evaluation."""
     if len(evaluations) > 1 and (budgets := [name for name in BUDGETS if getattr(evaluations[0].config, name)]):
         raise typer.BadParameter(f"{' and '.join(budgets)}: hosted runs are separate processes and share no budget")
     api_url = find_prefect_api(prefect_url)

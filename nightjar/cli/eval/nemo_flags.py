@@ -45,7 +45,6 @@ class NemoFlags:
     config: NemoConfigFile | None = None
 
     def with_config(self, env_id: str, *, is_hosted: bool) -> Self:
-        """Returns the flags with the YAML config, if that is given in place of an environment."""
         if not env_id.endswith(ENDINGS):
             if self.overrides:
                 raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")

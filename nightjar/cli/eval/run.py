@@ -1,7 +1,4 @@
-"""``nightjar eval run``: from the command line to the closing panel, for one evaluation or several.
-
-The flags of the configuration are made from ``RunConfig`` in ``flags``; the other flags are here.
-"""
+"""``nightjar eval run``: from the command line to the closing panel; ``flags`` makes the flags of ``RunConfig``."""
 
 from __future__ import annotations
 

@@ -141,9 +141,9 @@ def _say_ended(ended: EndedEvaluation) -> None:
 
 
 def limit_memory() -> None:
-    """Limits the memory of this process and its children: code that exceeds it gets a ``MemoryError``.
+    """Limits the memory of this process and its children, so that a rollout fails before the system kills the run.
 
-    Without a limit the system would kill the whole run. ``ConfigError`` if the environment variable is not a number.
+    Raises ``ConfigError`` if the environment variable is not a number.
     """
     if (wanted := _wanted_bytes()) is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -168,7 +168,7 @@ def _wanted_bytes() -> int | None:
 
 
 def _free_bytes() -> int | None:
-    """Returns the free memory of this machine or container; None if the system does not report it."""
+    """Returns None if the system does not report the free memory."""
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
     except OSError:

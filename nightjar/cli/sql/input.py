@@ -1,7 +1,7 @@
 """Parses the input at the prompt of ``nightjar sql`` into commands, named queries and statements.
 
-A command (``.tables``) or a named query (``leaderboard``, ``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line,
-and so is a line that begins like none of the three. A statement extends over lines until its semicolon, or a command.
+A command (``.tables``) or a named query (``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line, and so is a line
+that begins like none of the three. A statement extends over lines until its semicolon, or a command.
 """
 
 from __future__ import annotations
@@ -48,10 +48,7 @@ _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
 
 
 def take_apart(text: str) -> list[str]:
-    """Returns the commands, named queries and statements of a text in order.
-
-    Only the last part, or one before a command, may be incomplete: see ``is_whole``.
-    """
+    """Returns the parts in order; only the last one, or one before a command, may be incomplete."""
     whole, rest = _taken_apart(text)
     return [*whole, rest] if rest else [*whole]
 
@@ -126,7 +123,6 @@ def _begins_no_statement(line: str) -> bool:
 
 
 def _is_call(line: str) -> bool:
-    """Returns whether a line is, or is meant as, a named query with values."""
     name, *rest = line.removesuffix(";").split() or [""]
     if not rest or not _begins_no_statement(line):
         return False

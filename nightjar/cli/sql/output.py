@@ -1,8 +1,7 @@
 """The formats that ``nightjar sql`` prints rows in.
 
-Values are whole and exact everywhere but in a table on a terminal. There long cells are cut, numbers are rounded and
-only the first rows are shown, unless the user asks for everything. Text between « and » in a cell is not cut off: it is
-what a search was for. Control characters are replaced on a terminal: a completion is a model's text.
+Only a table on a terminal cuts cells, rounds numbers and shows the first rows, unless the user asks for everything. It
+never cuts off text between « and », the match of a search, and replaces control characters.
 """
 
 from __future__ import annotations

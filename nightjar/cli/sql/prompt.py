@@ -1,4 +1,4 @@
-"""The prompt of ``nightjar sql``: SQL over several lines until a semicolon, dot commands, history and completion.
+"""The prompt of ``nightjar sql``: SQL until a semicolon, dot commands, history and completion.
 
 Every query sees the runs published so far. Ctrl-C stops a query in progress, or discards the input; Ctrl-D quits.
 """
