@@ -106,7 +106,6 @@ def compare_all(
 
 
 def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
-    """Compares two runs of one warehouse by id; otherwise like ``compare_all``."""
     if a == b:
         raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
     records = {record["run_id"]: record for record in warehouse.query(_RUNS, {"a": a, "b": b}).records()}

@@ -168,7 +168,7 @@ def _is_binary(paired: Paired) -> bool:
 
 
 def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
-    """Returns the worst category first; it counts as changed by its p-value adjusted for their number (Holm, 1979)."""
+    """Returns categories, the worst first; a change is significant after adjustment for their number (Holm, 1979)."""
     sign = 1 if terms.direction == "higher" else -1
     found = []
     for name in sorted(set(paired.category[paired.is_pair].tolist())):
@@ -212,8 +212,7 @@ def damage_if_failed_wrong(difference: Difference, direction: Direction) -> floa
 def chance_of_damage(difference: Difference, terms: Terms) -> float:
     """Returns a one-sided p-value: the chance of this much damage if the true damage were ``max_drop``.
 
-    ``difference`` needs an interval at the alpha of ``terms``. The p-value is below alpha / 2 exactly if the interval
-    of the damage is entirely beyond ``max_drop``.
+    It is below alpha / 2 exactly if the interval of ``difference``, at the same alpha, is entirely beyond ``max_drop``.
     """
     damage = damage_of(difference.interval, terms.direction)
     half, middle = (damage.high - damage.low) / 2, (damage.high + damage.low) / 2

@@ -1,6 +1,6 @@
 """Matches evaluations of runs, and compares a run with several others (``compare_run``).
 
-The SQL view ``paired_sides`` in the warehouse's ``views.sql`` alone defines which examples of two runs match.
+The SQL view ``paired_sides`` in the warehouse's ``views/pairs.sql`` alone defines which examples of two runs match.
 """
 
 from __future__ import annotations

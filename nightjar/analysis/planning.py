@@ -61,7 +61,10 @@ class Variances:
 
 @dataclass(frozen=True)
 class PlanRow:
-    """The size and cost of either run; None means unknown. The whole dataset shows no less than ``smallest_drop``."""
+    """The size and cost of either run for a number of rollouts per example; None means unknown.
+
+    ``smallest_drop`` is the smallest that the whole dataset shows.
+    """
 
     rollouts_per_example: int
     examples: int
@@ -99,7 +102,7 @@ def plan(
     alpha: float = 0.05,
     warehouse: str | Path | Warehouse | None = None,
 ) -> Plan:
-    """Returns how many examples and rollouts two runs need to show a drop of the mean reward of ``detect``.
+    """Returns how many examples and rollouts two runs need to show a drop ``detect`` of the mean reward.
 
     ``power`` is the probability that the drop is detected; ``model`` defaults to the model of the newest run.
     """

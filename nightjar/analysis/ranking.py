@@ -41,7 +41,7 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The models of an environment, the highest mean first; ``left_out`` maps others to their common examples."""
+    """A ranking, the highest mean first; ``left_out`` maps other models to their number of common examples."""
 
     env_id: str
     metric: str

@@ -147,7 +147,7 @@ class Comparison:
             INCONCLUSIVE otherwise.
         unscored: common examples that one run has not scored.
         both_right, both_wrong: pairs that have not flipped; right is half of the rollouts or more.
-        pairs_needed: to decide with a power of 80 % at the estimated difference; None if decided or unknown.
+        pairs_needed: to decide with a power of 80 %; None if decided or unknown.
     """
 
     decision: Decision

@@ -67,7 +67,7 @@ def selected(
 
 
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
-    """Leaves damaged things beside others out with a warning if ``each``."""
+    """Warns about damaged things beside others and leaves them out, if ``each``."""
     taken, damage = [], None
     for thing in things:
         try:

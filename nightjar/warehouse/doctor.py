@@ -98,8 +98,6 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of an examination; ``segments`` and ``packs`` count those that are needed."""
-
     location: str
     totals: Totals
     sizes: Sizes

@@ -100,9 +100,10 @@ def export(
     force: bool = False,
     progress: Progress = silent,
 ) -> ExportReport:
-    """Raises WarehouseError if the target exists, unless ``force``. The name of the target decides about the format.
+    """Writes runs to a target; raises WarehouseError if it exists, unless ``force``.
 
-    Without ``tables``, a folder has runs, rollouts, attempts and examples. A DuckDB file always has all tables.
+    By default the name of the target decides the format, and a folder has runs, rollouts, attempts and examples. A
+    DuckDB file always has all tables.
     """
     started = time.monotonic()
     target = Path(target)

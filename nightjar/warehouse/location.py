@@ -101,13 +101,7 @@ def is_in_memory(location: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``.
-
-    >>> shown("sftp://ann:s3cret@files.example.com/runs")
-    'sftp://***@files.example.com/runs'
-    >>> shown("ducklake:postgres:dbname=runs password=s3cret host=db")
-    'ducklake:postgres:dbname=runs password=*** host=db'
-    """
+    """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``."""
     for variable in _SECRET_VARIABLES:
         if value := os.environ.get(variable):
             text = text.replace(value, _HIDDEN)
@@ -122,7 +116,6 @@ def has_secret(location: str) -> bool:
 
 
 def refuse_secret(location: str) -> str:
-    """Returns the location; raises WarehouseError if it contains a secret."""
     if has_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set it "

@@ -54,7 +54,7 @@ def note_price(store: Store, run_dir: Path) -> None:
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
-    """Returns the number of removed prices; without ``since``, all of the model."""
+    """Returns the number of removed prices: all of the model, or the one since a moment."""
     with store.changing_prices() as prices:
         gone = [one for one in prices if one.model == model and since in {None, one.since}]
         if not gone:

@@ -222,7 +222,7 @@ def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:
 def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
     """Returns the segments with a readable ``segment.json``, and the faults of the others.
 
-    Raises WarehouseError if a newer Nightjar wrote a segment, or if this user may not read it.
+    Raises WarehouseError for a segment of a newer Nightjar, or without the right to read it.
     """
     segments, faults = [], []
     for path in sorted(path for path in folder.segments_path.glob("[!.]*") if path.is_dir()):

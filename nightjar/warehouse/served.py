@@ -118,11 +118,7 @@ class Address:
 
 
 def parse_address(location: str) -> Address:
-    """Refuses a location with a password or a token.
-
-    >>> parse_address("md:runs").catalog, parse_address("ducklake:postgres:dbname=runs").extensions
-    ('runs', ('postgres', 'ducklake'))
-    """
+    """Refuses a location with a password or a token."""
     if has_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which logs and queries would show. "

@@ -105,7 +105,6 @@ class _QueryProcess:
         return not self._is_late and self._process.poll() is None and self._user == _user()
 
     def ask(self, kind: str, given: bytes, limit: TimeLimit) -> Any:
-        """Returns the answer or a ``Failure``; raises WarehouseError if the time is up or the process ended."""
         try:
             if not self._is_ready:
                 pickle.load(self._answers)  # noqa: S301 - our own process

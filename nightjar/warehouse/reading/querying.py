@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_ANSWER_BYTES = 2_000_000_000
-"""In memory, of all columns and rows."""
 
 _ARROW_ERRORS = {
     "Conversion": duckdb.ConversionException,
@@ -52,8 +51,6 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class PackedRows:
-    """An answer for another process, with pickled rows."""
-
     result: QueryResult
     parts: list[bytes]
 

@@ -51,7 +51,7 @@ Look = Callable[[], Catalog]
 
 
 def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
-    """Calls a function again if a segment was removed while it read, on a new listing of the segments."""
+    """Calls a function again, with a new listing, if a segment was removed while it read."""
     seen = Catalog()
 
     def look() -> Catalog:

@@ -1,7 +1,7 @@
 """Splits text into SQL statements, and checks the values given for their ``$name`` parameters.
 
-A value is always text, and DuckDB takes its type from the expression beside it: ``10`` is a number in ``LIMIT $n`` and
-a text in ``model = $m``. Without a type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
+A value is a text whose type DuckDB takes from the expression beside it: ``10`` is a number in ``LIMIT $n``. Without a
+type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def require_places(given: Collection[str], names: Collection[str]) -> None:
 
 
 def type_advice(error: WarehouseError, given: Collection[str]) -> str:
-    """Returns how to give a parameter a type, if its absence explains the error; else an empty text."""
     if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)

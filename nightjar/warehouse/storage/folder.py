@@ -214,7 +214,6 @@ class Folder(Store):
                 path.unlink(missing_ok=True)
 
     def leftovers(self) -> list[Path]:
-        """Returns the files that dead processes began to write or to remove."""
         folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
         old = time.time() - _LEFTOVER_AFTER_SECONDS
         return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if _changed_at(path) < old)]

@@ -162,7 +162,7 @@ class LineFile(Generic[Row]):
 Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
 """The verdict on a night; ``skipped`` if a later one was due before it could start."""
 Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
-"""Against the last accepted night; ``new`` if that night does not have the evaluation."""
+"""The comparison with the last accepted night; ``new`` if that night does not have the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,6 @@ class Night:
     evaluations: list[NightEvaluation] = field(default_factory=list)
 
     def under_way(self, flow_runs: Mapping[str, str]) -> Night:
-        """Takes the flow run of each evaluation by its name."""
         known = [replace(one, flow_run_id=flow_runs.get(one.name, one.flow_run_id)) for one in self.evaluations]
         return replace(self, evaluations=known)
 

@@ -151,11 +151,7 @@ def write_files(
 
 
 def segment_id_of(run_id: str, version: str) -> str:
-    """Returns the name of a published run's segment.
-
-    >>> segment_id_of("gsm8k/1", "000000500-e5")
-    'gsm8k%2F1.000000500-e5'
-    """
+    """Returns the name of a published run's segment, such as ``gsm8k%2F1.000000500-e5``."""
     name = quote(run_id, safe="").replace(".", "%2E")
     if len(name) > _LONGEST_NAME:
         name = hashlib.sha256(run_id.encode()).hexdigest()
@@ -163,11 +159,7 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Returns whether a name is that of a pack; only the name of a published run's segment has a dot.
-
-    >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
-    (True, False)
-    """
+    """Returns whether a name is that of a pack; only the name of a published run's segment has a dot."""
     return segment_id.startswith(PACK_PREFIX) and "." not in segment_id
 
 
@@ -256,12 +248,7 @@ def make_version(*, attempts: int, newest_attempt: float, ended: float, publishe
 
 
 def is_held(held: str | None, offered: str) -> bool:
-    """Returns whether a held version has the same content as an offered one, or content of a later moment.
-
-    >>> is_held("000000500-1763712000500-1763712001000-1763712002000-9f03",
-    ...         "000000499-1763712000400-1763712003000-1763712004000-11aa")
-    True
-    """
+    """Returns whether a held version has the same content as an offered one, or content of a later moment."""
     if held is None:
         return False
     return is_same(held, offered) or held.split("-")[:_PROGRESS_FIELDS] > offered.split("-")[:_PROGRESS_FIELDS]

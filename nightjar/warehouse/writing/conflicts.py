@@ -57,7 +57,7 @@ class RecordedRun:
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if a setting or an example of two runs differs; ``place`` starts the message.
+    """Raises RunConflictError if the runs differ in a setting or an example; ``place`` starts the message.
 
     Damaged results raise WarehouseError.
     """

@@ -68,7 +68,7 @@ def tidy(store: Store) -> None:
 
 
 def pack_as_needed(store: Store) -> int:
-    """Returns the number of packs written; 0 if another process is packing. Removes old retired segments too."""
+    """Merges crowded segments and removes retired ones; returns the number of packs, 0 if another process packs."""
     if store.is_remote:
         return 0
     packed = 0
