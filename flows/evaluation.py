@@ -53,8 +53,7 @@ class Chain:
     """Calls the tasks of a run, and records the arrows between them for Prefect's UI.
 
     The task run of ``score`` cannot wait for that of ``generate``, because groups are scored while others are
-    generated. So ids of task runs are drawn before they begin, and each records its predecessors: ``load_env → generate
-    → score → aggregate → publish → push``.
+    generated. So ids of task runs are drawn before they begin, and each task run records its predecessors.
     """
 
     def __init__(self, run: Run) -> None:

@@ -137,7 +137,6 @@ async def _on_the_pool(
     parameters: dict[str, Any],
     stop: asyncio.Event,
 ) -> dict[str, str]:
-    """Returns the final message of each evaluation."""
     remaining = await asyncio.to_thread(plan.remaining, warehouse)
     submitted = {await submit(plan, one, deployment, parameters): one.label for one in remaining}
     await show_night(begun.under_way({label: str(flow_run_id) for flow_run_id, label in submitted.items()}))

@@ -133,7 +133,7 @@ class _Share:
         return _Claim(self._limit, wanted, held)
 
     async def _claims(self) -> dict[UUID, _Claim]:
-        """The earliest run comes first."""
+        """Returns the claims of runs in progress, the earliest run first."""
         async with get_client() as client:
             found = await read_flow_runs(
                 client,

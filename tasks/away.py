@@ -78,7 +78,7 @@ async def _as_task_run(
 
 
 async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
-    """Calls the server even if the last call failed, as calls do every few seconds; returns None if it is away."""
+    """Calls the server even if the last call failed; returns None if it does not answer. For repeated calls."""
     try:
         answer = await work()
     except SERVER_IS_AWAY:

@@ -56,7 +56,7 @@ _HEALING_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
 def when(can_heal: Callable[[BaseException], bool]) -> RetryCondition:
-    """Returns a task's retry condition: the retry of a whole stage. Inside a stage, the engine retries."""
+    """Returns a retry condition for a whole stage; inside a stage, the engine retries."""
 
     def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
         return isinstance(state.data, BaseException) and can_heal(state.data)

@@ -20,7 +20,6 @@ from nightjar.cli.terminal import echo
 from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
-"""Options whose value may be left out, and their value then."""
 
 
 def main() -> NoReturn:
@@ -56,7 +55,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments, with the value of ``--resume`` where it was left out."""
     filled: list[str] = []
     for position, argument in enumerate(arguments):
         filled.append(argument)

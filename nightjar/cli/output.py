@@ -22,7 +22,6 @@ from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how much is done, and the total."""
 
 _LINE_SECONDS = 10.0
 _FEW = 20
@@ -59,7 +58,6 @@ def shown(value: Any) -> str:
 
 
 def print_some(lines: Sequence[str]) -> None:
-    """Prints the first lines, and the number of the others."""
     for line in lines[:_FEW]:
         echo(f"  {line}")
     if len(lines) > _FEW:

@@ -84,7 +84,6 @@ class HostedRun:
         return value if is_given else info.get_default(call_default_factory=True)
 
     def matches(self, text: str) -> bool:
-        """Returns whether ``text`` is its name, or the beginning of its id or run id."""
         plain = text.lower().replace("-", "")
         return text == self.name or (bool(plain) and any(i.startswith(plain) for i in (UUID(self.id).hex, self.run_id)))
 
@@ -132,7 +131,7 @@ _STATUS_STATES = {"timed_out": "TIMEOUT"}
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run; ``hosted`` is None if the server does not know it, ``stored`` if it is not on disk or published."""
+    """A run; ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk nor published."""
 
     hosted: HostedRun | None
     stored: StoredRun | None

@@ -23,7 +23,6 @@ class LostResults:
         self._publishing: subprocess.Popen[bytes] | None = None
 
     def publish(self) -> Iterator[str]:
-        """Starts to publish the results of one more run of this machine, and yields a message about it."""
         if self._publishing is not None and self._publishing.poll() is None:
             return
         for run in self._api.flow_runs(states=("CRASHED", "CANCELLED"), sort="END_TIME_DESC"):

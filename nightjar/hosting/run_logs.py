@@ -57,7 +57,6 @@ class RunLog:
         return [LogLine.of(record) for record in reversed(shown)]
 
     def new(self) -> Iterator[LogLine]:
-        """Yields the lines that were not returned yet, including late ones."""
         behind = {record["id"]: record for page in self._pages(len(self._seen)) for record in page}
         fresh = {key: record for key, record in behind.items() if key not in self._seen}
         fresh |= self._late(len(behind) - len(fresh), behind.keys())

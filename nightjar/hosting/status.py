@@ -25,7 +25,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a ``flow/deployment``, such as ``cron 0 2 * * *``; it is active if neither is paused."""
+    """A schedule of a ``flow/deployment``, active if neither is paused; ``when`` is like ``cron 0 2 * * *``."""
 
     id: str
     deployment: str

@@ -34,7 +34,6 @@ _PAGE = 200
 
 
 def keep_secrets(api: PrefectApi, values: Mapping[str, str]) -> dict[str, str]:
-    """Stores the secrets of one run, and returns the label that the run needs."""
     kind = api.get(f"/block_types/slug/{_SLUG}")
     schemas = kind and api.post("/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}})
     if not schemas:

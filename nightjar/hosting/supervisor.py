@@ -103,7 +103,6 @@ class Supervisor:
         )
 
     def watch(self) -> None:
-        """Restarts services and settles lost runs, until this process is ended."""
         due = time.monotonic()
         while True:
             if said := [text for service in self._services if (text := service.revive())]:

@@ -70,7 +70,6 @@ def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
 
 
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Returns each category: name, pairs, both means, and the difference with its interval."""
     return [
         (
             one.name,

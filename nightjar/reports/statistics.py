@@ -43,7 +43,6 @@ def interval(found: Interval) -> str:
 
 
 def of_retries(found: Retries, alpha: float) -> str:
-    """Returns whether the rewards of retried rollouts differ from the others', in a sentence."""
     effect = found.effect
     if effect is None:
         return ""

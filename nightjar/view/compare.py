@@ -150,7 +150,6 @@ def _metrics(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _row(warehouse: Warehouse, baseline: str, run_id: str, terms: Terms) -> tuple[str, Comparison | str]:
-    """Returns a run, and its comparison or the reason why it cannot be compared."""
     try:
         return run_id, compare_published(warehouse, baseline, run_id, terms)
     except ConfigError as error:

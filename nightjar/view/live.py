@@ -152,7 +152,6 @@ def live_runs(request: Request) -> dict[str, list[LiveRun]]:
 
 
 def is_published(request: Request, run: LiveRun) -> bool:
-    """Returns whether a run has ended and the warehouse has its final state."""
     return not _without_published(request, [run])
 
 

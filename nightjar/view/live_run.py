@@ -100,7 +100,6 @@ class LiveRun:
 
     @property
     def done(self) -> int:
-        """Number of rollouts that are scored or have finally failed."""
         return len(self.rewards) + len(self.failures)
 
     @property
@@ -171,10 +170,7 @@ class LiveRun:
         return chain
 
     def examples(self, show: str = "") -> list[dict[str, Any]]:
-        """Returns examples with their ``strip`` of rollouts and ``mean``; with ``show``, those with such a rollout.
-
-        It is ``wrong``, ``right`` or ``failed``.
-        """
+        """Returns the examples; ``show`` is ``wrong``, ``right`` or ``failed`` for those with such a rollout."""
         strips: dict[int, list[dict[str, Any]]] = {}
         for example_id, index in sorted(self.places):
             strips.setdefault(example_id, []).append(self._strip_item((example_id, index)))

@@ -32,7 +32,6 @@ from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECON
 from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""An integer in an address, in the range of the database."""
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600

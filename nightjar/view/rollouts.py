@@ -193,11 +193,7 @@ class Change:
 
 
 def word_difference(before: str, after: str) -> list[Change]:
-    """Returns how one text becomes another, word by word, for the first 1,500 words of each.
-
-    >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
-    [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
-    """
+    """Returns how one text becomes another, word by word, for the first 1,500 words of each."""
     old, new = _words(before), _words(after)
     changes: list[Change] = []
     for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():

@@ -153,7 +153,6 @@ def _files(run_dir: str | None) -> dict[str, int]:
 
 
 def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | None) -> list[tuple[str, Any, Any, bool]]:
-    """Returns the settings that results depend on: name, value, value in the run before, whether they differ."""
     found = settings_of(warehouse, [run_id, *([before["run_id"]] if before else [])])
     own, earlier = found[run_id], found[before["run_id"]] if before else found[run_id]
     return [(name, value, earlier[name], value != earlier[name]) for name, value in own.items()]

@@ -38,7 +38,6 @@ KINDS = {
     "truncated": "bool_or(is_truncated)",
     "noted": "bool_or(noted)",
 }
-"""Kinds of examples, as a condition on all of their rollouts."""
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold
 FROM segments.runs WHERE run_id = $run

@@ -82,9 +82,7 @@ _NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list
 @dataclass(frozen=True)
 class Search:
     rows: list[dict[str, Any]]
-    """Matching rollouts, newest run first."""
     searched: int
-    """Number of runs searched, including skipped ones."""
     runs: int
     with_questions: bool
 

@@ -161,7 +161,6 @@ def _is_own_page(headers: Headers) -> bool:
 
 
 def _is_link(headers: Headers) -> bool:
-    """Returns whether a user followed a link on a page of another site."""
     return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
 
 

@@ -1,6 +1,7 @@
-"""The flags of ``nightjar eval run`` that are made from the fields of ``RunConfig``: their names with hyphens.
+"""The flags of ``nightjar eval run`` that are made from the fields of ``RunConfig``.
 
-``FLAGS`` adds short names, or changes the long name. Other flags are parameters of ``eval_run``.
+A flag is named after its field, with hyphens. ``FLAGS`` adds short names, or changes the long name. Other flags are
+parameters of ``eval_run``.
 """
 
 from __future__ import annotations

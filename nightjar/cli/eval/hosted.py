@@ -102,7 +102,6 @@ def server_if_any(prefect_url: str | None) -> PrefectApi | None:
 
 
 def hosted_run(wanted: str, prefect_url: str | None) -> tuple[PrefectApi, HostedRun]:
-    """Accepts an ID, the beginning of one, or a name."""
     api = server_if_any(prefect_url)
     if api is None:
         raise ServiceError("There is no Prefect server that knows of runs. Name one: --prefect-url URL")

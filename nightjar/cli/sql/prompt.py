@@ -232,7 +232,6 @@ class SqlCompleter(Completer):
         return typed, found
 
     def _parameters(self, query: str, typed: str) -> Meanings:
-        """Returns the parameters of a query, or the known values of the one being typed."""
         known = named_queries().get(query)
         parameters = {f"{one.name}=": one for one in known.parameters} if known else {}
         for name, parameter in parameters.items():

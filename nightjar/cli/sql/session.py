@@ -42,7 +42,6 @@ class SqlSession:
     output: Path | None = None
 
     def answer(self, text: str, given: Mapping[str, object] | None = None) -> None:
-        """Runs a statement, or a named query if the text is one word, and prints the rows and their number."""
         asked, start = question(text, given), time.perf_counter()
         rows = self._ask(asked)
         count = len(rows.rows) if isinstance(rows, QueryResult) else rows.num_rows

@@ -185,7 +185,7 @@ def gather(
 ) -> Report:
     """Returns the report on runs; ``results`` includes every rollout, without texts.
 
-    The default of ``by`` is ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field.
+    The default of ``by`` is ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field ``by``.
     """
     room = _ROOM // (3 * _OF_A_KIND * max(1, min(len(run_ids), DETAILED)))
     room = max(_LEAST, min(_MOST, room))

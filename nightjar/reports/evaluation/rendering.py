@@ -87,7 +87,6 @@ def measures(run: RunReport) -> Iterator[tuple[str, str, str]]:
 
 
 def failures(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
-    """Yields number, kind, error classes, and the first failure with its message."""
     for one in run.failures:
         first = f"example {one.first['example_id']}: {one.first['message'] or ''}"
         yield f"{one.count:,}", str(one.kind), one.chain + (f", in {one.phase}" if one.phase else ""), first
@@ -197,7 +196,6 @@ def csv_cell(value: Any) -> Any:
 
 
 def _lines(run: RunReport) -> Iterator[tuple[Any, ...]]:
-    """Yields metric, category, value, both ends of its interval, standard error, examples and scored rollouts."""
     statistics = run.statistics
     yield ("reward", None, *_mean(statistics.reward))
     for rate in statistics.pass_rates:
