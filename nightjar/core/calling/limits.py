@@ -17,13 +17,18 @@ T = TypeVar("T")
 
 
 def backoff_seconds(
-    attempts: int, initial_seconds: float, *, max_seconds: float, asked_seconds: float | None = None
+    attempts: int,
+    initial_seconds: float,
+    *,
+    max_seconds: float,
+    asked_seconds: float | None = None,
+    factor: float = 2.0,
 ) -> float:
     """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
 
     ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait.
     """
-    backoff = initial_seconds * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
+    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
     return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 
