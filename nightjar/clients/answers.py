@@ -9,6 +9,7 @@ from nightjar.core.messages import ResponseTokens, Usage
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """Counts of the prompt in newer protocols; Anthropic counts cached tokens separately."""
+_MOST_TOKENS = 10**12
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Fields with the model's reasoning; the first one that is set counts."""
 
@@ -28,8 +29,9 @@ def text_of(value: Any, name: str) -> str:
 
 
 def count_of(value: Any, name: str) -> int:
+    """Returns a number field as an integer; 0 if it is missing, not a number, or no possible count."""
     found = field_of(value, name)
-    return int(found) if isinstance(found, int | float) else 0
+    return int(found) if isinstance(found, int | float) and 0 <= found < _MOST_TOKENS else 0
 
 
 def reasoning_of(message: Any) -> str | None:

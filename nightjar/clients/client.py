@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
@@ -12,7 +13,8 @@ from weakref import WeakKeyDictionary
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.credentials import key_hidden
 from nightjar.clients.failures import classify, has_rejected_credentials
-from nightjar.clients.pace import Pace, pace_of, repeat, watch
+from nightjar.clients.pace import Pace, pace_of
+from nightjar.clients.retries import repeat, watch
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.messages import Messages, Response, Tool
 from nightjar.core.rollout.state import SamplingArgs
@@ -154,6 +156,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
             lambda: self.request_once(prompt, model, sampling_args, tools, **kwargs),
             self.max_retries,
             is_last_resort=self.is_last_resort,
+            paces=self.paces,
         )
 
     async def request_once(
@@ -185,16 +188,17 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         extra: dict[str, Any],
     ) -> Response:
         pace, watching = self.pace(), watch.get()
-        async with pace.request():
+        async with pace.request() as sample:
             if watching is not None:
                 watching.check()  # the budget may have been spent while this request waited
+            started_at = time.monotonic()
             try:
                 native = await self.get_native_response(asked, model, sampling_args, offered, **extra)
                 response = await self._read(native)
             except Exception as error:
-                pace.failed(classify(error))
+                pace.failed(sample, classify(error))
                 raise
-        pace.answered()
+        pace.answered(sample, time.monotonic() - started_at)
         return response
 
     async def _read(self, native: ResponseT) -> Response:

@@ -32,6 +32,19 @@ _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encodi
 _LEFT_OUT = frozenset({"Omit", "NotGiven"})  # the SDKs' names for "not given"; each has its own classes
 
 
+_ERROR_TYPES = {
+    "api_error": 500,
+    "authentication_error": 401,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "overloaded_error": 529,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "server_error": 500,
+}
+"""Types of errors in OpenAI's and Anthropic's protocol, and their status."""
+
+
 class SendsByAiohttp:
     """Mixin before an SDK's class that sends JSON requests through aiohttp; ``MissingKeyError`` without a key."""
 
@@ -127,8 +140,12 @@ class SendsByAiohttp:
         except ValidationError as error:
             invalid = error
         try:
+            fields = orjson.loads(content)
+            if error_status := _error_status(fields):
+                response = _response(url, error_status, received, self._without_key(content))
+                raise self._make_status_error_from_response(response)  # type: ignore[attr-defined]  # as the SDK does
             # Servers that only resemble the provider leave fields out; the SDK takes those as they come.
-            return cast_to.construct(**orjson.loads(content))
+            return cast_to.construct(**fields)
         except (orjson.JSONDecodeError, TypeError):
             response = _response(url, status, received, self._without_key(content))
             raise self._sdk.APIResponseValidationError(
@@ -154,6 +171,17 @@ class SendsByAiohttp:
 def _response(url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:
     kept = {name: value for name, value in received.items() if name.lower() not in _OF_THE_WIRE}
     return httpx2.Response(status, headers=kept, content=content, request=httpx2.Request("POST", url))
+
+
+def _error_status(fields: Any) -> int | None:
+    """Returns the status of an error object that a router sent with status 200; None for any other body."""
+    error = fields.get("error") if isinstance(fields, dict) else None
+    if not error or fields.get("choices") or fields.get("content") or "output" in fields:
+        return None
+    code = str(error.get("code") or error.get("status") or "") if isinstance(error, dict) else ""
+    if code.isdecimal() and 400 <= int(code) <= 599:  # noqa: PLR2004 - HTTP's own borders
+        return int(code)
+    return _ERROR_TYPES.get(str(error.get("type"))) or 502 if isinstance(error, dict) else 502
 
 
 def _no_redirect(received: Mapping[str, str]) -> bytes:

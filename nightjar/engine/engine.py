@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from nightjar.clients.failures import Failure, classify
-from nightjar.clients.pace import watch
+from nightjar.clients.retries import watch
 from nightjar.core.calling.functions import user_error
 from nightjar.core.calling.limits import Places, scoring_places
 from nightjar.core.rollout.records import Key, key_of

@@ -17,10 +17,15 @@ T = TypeVar("T")
 
 
 def backoff_seconds(
-    attempts: int, initial_seconds: float, *, max_seconds: float, asked_seconds: float | None = None
+    attempts: int,
+    initial_seconds: float,
+    *,
+    max_seconds: float,
+    asked_seconds: float | None = None,
+    factor: float = 2.0,
 ) -> float:
     """Returns the wait before retry ``attempts`` (from 1): ``asked_seconds`` or exponential, with jitter, bounded."""
-    backoff = initial_seconds * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
+    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
     return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 

@@ -16,7 +16,7 @@ from nightjar.clients.answer_cache import AnswerCache, CachingClient
 from nightjar.clients.client import AnyClient
 from nightjar.clients.credentials import NO_KEY
 from nightjar.clients.openai_chat import AiohttpOpenAI, OpenAIClient
-from nightjar.clients.pace import repeat
+from nightjar.clients.retries import repeat
 from nightjar.compat.nemo.observability import ModelResponse
 from nightjar.core.messages import Messages, Response, Tool, content_text, normalize_messages
 from nightjar.core.rollout.state import SamplingArgs, State
