@@ -1,11 +1,10 @@
-"""Prefect flows: the order of the tasks, nothing else.
+"""Prefect flows: the order of the tasks, nothing else; names load on first use.
 
 >>> from nightjar.flows import evaluate, query
 >>> evaluate.name, query.name
 ('evaluate', 'query')
 
-The names are listed in ``__init__.pyi`` and load on first use. No module here is named like a flow, which it would
-hide.
+No module here is named like a flow, which it would hide.
 """
 
 import lazy_loader

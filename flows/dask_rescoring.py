@@ -45,11 +45,8 @@ def rescore_part(source: str, part: str, settings: dict[str, Any], warehouse: st
 def rescore_on_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], warehouse: str) -> RunDirectory:
     """Scores the rollouts of a run again, a part per worker, and returns the new run directory.
 
-    Args:
-        source: the run directory, which workers see under the same path.
-        cluster: address of a scheduler, or number of workers to start here.
-        settings: further arguments of ``load_rescored``.
-        warehouse: where to publish; workers must reach it.
+    Workers see ``source`` under the same path, and must reach ``warehouse``. ``cluster`` is the address of a scheduler,
+    or the number of workers to start here; ``settings`` are further arguments of ``load_rescored``.
     """
     runner = import_extra("prefect_dask", "dask", _USER).DaskTaskRunner
     path, run_id = source.path.absolute(), new_run_id()

@@ -52,9 +52,8 @@ logger = logging.getLogger("nightjar.prefect")
 class Chain:
     """Calls the tasks of a run, and records the arrows between them for Prefect's UI.
 
-    A group is scored while other groups of its shard are still generated, so the task run of ``score`` cannot wait for
-    that of ``generate``. Therefore ids of task runs are drawn before they begin, and each task run records its
-    predecessors: ``load_env → generate → score → aggregate → publish → push``.
+    The task run of ``score`` cannot wait for that of ``generate``, because groups are scored while others are
+    generated. So ids of task runs are drawn before they begin, and each task run records its predecessors.
     """
 
     def __init__(self, run: Run) -> None:
@@ -64,12 +63,11 @@ class Chain:
         self._last = uuid4()
 
     async def generate(self, shard: Shard) -> None:
-        """Generates a shard; a permanent failure stops the run."""
         self._generated[shard.number] = uuid4()
         await self._stage(tasks.generate, shard, self._generated[shard.number], None)
 
     async def score(self, shard: Shard) -> None:
-        """Scores a shard; a permanent failure stops the run, but failed rollouts do not."""
+        """A permanent failure stops the run, but failed rollouts do not."""
         self._scored[shard.number] = uuid4()
         await self._stage(tasks.score, shard, self._scored[shard.number], [self._generated[shard.number]])
 
@@ -86,7 +84,7 @@ class Chain:
             self._run.unpublished = error
 
     async def push(self, publisher: HubPublisher | None) -> None:
-        """Pushes the run to the Hugging Face Hub with the block's token, if there is one, or sets ``run.unpushed``."""
+        """Pushes the run with the token of the block, if there is one, or sets ``run.unpushed``."""
         token = publisher.token.get_secret_value() if publisher else ""
         is_public = publisher is not None and not publisher.private
         try:

@@ -42,8 +42,6 @@ def flow_run_name() -> str:
 
 
 def named_after(*parameters: str) -> Callable[[], str]:
-    """Returns a function that names a flow run after its flow and some of its parameters."""
-
     def name() -> str:
         said = [str(flow_run.parameters.get(parameter) or "") for parameter in parameters]
         return name_unless_given(" | ".join(filter(None, [str(flow_run.flow_name), *said])))
@@ -52,11 +50,10 @@ def named_after(*parameters: str) -> Callable[[], str]:
 
 
 def name_unless_given(name: str) -> str:
-    """Returns the name of a flow run: the given name, or that with which it was created.
+    """Returns the given name, or, if a person may have typed one, the name with which the flow run was created.
 
-    Prefect does not record whether a person typed a name, so Nightjar names only flow runs that nobody could name:
-    those of a schedule, and those without a deployment, which are calls in a process. Other runs of a deployment keep
-    their name. A retry changes no name.
+    Prefect does not record who named a flow run, so Nightjar names only those of a schedule and those without a
+    deployment. A retry changes no name.
     """
     context = FlowRunContext.get()
     found = context.flow_run if context is not None else None
@@ -67,15 +64,11 @@ def name_unless_given(name: str) -> str:
 
 
 def endpoint_tag(endpoint: str) -> str:
-    """Returns the tag of flow runs that name a ``ModelEndpoint`` block."""
     return f"endpoint:{endpoint}"
 
 
 async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[str]:
-    """Tags this flow run with environment, model, endpoint, suite and its own tags, and returns the tags.
-
-    Concurrency limits can use the tags. It also records the process, so that ``nightjar up`` notices when that is gone.
-    """
+    """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``."""
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
     own += [endpoint_tag(endpoint)] if endpoint else []
     own += [f"suite:{config.suite}"] if config.suite else []
@@ -86,10 +79,7 @@ async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[s
 
 
 async def label_flow_run(run: Run, location: str) -> None:
-    """Records where the results of this flow run are: ``nightjar up`` publishes them if its process is gone.
-
-    A location that holds a secret is not recorded.
-    """
+    """Records where the results are, for ``nightjar up`` to publish them, unless the location holds a secret."""
     where = Whereabouts.of(run.directory.path, None if has_secret(location) else location)
 
     async def label() -> None:
@@ -100,7 +90,7 @@ async def label_flow_run(run: Run, location: str) -> None:
 
 
 async def forget_parameter(name: str) -> None:
-    """Removes a parameter from this flow run: it applies to this try, and not to the next one."""
+    """Removes a parameter that applies to this try, and not to the next one."""
     flow_run_id = UUID(str(flow_run.id))
     async with get_client() as client:
         said = (await client.read_flow_run(flow_run_id)).parameters
@@ -108,10 +98,9 @@ async def forget_parameter(name: str) -> None:
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:
-    """Returns the final state of a flow run; its message and its log say why the run failed.
+    """Returns the state with the outcome as data, or with the error that a flow which calls ``evaluate`` gets.
 
-    Its data is the outcome; for an incomplete run, it is the error that a flow which calls ``evaluate`` gets. A bug
-    that stopped the run is raised.
+    Its message and its log say why the run failed. A bug that stopped the run is raised.
     """
     if outcome.error is not None and not isinstance(outcome.error, RunError):
         raise outcome.error
@@ -148,7 +137,6 @@ def logged(function: Callable[P, Coroutine[Any, Any, State[T]]]) -> Callable[P, 
 
 
 def refused(error: NightjarError) -> State[Any]:
-    """Returns the state of a flow run that could not begin or resume its run."""
     get_run_logger().error(str(error))
     return Failed(message=f"{error}\n{advice_line(failure_class(error))}", data=error)
 

@@ -50,10 +50,8 @@ _OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "h
 class Named(NamedTuple):
     """The result of applying blocks.
 
-    Attributes:
-        location: location of the warehouse.
-        limit: rollouts that all runs with this endpoint may generate at once together; 0 for no limit.
-        publisher: the block that the configuration names as its ``hf_hub_dataset_name``.
+    All runs with this endpoint may generate ``limit`` rollouts at once together; 0 for no limit. The configuration
+    names ``publisher`` as its ``hf_hub_dataset_name``.
     """
 
     config: RunConfig
@@ -64,13 +62,9 @@ class Named(NamedTuple):
 
 @asynccontextmanager
 async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse: str) -> AsyncIterator[Named]:
-    """Applies blocks to a configuration; their secrets are in the process environment during this block.
+    """Applies blocks; ``endpoint`` and ``secrets`` are their names, ``warehouse`` is as for ``warehouse_location``.
 
-    Args:
-        config: the requested configuration.
-        endpoint: name of a ``ModelEndpoint``; empty for the endpoint of the configuration.
-        secrets: name of an ``EnvironmentSecrets``; empty for none.
-        warehouse: as for ``warehouse_location``.
+    The secrets are in the process environment until the end of the ``with`` block.
     """
     with hidden_in_errors(), ExitStack() as variables:
         own = await _own_secrets()
@@ -90,10 +84,7 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
 
 
 async def _own_secrets() -> dict[str, str]:
-    """Returns the secrets that came with this flow run, and removes them, so that no crash leaves them behind.
-
-    They are gone for a Retry, which therefore raises ``ConfigError``.
-    """
+    """Returns the secrets that came with this flow run, and removes them; a Retry raises ``ConfigError``."""
     context = FlowRunContext.get()
     block = context.flow_run.labels.get(SECRETS_LABEL) if context and context.flow_run else None
     if block is None:
@@ -108,7 +99,7 @@ async def _own_secrets() -> dict[str, str]:
 
 
 async def warehouse_location(warehouse: str) -> str:
-    """Returns the warehouse of a flow parameter: a location, or ``block:NAME`` for that of a ``ResultsWarehouse``."""
+    """Accepts a location, or ``block:NAME`` for that of a ``ResultsWarehouse``."""
     if warehouse.startswith(BLOCK):
         block = await _load(ResultsWarehouse, warehouse.removeprefix(BLOCK))
         return refuse_secret(block.location)

@@ -25,10 +25,9 @@ _UNDER_WAY = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
 
 async def date_of_night(asked: str) -> str:
-    """Returns the date of this flow run's night: the requested date, or the date on which the run was due.
+    """Returns the requested date, or the date on which this flow run was due, in the time zone of its schedule.
 
-    For a schedule, it is the date in its time zone. It is recorded on the flow run, so that a Retry on another day
-    belongs to the same night.
+    It is recorded on the flow run, so that a Retry on another day belongs to the same night.
     """
     async with get_client() as client:
         own = await read_own(client)

@@ -53,7 +53,6 @@ from nightjar.warehouse.storage.records import Night
 
 
 def night_name() -> str:
-    """Returns suite and requested date, unless the flow run has a name."""
     suite, night = (str(flow_run.parameters.get(each) or "") for each in ("suite", "night"))
     return name_unless_given(" ".join(filter(None, [Path(suite).stem or "benchmark", night])))
 
@@ -138,7 +137,6 @@ async def _on_the_pool(
     parameters: dict[str, Any],
     stop: asyncio.Event,
 ) -> dict[str, str]:
-    """Runs the remaining evaluations as runs of a deployment; returns the final message of each."""
     remaining = await asyncio.to_thread(plan.remaining, warehouse)
     submitted = {await submit(plan, one, deployment, parameters): one.label for one in remaining}
     await show_night(begun.under_way({label: str(flow_run_id) for flow_run_id, label in submitted.items()}))

@@ -39,8 +39,6 @@ _ENDED_WELL = "Completed"
 
 
 class Retried(NamedTuple):
-    """A retried flow run, before and after."""
-
     before: FlowRun
     after: FlowRun
 
@@ -90,7 +88,7 @@ async def retry_failed(
 
 
 async def _one(run: str) -> FlowRun:
-    """Returns the flow run of a run; raises ``ConfigError`` if there is none, or if it is in progress."""
+    """Raises ``ConfigError`` if there is no such run, or if it is in progress."""
     try:
         flow_run_id = UUID(run)
     except ValueError:
@@ -132,7 +130,6 @@ async def _again(failed: FlowRun, wait_minutes: float) -> Retried:
 
 
 async def _judge_again(retried: Sequence[Retried]) -> None:
-    """Judges the nights again whose evaluations were retried."""
     concerned = {
         (str(each.before.parameters.get("warehouse") or ""), *night)
         for each in retried

@@ -41,9 +41,9 @@ _SECONDS = 2.0
 
 @asynccontextmanager
 async def shared_limit(run: Run, endpoint: str, limit: int) -> AsyncIterator[None]:
-    """Limits the rollouts that a run generates at once to its share of the limit of a ``ModelEndpoint`` block.
+    """Limits a run to its share of the rollouts that a ``ModelEndpoint`` block allows at once; 0 means no limit.
 
-    A run without a share waits, and can be stopped; a limit of 0 means no limit.
+    A run without a share waits, and can be stopped.
     """
     if not limit:
         yield
@@ -116,13 +116,11 @@ class _Share:
         self._say(sum(claim.wanted > 0 for claim in claims.values()), share, limit)
 
     async def _let_go(self, kept: int) -> None:
-        """Gives up what is neither in its share nor in use."""
         if kept < self._held:
             self._held = kept
             await self._write(self._claim(kept))
 
     async def _take(self, number: int) -> None:
-        """Takes slots, unless another run took them at the same moment."""
         await self._write(self._claim(number))
         claims = await self._claims()
         is_within = sum(claim.held for claim in claims.values()) <= min(claim.limit for claim in claims.values())

@@ -301,10 +301,7 @@ class MissingWarehouseError(WarehouseError):
 
 
 class RunConflictError(WarehouseError):
-    """A warehouse or a folder contains another run with this id; nothing was published.
-
-    ``differences`` maps a field to (existing value, new value).
-    """
+    """A warehouse or folder holds another run with this id; ``differences`` maps fields to (existing, new) values."""
 
     def __init__(self, run_id: str, place: str, differences: Mapping[str, tuple[Any, Any]], remedy: str = "") -> None:
         super().__init__(run_id, place, differences, remedy)

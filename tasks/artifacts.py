@@ -49,7 +49,7 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
 
 
 def _cost(run: Run, warehouse: Warehouse) -> float | None:
-    """Returns the cost of the run, failed attempts included; None if the warehouse has no price of the model."""
+    """Counts failed attempts too; None if the warehouse has no price of the model."""
     try:
         sql = "SELECT cost FROM cost WHERE run_id = $run_id"
         rows = warehouse.query(sql, {"run_id": run.run_id}, timeout_seconds=_COST_SECONDS).rows
@@ -111,10 +111,9 @@ def _errors(summary: Summary) -> str:
 
 
 async def show_night(night: Night) -> None:
-    """Creates the artifact of a night; if the night has ended, emits an event for automations.
+    """Creates the artifact of a night; if it has ended, emits the event ``nightjar.night.VERDICT`` for automations.
 
-    The event is ``nightjar.night.VERDICT`` on the resource ``nightjar.suite.NAME``; its payload has the date and the
-    verdict in a line.
+    The resource is ``nightjar.suite.NAME``; the payload has the date and the verdict in a line.
     """
     report = night_report(night, lambda flow_run_id: url_for("flow-run", flow_run_id))
     key = re.sub(r"[^a-z0-9]+", "-", f"night-{night.suite}".lower()).strip("-")

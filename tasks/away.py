@@ -21,7 +21,7 @@ logger = logging.getLogger("nightjar.prefect")
 Result = TypeVar("Result")
 
 SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError)
-"""Errors that Prefect raises if its server does not answer, or only with errors, after Prefect's own retries."""
+"""Errors that Prefect raises, after its own retries, if its server does not answer, or only with errors."""
 
 _is_away = False
 _retries: list[int] = []
@@ -33,7 +33,6 @@ def is_away() -> bool:
 
 
 def note(*, away: bool) -> None:
-    """Records whether the server answers, and logs a change."""
     global _is_away  # noqa: PLW0603 - the server is one for the process
     client = get_current_settings().client
     if away and not _is_away:
@@ -51,15 +50,8 @@ async def run_task(
 ) -> Any:
     """Runs an async Prefect task and returns its result; without the server, calls the task's function.
 
-    Args:
-        task: the task.
-        *args: its arguments, none of them a future.
-        task_run_id: id for its task run; None for a new id.
-        after: ids of task runs from which Prefect's pages draw an arrow to this one; nothing waits for them. None for
-            the task runs that made the arguments.
-
-    Returns:
-        The result of the task; None if it was cancelled.
+    The result of a cancelled task is None. No argument may be a future. ``after`` are ids of task runs from which
+    Prefect's pages draw an arrow to this one, None for those that made the arguments; nothing waits for them.
     """
     if not _is_away:
         try:
@@ -86,10 +78,7 @@ async def _as_task_run(
 
 
 async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
-    """Calls the server even if the last call failed, and returns None if it does not answer.
-
-    It is for calls that are repeated every few seconds.
-    """
+    """Calls the server even if the last call failed; returns None if it does not answer. For repeated calls."""
     try:
         answer = await work()
     except SERVER_IS_AWAY:

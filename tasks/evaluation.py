@@ -56,10 +56,7 @@ _HEALING_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
 def when(can_heal: Callable[[BaseException], bool]) -> RetryCondition:
-    """Returns a task's retry condition, which asks ``can_heal`` about the error of the task.
-
-    It is about whole stages. Inside a stage, the engine retries what ``nightjar.engine.classify`` allows.
-    """
+    """Returns a retry condition for a whole stage; inside a stage, the engine retries."""
 
     def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
         return isinstance(state.data, BaseException) and can_heal(state.data)
@@ -83,7 +80,6 @@ def is_unwritten(error: BaseException) -> bool:
 
 
 def is_unpublished(error: BaseException) -> bool:
-    """Returns whether the warehouse could not be written (``publish``)."""
     return isinstance(error, WarehouseError) and not isinstance(error, RunConflictError)
 
 
@@ -99,7 +95,6 @@ def _is_of_network(cause: BaseException) -> bool:
 
 HOUR_SECONDS = 3600
 OUTAGE_DELAYS = [30.0, 120.0, 600.0]
-"""Seconds before each retry of a stage after an outage."""
 
 
 def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None:

@@ -43,10 +43,9 @@ _CANCEL_SECONDS = 60.0
 
 
 async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, parameters: dict[str, Any]) -> UUID:
-    """Submits an evaluation of a night to the work pool, and returns its flow run.
+    """Submits an evaluation of a night; reuses its earlier flow run, and retries that if it ended incomplete.
 
-    An earlier flow run of the evaluation is reused, and retried if it ended incomplete. It is no subflow: the server
-    would cancel subflows of a cancelled flow run forever, and they could not be retried.
+    It is no subflow: the server would cancel subflows of a cancelled flow run forever, and they could not be retried.
     """
     key = plan.key(evaluation)
     async with get_client() as client:
@@ -68,10 +67,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
 
 
 async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) -> dict[UUID, str]:
-    """Waits until flow runs have ended, logs each end and returns the messages of their final states.
-
-    If told to stop, it cancels them and waits for a minute.
-    """
+    """Logs each end and returns the messages of the final states; if told to stop, cancels and waits for a minute."""
     ended: dict[UUID, str] = {}
     left = None
     while len(ended) < len(flow_run_ids) and (left is None or left > 0):
@@ -93,7 +89,7 @@ async def _read_all(flow_run_ids: Iterable[UUID]) -> list[FlowRun]:
 
 
 async def _cancel(flow_run_ids: Sequence[UUID]) -> bool:
-    """Cancels flow runs; returns whether the server answered."""
+    """Returns whether the server answered."""
 
     async def cancel() -> bool:
         async with get_client() as client:
@@ -110,7 +106,6 @@ _LOOK_SECONDS = 3.0
 
 
 async def earlier_in_progress() -> str | None:
-    """Returns the name of an earlier run of this flow that is still running; None if there is none."""
     async with get_client() as client:
         own = await read_own(client)
         others = await read_flow_runs(client, flow=str(flow_run.flow_name), states=(StateType.RUNNING,))
@@ -133,7 +128,7 @@ async def failed_since(hours: float, suite: str) -> list[FlowRun]:
 
 
 async def read(flow_run_id: UUID) -> FlowRun:
-    """Returns a flow run as it is now; raises ``ObjectNotFound`` if there is none with this id."""
+    """Raises ``ObjectNotFound`` if there is no flow run with this id."""
     async with get_client() as client:
         return await client.read_flow_run(flow_run_id)
 
@@ -156,17 +151,14 @@ async def retry(flow_run_id: UUID, name: str, wait_minutes: float) -> None:
 
 
 async def show_retried(rows: Sequence[dict[str, str]], about: str) -> None:
-    """Creates a table artifact of the retried runs."""
     await acreate_table_artifact(table=list(rows), key="retry-failed", description=about)
 
 
 async def read_own(client: PrefectClient) -> FlowRun:
-    """Returns the flow run of this process."""
     return await client.read_flow_run(UUID(str(flow_run.id)))
 
 
 def is_earlier(other: FlowRun, own: FlowRun) -> bool:
-    """Returns whether a flow run began before another one."""
     began = own.start_time or datetime.now(UTC), str(own.id)
     return other.start_time is not None and (other.start_time, str(other.id)) < began
 
@@ -181,7 +173,6 @@ async def read_flow_runs(
     due_after: datetime | None = None,
     sort: FlowRunSort = FlowRunSort.EXPECTED_START_TIME_ASC,
 ) -> list[FlowRun]:
-    """Returns all flow runs that match what is given."""
     if ids is not None and not (ids := list(ids)):
         return []
     chosen = FlowRunFilter(

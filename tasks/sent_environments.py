@@ -11,7 +11,6 @@ from nightjar.errors import EnvironmentPackageError
 
 
 async def send(source: str, archive: bytes) -> None:
-    """Stores an environment for workers."""
     storage = await aget_default_result_storage()
     await storage.write_path(_path(source), archive)
 

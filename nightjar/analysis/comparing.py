@@ -83,9 +83,8 @@ def compare_all(
 ) -> Comparisons:
     """Compares all evaluations that two sides share: by environment, and by name if an environment has several.
 
-    The sides are named as for ``selecting.selected``; ``excerpts`` is the number of flips each way with texts.
-    Evaluations that cannot be compared are listed as missing, unless each side is a single run: then
-    the ``ConfigError`` is raised.
+    ``excerpts`` is the number of flips each way with texts. Evaluations that cannot be compared are listed as missing,
+    unless each side is a single run: then the ``ConfigError`` is raised.
     """
     terms = terms or Terms()
     warehouse = Warehouse.of(warehouse)
@@ -107,7 +106,6 @@ def compare_all(
 
 
 def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
-    """Compares two runs of one warehouse by id, and reads nothing else; otherwise like ``compare_all``."""
     if a == b:
         raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
     records = {record["run_id"]: record for record in warehouse.query(_RUNS, {"a": a, "b": b}).records()}

@@ -64,10 +64,7 @@ class History:
 def read_history(
     warehouse: Warehouse, env_id: str, *, model: str | None = None, metric: str = "reward", since: date | None = None
 ) -> list[History]:
-    """Returns the finished runs of an environment, by model and settings.
-
-    Settings that overlap others in time have a history of their own; otherwise they continue the one before.
-    """
+    """Returns finished runs by model and settings; settings that overlap others in time have a history of their own."""
     found = warehouse.query(_RUNS, {"env": env_id, "model": model, "since": since and since.isoformat()})
     settings = settings_of(warehouse, [row[0] for row in found.rows])
     names = found.columns[4:]

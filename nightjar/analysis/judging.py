@@ -34,12 +34,7 @@ def night_tag(night: str) -> str:
 
 
 def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
-    """Returns suite and date of a night from the tags of one of its flow runs; None for other runs.
-
-    Example:
-        >>> night_of(["env:gsm8k", "night:2026-01-31", "suite:nightly"])
-        ('nightly', '2026-01-31')
-    """
+    """Returns suite and date of a night from the tags of one of its flow runs; None for other runs."""
     named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
     return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
 
@@ -56,8 +51,8 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     """Returns a recorded night with its verdict, from the runs published now; may be repeated.
 
     An evaluation is compared with the last accepted night, and up to six accepted nights before it with equal settings.
-    It is worse if its rewards over the same examples are lower by more than chance. For all evaluations of the night
-    together, that is wrong once in a hundred nights.
+    It is worse if its rewards over the same examples are lower by more than chance; for all evaluations together, that
+    is wrong once in a hundred nights.
     """
     runs = runs_of_night(warehouse, begun.suite, begun.night)
     before = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
@@ -115,10 +110,7 @@ def _compared(
 
 
 def _nights_with(name: str, accepted: Sequence[Night]) -> dict[str, str]:
-    """Returns run to date of the accepted nights that have an evaluation, the last first.
-
-    They start at the last night accepted by hand: earlier ones are no longer normal.
-    """
+    """Returns run to date of the accepted nights that have an evaluation, back to the last accepted by hand."""
     found: dict[str, str] = {}
     for night in reversed(accepted):
         found |= {each.run_id: night.night for each in night.evaluations if each.name == name and each.run_id}

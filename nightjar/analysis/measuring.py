@@ -52,10 +52,8 @@ _NONE = "none"
 class Paired:
     """The examples that both sides have run; each field has a value per example.
 
-    Attributes:
-        category: value of the field ``by``; empty without it.
-        value_a, value_b: mean of the scored rollouts; for several runs, the mean of their means; NaN if none is scored.
-        right_a, right_b: whether at least half of these are correct.
+    ``value_a`` and ``value_b`` are means of the scored rollouts, for several runs the mean of their means, NaN if none
+    is scored. ``right_a`` and ``right_b``: at least half of these are correct.
     """
 
     example_id: NDArray[np.int64]
@@ -97,7 +95,6 @@ class Paired:
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def with_failed(self, before: float, after: float) -> Paired:
-        """Returns the examples as if the failed rollouts of the two sides had these values."""
         values = {}
         for side, by in (("a", before), ("b", after)):
             value, scored, failed = (getattr(self, f"{name}_{side}") for name in ("value", "scored", "failed"))
@@ -171,10 +168,7 @@ def _is_binary(paired: Paired) -> bool:
 
 
 def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
-    """Returns the difference of the pairs in each category, the worst first.
-
-    A category counts as changed by its p-value adjusted for the number of categories (Holm, 1979).
-    """
+    """Returns categories, the worst first; a change is significant after adjustment for their number (Holm, 1979)."""
     sign = 1 if terms.direction == "higher" else -1
     found = []
     for name in sorted(set(paired.category[paired.is_pair].tolist())):
@@ -195,10 +189,9 @@ _WORDS = {"higher": ("lower", "higher", "drop", "dropped"), "lower": ("higher", 
 
 
 def decide(difference: Difference, max_drop: float, direction: Direction = "higher") -> Decision:
-    """Returns the decision for an interval of the difference and a limit.
+    """Decides by the non-inferiority test: an unclear result never passes.
 
-    This is the non-inferiority test: an unclear result never passes (Wellek, "Testing Statistical Hypotheses of
-    Equivalence and Noninferiority", 2010, chapter 1).
+    Source: Wellek, "Testing Statistical Hypotheses of Equivalence and Noninferiority", 2010, chapter 1.
     """
     damage = damage_of(difference.interval, direction)
     if damage.high <= max_drop:
@@ -219,8 +212,7 @@ def damage_if_failed_wrong(difference: Difference, direction: Direction) -> floa
 def chance_of_damage(difference: Difference, terms: Terms) -> float:
     """Returns a one-sided p-value: the chance of this much damage if the true damage were ``max_drop``.
 
-    ``difference`` needs an interval at the alpha of ``terms``. The p-value is below alpha / 2 exactly if the interval
-    of the damage is entirely beyond ``max_drop``.
+    It is below alpha / 2 exactly if the interval of ``difference``, at the same alpha, is entirely beyond ``max_drop``.
     """
     damage = damage_of(difference.interval, terms.direction)
     half, middle = (damage.high - damage.low) / 2, (damage.high + damage.low) / 2
@@ -247,7 +239,6 @@ def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
 
 
 def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
-    """Returns the reason of a decision in a sentence; ``more`` is from ``needed``."""
     damage, (worse, better, worsen, worsened) = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
     what, limit = f"The mean {terms.metric}", f"the allowed {worsen} of {terms.max_drop:g}"
     if decision == "REGRESSION":

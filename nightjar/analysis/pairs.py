@@ -1,6 +1,6 @@
-"""Matches evaluations and examples of runs, and compares a run with several others (``compare_run``).
+"""Matches evaluations of runs, and compares a run with several others (``compare_run``).
 
-The SQL view ``paired_sides`` in the warehouse's ``views.sql`` alone defines which examples of two runs match.
+The SQL view ``paired_sides`` in the warehouse's ``views/pairs.sql`` alone defines which examples of two runs match.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def unpaired(warehouse: Warehouse, before: str, after: str) -> int:
 
 
 def settings_of(warehouse: Warehouse, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the settings that results depend on, by run and name."""
     found = warehouse.query(_SETTINGS, {"run_ids": list(run_ids)})
     return {row[0]: dict(zip(found.columns[1:], row[1:], strict=True)) for row in found.rows}
 
@@ -91,7 +90,6 @@ class Matched:
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the settings that differ, with their values before and after."""
     return {name: (value, after[name]) for name, value in before.items() if value != after[name]}
 
 

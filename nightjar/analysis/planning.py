@@ -18,11 +18,9 @@ from nightjar.statistics.variance import variance_components
 from nightjar.warehouse import Warehouse
 
 ROLLOUTS = (1, 2, 4, 8)
-"""Rollouts per example that are planned for."""
 PILOT = (50, 2)
 """Examples and rollouts of a pilot run, which estimates how much rewards vary."""
 _RECENT = 10
-"""Number of a model's newest runs that count."""
 _FEWEST_COMMON = 30
 _REWARDS = """
 SELECT list(reward) FROM rollouts
@@ -104,7 +102,7 @@ def plan(
     alpha: float = 0.05,
     warehouse: str | Path | Warehouse | None = None,
 ) -> Plan:
-    """Returns how many examples and rollouts two runs need to show a drop of the mean reward of ``detect``.
+    """Returns how many examples and rollouts two runs need to show a drop ``detect`` of the mean reward.
 
     ``power`` is the probability that the drop is detected; ``model`` defaults to the model of the newest run.
     """

@@ -24,12 +24,10 @@ _LEAST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A model, by its chosen run. Intervals and ranks hold for all models at once.
+    """A model, by its chosen run; two models are tied exactly if they share a letter.
 
-    Attributes:
-        mean: over the examples that all models have scored; rollouts of an example are averaged.
-        ranks: best and worst possible rank.
-        letters: two models are tied exactly if they share a letter.
+    ``mean`` is over the examples that all models have scored; ``ranks`` are the best and worst possible rank. Intervals
+    and ranks hold for all models at once.
     """
 
     model: str | None
@@ -43,11 +41,7 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The models of an environment, the highest mean first.
-
-    ``left_out`` maps a model to the too small number of common examples that it has scored; ``differs`` holds settings
-    in which the runs differ.
-    """
+    """A ranking, the highest mean first; ``left_out`` maps other models to their number of common examples."""
 
     env_id: str
     metric: str

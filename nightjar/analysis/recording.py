@@ -20,7 +20,6 @@ _OF_GATE = {field.name for field in fields(GateDecision)}
 
 
 def record_verdict(warehouse: Warehouse, verdict: Verdict) -> str:
-    """Stores a verdict with its benchmarks, and returns its id."""
     now, gate_id = _now_and_id()
     values: dict[str, Any] = {name: value for name, value in vars(verdict).items() if name in _OF_GATE}
     values |= {

@@ -12,18 +12,14 @@ from nightjar.statistics.intervals import Interval
 
 Decision = Literal["PASS", "REGRESSION", "INCONCLUSIVE"]
 Direction = Literal["higher", "lower"]
-"""Which values of a metric are better."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is compared, and what counts as worse; ``metric`` is explained in ``nightjar.analysis``.
+    """What is compared, and what counts as worse; ``metric``, ``cluster`` and ``by`` are as in ``nightjar.analysis``.
 
-    Attributes:
-        max_drop: how much worse the candidate's mean may be.
-        alpha: chance that the interval of the difference misses; a wrong PASS or REGRESSION has about half of it.
-        cluster: a field of ``info``, or ``task``, shared by dependent examples, such as the passage they ask about.
-        by: a field of ``info``, or ``task``: the difference is also given for each of its values.
+    ``max_drop`` is how much worse the candidate's mean may be. ``alpha`` is the chance that the interval of the
+    difference misses; a wrong PASS or REGRESSION has about half of it.
     """
 
     max_drop: float = 0.05
@@ -42,13 +38,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs, over all its scored rollouts.
+    """One of the two runs, over all its scored rollouts; ``mean`` is None without any, ``cost`` without a price.
 
-    Attributes:
-        mean: of the metric; None without scored rollouts.
-        interval: of the mean: Wilson's for one binary rollout per example, else Student's t by example.
-        input_tokens, output_tokens: of all attempts.
-        cost: None without a price.
+    ``interval`` is Wilson's for one binary rollout per example, else Student's t by example. Tokens are of all
+    attempts.
     """
 
     run_id: str
@@ -109,7 +102,7 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value: McNemar's if there is one, else that of the sign flips."""
+        """McNemar's if there is one, else that of the sign flips; two-sided."""
         return min(1.0, 2 * min(self.p_worse, self.p_better)) if self.p_mcnemar is None else self.p_mcnemar
 
     @property
@@ -136,7 +129,7 @@ class Category:
 class Excerpt:
     """The last message of an example and the responses of the two runs; long texts are cut.
 
-    From several rollouts it shows the highest reward if that run has the example right, else the lowest.
+    A run's response has the highest reward of its rollouts if the run has the example right, else the lowest.
     """
 
     prompt: str
@@ -154,7 +147,7 @@ class Comparison:
             INCONCLUSIVE otherwise.
         unscored: common examples that one run has not scored.
         both_right, both_wrong: pairs that have not flipped; right is half of the rollouts or more.
-        pairs_needed: to decide with a power of 80 % at the estimated difference; None if decided or unknown.
+        pairs_needed: to decide with a power of 80 %; None if decided or unknown.
     """
 
     decision: Decision

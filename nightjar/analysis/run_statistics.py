@@ -131,8 +131,8 @@ def describe_run(
 ) -> RunStatistics:
     """Returns the statistics of a run: means with intervals, pass@k, and the components of the variance.
 
-    If each example is its own cluster with one binary rollout, an interval is Wilson's. Otherwise it is Student's t
-    by cluster; for skewed rewards, with up to 2,000 clusters, the cluster bootstrap's.
+    If each example is its own cluster with one binary rollout, an interval is Wilson's. Otherwise it is Student's t by
+    cluster; for skewed rewards, with up to 2,000 clusters, the cluster bootstrap's.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")

@@ -1,8 +1,4 @@
-"""``selected``: finds the runs that a person names, all in one warehouse.
-
->>> with selected(["baseline/eval-*.json", "gpt-4.1@gsm8k"], warehouse) as (where, (a, b)):   # doctest: +SKIP
-...     where.query("FROM pairs(?, ?)", [a[0], b[0]])
-"""
+"""``selected``: finds the runs that a person names, all in one warehouse."""
 
 from __future__ import annotations
 
@@ -71,7 +67,7 @@ def selected(
 
 
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
-    """Applies ``take`` to things; with ``each``, damaged ones beside others are left out with a warning."""
+    """Warns about damaged things beside others and leaves them out, if ``each``."""
     taken, damage = [], None
     for thing in things:
         try:

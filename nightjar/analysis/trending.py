@@ -30,7 +30,6 @@ class TrendPoint:
     """A run of a series; a segment is a stretch of runs with examples in common.
 
     Attributes:
-        value: mean over its examples; rollouts of an example are averaged.
         interval: of ``value`` for examples like these: 95 %, Student's t.
         level: estimated mean over all examples of its segment.
         noise: standard error of ``level`` from run to run, over the same examples.
@@ -77,7 +76,7 @@ class Change:
 
 @dataclass(frozen=True)
 class TrendSeries:
-    """The runs of a model in an environment with successive settings, and their changes, both in time order."""
+    """The runs of a model with successive settings, and their changes, both in time order."""
 
     model: str | None
     points: list[TrendPoint]
@@ -86,7 +85,7 @@ class TrendSeries:
 
 @dataclass(frozen=True)
 class Trend:
-    """The runs of an environment over time: the series of each model, the longest first."""
+    """The series of each model, the longest first."""
 
     env_id: str
     metric: str
@@ -103,7 +102,6 @@ def trend(
     alpha: float = 0.01,
     warehouse: str | Path | Warehouse | None = None,
 ) -> Trend:
-    """Returns the finished runs of an environment over time, and where their level has changed."""
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
     where = Warehouse.of(warehouse)

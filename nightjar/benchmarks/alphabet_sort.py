@@ -74,12 +74,10 @@ def load_environment(
     dataset_split: str = "train",
     seed: int = 1337420,
 ) -> MultiTurnEnv:
-    """Loads lists of names, divided into turns.
+    """Loads lists of names; ``seed`` decides turns, names and orders, separately for each example.
 
-    Args:
-        similarity_power: exponent of the similarity, so that only correct lists score well.
-        power_per_turn: apply it to each turn; else to the mean over turns.
-        seed: decides turns, names and orders, separately for each example.
+    ``similarity_power`` is the exponent of the similarity of each turn, or of the mean over turns without
+    ``power_per_turn``: only correct lists score well.
     """
     turns, names = range(min_turns, max_turns + 1), range(min_names_per_turn, max_names_per_turn + 1)
     rubric = Rubric(funcs=[sorted_right])

@@ -25,11 +25,7 @@ OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99) -> SingleTurnEnv:
-    """Loads generated problems.
-
-    Args:
-        seed: equal seeds give equal problems; a longer list starts like a shorter one.
-    """
+    """Loads generated problems. Equal seeds give equal problems; a longer list starts like a shorter one."""
     parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: make_problems(num_problems, seed, largest),

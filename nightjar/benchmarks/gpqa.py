@@ -47,12 +47,9 @@ Reason first. Then write a last line that says "Answer: X", where X is one of th
 def load_environment(
     dataset: str | None = None, subset: str = "diamond", system_prompt: str | None = None, choices_seed: int = 0
 ) -> SingleTurnEnv:
-    """Loads GPQA.
+    """Loads the subset ``diamond``, ``main`` or ``extended`` from the hub, or a file with its columns.
 
-    Args:
-        dataset: a file with the hub's columns; None for the hub.
-        subset: of the hub's dataset: ``diamond``, ``main`` or ``extended``.
-        choices_seed: decides the order of each question's choices; recorded in ``info``.
+    ``choices_seed`` decides the order of each question's choices; it is recorded in ``info``.
     """
     if subset not in SUBSETS:
         raise ConfigError(f"GPQA has no subset {subset!r}. Choose one of: {', '.join(SUBSETS)}")

@@ -52,9 +52,7 @@ def reference_answer(answer: Any) -> str:
 
 
 def extract_answer(text: str) -> str:
-    r"""Returns the final number of a reply; empty if there is none.
-
-    It is in the last ``\boxed{}``, else after the last ``####``, else where ``stated_number`` finds it.
+    r"""Returns the final number: in the last ``\boxed{}``, else after the last ``####``, else as in ``stated_number``.
 
     Example:
         >>> extract_answer(r"\boxed{3 \times 400 = 1200}"), extract_answer("#### Step 1\n6 * 7 = 42\n#### $42")

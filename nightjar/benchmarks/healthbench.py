@@ -74,12 +74,7 @@ def load_environment(
     judge_base_url: str = "https://api.openai.com/v1",
     judge_api_key_var: str = "OPENAI_API_KEY",
 ) -> SingleTurnEnv:
-    """Loads HealthBench.
-
-    Args:
-        dataset: a file with the hub's columns; None for the hub.
-        subset: of the hub's dataset: ``full``, ``hard`` or ``consensus``.
-    """
+    """Loads the subset ``full``, ``hard`` or ``consensus`` from the hub, or a file with its columns."""
     if subset not in FILES:
         raise ConfigError(f"HealthBench has no subset {subset!r}. Choose one of: {', '.join(FILES)}")
     data = replace(DATA, data_file=FILES[subset])
@@ -128,23 +123,13 @@ async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any],
 
 
 def share_of_points(graded: Iterable[tuple[dict[str, Any], bool]]) -> float | None:
-    """Returns the points of the criteria met, divided by all positive points; None if there are none of these.
-
-    Example:
-        >>> share_of_points([({"points": 8}, True), ({"points": 2}, False), ({"points": -4}, True)])
-        0.4
-    """
+    """Returns the points of the criteria met, divided by all positive points; None if there are none of these."""
     graded = list(graded)
     positive = sum(rubric["points"] for rubric, _ in graded if rubric["points"] > 0)
     return sum(rubric["points"] for rubric, met in graded if met) / positive if positive else None
 
 
 def is_met(reply: str) -> bool:
-    """Returns the judge's verdict; ``JudgeVerdictError`` if there is none, or both.
-
-    Example:
-        >>> is_met('{"explanation": "It does.", "criteria_met": true}')
-        True
-    """
+    """Returns the judge's verdict; ``JudgeVerdictError`` if there is none, or both."""
     found = {verdict.lower() for verdict in _VERDICT.findall(without_thoughts(reply))}
     return the_only(found, "verdict on a criterion", reply) == "true"

@@ -50,13 +50,9 @@ def load_environment(
     sandbox_timeout_per_command_seconds: float = 60,
     system_prompt: str | None = None,
 ) -> PythonEnv:
-    """Loads the problems, with a Python session for each rollout.
+    """Loads the split ``train`` or ``test`` from the hub, or a file with its columns; -1 for all problems.
 
-    Args:
-        dataset: a file with the hub's columns; None for the hub.
-        dataset_split: of the hub's dataset, ``train`` or ``test``.
-        num_train_examples: use only the first problems; -1 for all.
-        system_prompt: None for one that names the packages.
+    Each rollout has a Python session. The default system prompt names its packages.
     """
     parser = AfterThinkParser(partial(extract_boxed_answer, strict=True))
     return PythonEnv(

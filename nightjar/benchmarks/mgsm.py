@@ -70,11 +70,9 @@ HAVE_DECIMAL_COMMA = frozenset({"de", "es", "fr", "ru"})
 def load_environment(
     dataset: str | None = None, languages: str | Sequence[str] = tuple(LANGUAGES), system_prompt: str | None = None
 ) -> SingleTurnEnv:
-    """Loads MGSM.
+    """Loads MGSM from the hub, or from a folder with the authors' files ``mgsm_de.tsv`` and so on.
 
-    Args:
-        dataset: a folder with the authors' files ``mgsm_de.tsv`` and so on; None for the hub.
-        languages: their codes, as a list or a text; all eleven by default.
+    ``languages`` are codes, as a list or a text; all eleven by default.
     """
     codes = languages.replace(",", " ").split() if isinstance(languages, str) else list(languages)
     if unknown := [code for code in codes if code not in LANGUAGES]:

@@ -58,11 +58,7 @@ CATEGORY_OF = {subject: category for category, subjects in _CATEGORIES.items() f
 def load_environment(
     dataset: str | None = None, split: str = "test", system_prompt: str | None = None, choices_seed: int | None = None
 ) -> SingleTurnEnv:
-    """Loads MMLU.
-
-    Args:
-        choices_seed: shuffles the choices of each question; None keeps the published order.
-    """
+    """Loads MMLU. ``choices_seed`` shuffles the choices of each question; None keeps the published order."""
     parser = AfterThinkParser(stated_letter)
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(lambda row: to_example(row, choices_seed), dataset, split),

@@ -59,11 +59,9 @@ def load_environment(
     few_shot_dataset: str | None = None,
     num_patterns: int = 3,
 ) -> SingleTurnEnv:
-    """Loads MMLU-Pro.
+    """Loads MMLU-Pro with ``num_few_shot`` solved questions of the same field before each question, at most five.
 
-    Args:
-        num_few_shot: solved questions of the same field before each question, at most five.
-        few_shot_dataset: a file that holds them; None for the hub's split ``validation``.
+    They are read from ``few_shot_dataset``, by default the hub's split ``validation``.
     """
     parser = AfterThinkParser(partial(extract_letter, num_patterns=num_patterns))
     return SingleTurnEnv(
@@ -77,7 +75,6 @@ def load_environment(
 def load_examples(
     dataset: str | None, split: str, num_few_shot: int = 0, few_shot_dataset: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns the questions, each after ``num_few_shot`` solved ones of its field."""
     solved: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in DATA.rows(few_shot_dataset, "validation") if num_few_shot else ():
         if len(solved[row["category"]]) < 2 * num_few_shot:

@@ -52,12 +52,7 @@ def similarity(completion: Any, answer: str, parser: AfterThinkXMLParser) -> flo
 
 
 def ratio(given: str, answer: str) -> float:
-    """Returns twice the number of matching characters, divided by all characters, as ``SequenceMatcher.ratio``.
-
-    Example:
-        >>> ratio("abcd", "bcde"), ratio("ab" * 10_000, "ab" * 10_000)
-        (0.75, 1.0)
-    """
+    """Returns twice the number of matching characters, divided by all characters, as ``SequenceMatcher.ratio``."""
     longest = max(len(given), len(answer))
     count = -(-longest // _PIECE) if longest > _WHOLE else 1
     pairs = zip(_pieces(given, count), _pieces(answer, count), strict=True)

@@ -60,11 +60,7 @@ def load_environment(
     judge_api_key_var: str = "OPENAI_API_KEY",
     system_prompt: str | None = None,
 ) -> SingleTurnEnv:
-    """Loads SimpleQA.
-
-    Args:
-        dataset: a file with ``problem`` (or ``question``) and ``answer`` (or ``true_answer``); None for the hub.
-    """
+    """Loads SimpleQA from the hub, or a file with ``problem`` (or ``question``) and ``answer`` (or ``true_answer``)."""
     judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
     rubric = JudgeRubric(
         parser=AfterThinkParser(),

@@ -61,7 +61,6 @@ TOOLS = (tool_A, tool_B, tool_C, tool_D)
 
 
 def load_environment(num_train_examples: int = 1000, num_eval_examples: int = 100) -> ToolEnv:
-    """Loads generated examples."""
     return ToolEnv(
         tools=list(TOOLS),
         dataset=lambda: make_examples(num_train_examples, seed=42),

@@ -97,11 +97,6 @@ def plain_words(text: str) -> list[str]:
 
 
 def overlap(given: Sequence[str], wanted: Sequence[str]) -> float:
-    """Returns the harmonic mean of precision and recall of words, with repetitions.
-
-    Example:
-        >>> overlap(["new", "york", "city"], ["new", "york"])
-        0.8
-    """
+    """Returns the harmonic mean of precision and recall of words, with repetitions."""
     common = sum((Counter(given) & Counter(wanted)).values())
     return 2 * common / (len(given) + len(wanted)) if common else 0.0

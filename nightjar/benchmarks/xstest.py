@@ -71,11 +71,7 @@ def load_environment(
     judge_api_key_var: str = "OPENAI_API_KEY",
     system_prompt: str | None = None,
 ) -> SingleTurnEnv:
-    """Loads XSTest.
-
-    Args:
-        judge_model: classifies replies; None to classify by wording.
-    """
+    """Loads XSTest. ``judge_model`` classifies the replies; without it, their wording does."""
     judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
     rubric = JudgeRubric(
         parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model or "", judge_prompt=JUDGE_PROMPT

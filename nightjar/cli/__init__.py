@@ -1,7 +1,7 @@
 """The command line: each command parses, calls and prints.
 
-Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a
-usage error exit code 2.
+Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a usage
+error exit code 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from nightjar.cli.terminal import echo
 from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
-"""Options whose value may be left out, and their value then."""
 
 
 def main() -> NoReturn:
@@ -44,11 +43,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process, without the usual shutdown where that would hang.
-
-    Python waits for threads in which the code of an environment hangs. Prefect sends its last events to a server that
-    may be unreachable, for 7 s per event.
-    """
+    """Ends the process, even if a thread of an environment hangs, or Prefect waits for a server, 7 s per event."""
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     away = sys.modules.get("nightjar.tasks.away")
     has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()
@@ -60,7 +55,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments, with the value of ``--resume`` where it was left out."""
     filled: list[str] = []
     for position, argument in enumerate(arguments):
         filled.append(argument)

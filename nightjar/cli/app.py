@@ -117,7 +117,7 @@ class _Unloaded(TyperCommand):
 
 
 def summary(words: str) -> str:
-    """Returns the help of a command in the list of commands, without importing its module."""
+    """Reads the help of a command for the list of commands without importing its module."""
     if words in GROUPS:
         return GROUPS[words]
     module, _, function = COMMANDS[words].partition(":")
@@ -158,7 +158,6 @@ def _load(words: str) -> Any:  # typer's command class has no public name
 
 
 def _joined_lines(function: Callable[..., Any]) -> str:
-    """Returns the docstring with one line per paragraph, so that its help fills the width of the terminal."""
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -24,7 +24,6 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _EXIT_CODES = {"PASS": 0, "GO": 0, "REGRESSION": 1, "NO-GO": 1, "INCONCLUSIVE": 2}
 _STYLES = ("bold green", "bold red", "bold yellow")
-"""Of decisions, by their exit code."""
 
 _OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
 _GATE_COLUMNS = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")

@@ -94,7 +94,6 @@ def _choose_answerer(recording: Path | None, answer: str | None, error_rate: flo
 
 
 def _allow_many_connections() -> None:
-    """Lets this process open as many files as the system allows: one for each connection."""
     with suppress(ImportError, ValueError, OSError):  # there is no such limit on Windows
         import resource
 

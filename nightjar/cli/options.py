@@ -11,7 +11,6 @@ import typer
 
 
 def option(text: str, *flags: str, panel: str | None = None, **settings: Any) -> Any:
-    """Returns an option with its help, in a panel of the help; other settings as for ``typer.Option``."""
     return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
 
 

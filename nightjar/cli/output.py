@@ -22,7 +22,6 @@ from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how much is done, and the total."""
 
 _LINE_SECONDS = 10.0
 _FEW = 20
@@ -48,7 +47,7 @@ def print_labelled(lines: Mapping[str, Any], *, err: bool = False) -> None:
 
 
 def print_values(values: Mapping[str, Any]) -> None:
-    """Prints settings by their name: a text as it is, any other value as JSON."""
+    """Prints a text as it is, any other value as JSON."""
     width = max(map(len, values), default=0) + 2
     for name, value in values.items():
         echo(f"{name:<{width}}{shown(value)}")
@@ -59,7 +58,6 @@ def shown(value: Any) -> str:
 
 
 def print_some(lines: Sequence[str]) -> None:
-    """Prints the first lines of a list, and the number of the others."""
     for line in lines[:_FEW]:
         echo(f"  {line}")
     if len(lines) > _FEW:
@@ -67,7 +65,6 @@ def print_some(lines: Sequence[str]) -> None:
 
 
 def number(count: int, noun: str) -> str:
-    """Returns a count with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -90,12 +87,8 @@ def columns(
 ) -> Table:
     """Returns a table for a terminal. Control characters in strings are replaced; a ``Text`` is shown as it is.
 
-    Args:
-        headings: of the columns.
-        rows: a cell for each heading.
-        numbers: headings of the columns that are aligned to the right; None for all but the first.
-        folded: headings of the columns whose cells may take several lines; None for all.
-        has_rule: draw a line below the headings.
+    ``numbers`` are headings of columns aligned to the right, None for all but the first; ``folded`` those whose cells
+    may take several lines, None for all.
     """
     table = Table(box=box.SIMPLE_HEAD if has_rule else None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in headings:

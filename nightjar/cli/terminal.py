@@ -11,6 +11,6 @@ from nightjar.core.text import harmless
 
 
 def echo(text: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line on stdout or stderr. On a terminal, control characters are replaced."""
+    """Replaces control characters on a terminal."""
     stream = sys.stderr if err else sys.stdout
     typer.echo(harmless(str(text)) if stream.isatty() else text, err=err, nl=nl)

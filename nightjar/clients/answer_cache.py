@@ -1,8 +1,4 @@
-"""Responses of models, kept on disk and reused by runs that send the same requests.
-
-The cache is a SQLite file in ``NIGHTJAR_HOME`` that many processes can use at once and that survives killed processes.
-It stores only the hash of a request.
-"""
+"""Responses of models, kept in a SQLite file in ``NIGHTJAR_HOME`` for all processes. Requests are stored as hashes."""
 
 from __future__ import annotations
 
@@ -39,10 +35,7 @@ _REMEMBERED_ROLLOUTS = 65_536
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """The content of a cache: its size with SQLite's write-ahead log, and the number of responses by model.
-
-    ``oldest`` and ``newest`` are None for an empty cache.
-    """
+    """The content of a cache: its size with SQLite's log, and responses by model; the times are None if it is empty."""
 
     path: Path
     size_bytes: int
@@ -79,7 +72,6 @@ class AnswerCache:
         return None if row is None else Response.model_validate_json(row[0])
 
     def put(self, key: bytes, response: Response) -> None:
-        """Stores a response, unless another process has already stored one."""
         content = hide_bytes(response.model_dump_json(exclude={"is_cached"}).encode())
         values = (key, response.model, content, time.time())
         with self._lock, self._explained():
@@ -95,7 +87,6 @@ class AnswerCache:
         return CacheInfo(self.path, size_bytes, answers, oldest, newest)
 
     def clear(self) -> int:
-        """Removes all responses, and returns their number."""
         with self._lock, self._explained():
             count = self._connection.execute("DELETE FROM answers").rowcount
             self._connection.execute("VACUUM")
@@ -125,11 +116,9 @@ def open_cache() -> Iterator[AnswerCache]:
 class CachingClient(ClientAround):
     """Takes responses from the cache, with ``is_cached`` set; sends requests that it does not contain.
 
-    A request is identified by its content, the endpoint, and the example and index of its rollout, so each rollout of a
-    run gets its own responses, as without a cache. A request that a rollout repeats is a new request. Errors are never
-    stored. If the cache fails, the client warns and sends the request.
-
-    ``endpoint`` is the base URL, the same for all replicas. Closing the client closes the cache.
+    Each rollout of a run gets its own responses, and a request that it repeats is a new request. Errors are never
+    stored. ``endpoint`` is the base URL, the same for all replicas. If the cache fails, the client warns and sends the
+    request.
     """
 
     def __init__(self, asked: AnyClient, cache: AnswerCache, endpoint: str) -> None:

@@ -1,7 +1,4 @@
-"""Reads providers' responses: usage, reasoning, token ids.
-
-A response is an SDK object, but parts of it are dicts if the server omits or adds fields. ``field_of`` reads both.
-"""
+"""Reads providers' responses: SDK objects, of which parts are dicts if the server omits or adds fields."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from nightjar.core.messages import ResponseTokens, Usage
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """Counts of the prompt in newer protocols; Anthropic counts cached tokens separately."""
+_MOST_TOKENS = 10**12
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Fields with the model's reasoning; the first one that is set counts."""
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Returns a field of an object or a dict, or ``default``."""
     if isinstance(value, dict):
         return value.get(name, default)
     extra = getattr(value, "__pydantic_extra__", None)
@@ -27,19 +24,17 @@ def field_of(value: Any, name: str, default: Any = None) -> Any:
 
 
 def text_of(value: Any, name: str) -> str:
-    """Returns a text field; an empty text if it is missing or not a text."""
     found = field_of(value, name)
     return found if isinstance(found, str) else ""
 
 
 def count_of(value: Any, name: str) -> int:
-    """Returns a number field as an integer; 0 if it is missing or not a number."""
+    """Returns a number field as an integer; 0 if it is missing, not a number, or no possible count."""
     found = field_of(value, name)
-    return int(found) if isinstance(found, int | float) else 0
+    return int(found) if isinstance(found, int | float) and 0 <= found < _MOST_TOKENS else 0
 
 
 def reasoning_of(message: Any) -> str | None:
-    """Returns the reasoning in a chat message; None if there is none."""
     for name in _REASONING_FIELDS:
         value = field_of(message, name)
         if isinstance(value, str) and value:
@@ -51,7 +46,6 @@ def reasoning_of(message: Any) -> str | None:
 
 
 def usage_of(answer: Any) -> Usage | None:
-    """Returns the tokens of a response, in the names of any protocol; None without usage."""
     usage = field_of(answer, "usage")
     if usage is None:
         return None

@@ -101,10 +101,7 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of one request to those of the SDK's ``create``.
-
-        ``stop`` becomes ``stop_sequences``; ``n`` is removed, because there is always one response.
-        """
+        """Renames ``stop`` to ``stop_sequences``, and removes ``n``, because there is always one response."""
         if not arguments.get("system"):
             arguments.pop("system", None)
         arguments.pop("n", None)
@@ -170,7 +167,6 @@ def _said(blocks: list[Any]) -> dict[str, Any]:
 
 
 def _is_usual_order(kinds: list[str]) -> bool:
-    """Returns whether there is only thinking, then text, then tool calls."""
     ranks = [max(1, _ORDER.index(kind)) for kind in kinds if kind in _ORDER]
     return len(ranks) == len(kinds) and ranks == sorted(ranks)
 
@@ -295,5 +291,4 @@ def _plain_text(content: Any) -> str:
 
 
 def _texts(content: Any) -> list[str]:
-    """Returns the texts of a content; ``[image]`` stands for an image, and so on."""
     return [block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in _blocks(content)]

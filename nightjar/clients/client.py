@@ -1,12 +1,10 @@
-"""``Client``: one interface for every kind of model endpoint.
-
-A client converts messages to the provider's format, calls its SDK, and converts the response back.
-"""
+"""``Client``: one interface for every kind of model endpoint."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
@@ -15,7 +13,8 @@ from weakref import WeakKeyDictionary
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.credentials import key_hidden
 from nightjar.clients.failures import classify, has_rejected_credentials
-from nightjar.clients.pace import Pace, pace_of, repeat, watch
+from nightjar.clients.pace import Pace, pace_of
+from nightjar.clients.retries import repeat, watch
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.messages import Messages, Response, Tool
 from nightjar.core.rollout.state import SamplingArgs
@@ -147,20 +146,17 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     ) -> Response:
         """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 
-        Args:
-            sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
-            **kwargs: passed to ``get_native_response``. ``state`` is the rollout's; it is not sent, but headers come
-                from it, and some clients read its trajectory. ``extra_headers`` apply to this request only.
+        None values in ``sampling_args`` are left out. ``kwargs`` go to ``get_native_response``; the rollout's ``state``
+        is not sent, but headers come from it. ``extra_headers`` apply to this request only.
 
-        Raises:
-            Error: a client's own error, such as ``OverlongPromptError``.
-            ModelError: any other failure; the provider's error is its cause. Rejected credentials are raised as the
-                SDK's error, because no further request can succeed.
+        Raises a client's own error, such as ``OverlongPromptError``, else ``ModelError``, caused by the provider's
+        error. Rejected credentials are raised as the SDK's error, because no further request can succeed.
         """
         return await repeat(
             lambda: self.request_once(prompt, model, sampling_args, tools, **kwargs),
             self.max_retries,
             is_last_resort=self.is_last_resort,
+            paces=self.paces,
         )
 
     async def request_once(
@@ -192,16 +188,17 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         extra: dict[str, Any],
     ) -> Response:
         pace, watching = self.pace(), watch.get()
-        async with pace.request():
+        async with pace.request() as sample:
             if watching is not None:
                 watching.check()  # the budget may have been spent while this request waited
+            started_at = time.monotonic()
             try:
                 native = await self.get_native_response(asked, model, sampling_args, offered, **extra)
                 response = await self._read(native)
             except Exception as error:
-                pace.failed(classify(error))
+                pace.failed(sample, classify(error))
                 raise
-        pace.answered()
+        pace.answered(sample, time.monotonic() - started_at)
         return response
 
     async def _read(self, native: ResponseT) -> Response:

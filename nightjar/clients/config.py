@@ -42,7 +42,6 @@ class EndpointClientConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     client_idx: int = 0
-    """Its position among the replicas."""
     api_key_var: str = "PRIME_API_KEY"
     """Environment variable with the key. The key itself is never stored."""
     api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
@@ -51,7 +50,6 @@ class EndpointClientConfig(BaseModel):
     connect_timeout: float = Field(default=5.0, gt=0)
     """Seconds to establish a connection."""
     max_connections: int = Field(default=28000, gt=0)
-    """Maximum number of open connections."""
     max_keepalive_connections: int = Field(default=28000, gt=0)
     """Accepted for compatibility; the pool keeps all idle connections."""
     max_response_bytes: int = Field(default=64_000_000, gt=0)
@@ -86,7 +84,6 @@ class ClientConfig(EndpointClientConfig):
     """
 
     client_type: ClientType = "openai_chat_completions"
-    """Protocol of the endpoint."""
     endpoint_configs: list[EndpointClientConfig] = Field(default_factory=list)
     """Replicas that share the load; empty if ``api_base_url`` is the only endpoint."""
     middleware: list[dict[str, Any]] = Field(default_factory=list)

@@ -18,7 +18,6 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 NO_KEY = "EMPTY"
 """Sent to endpoints that need no key, because the SDKs require one."""
 HIDDEN_KEY = "[API key]"
-"""Replaces a key that a server echoes."""
 
 _PRIME_KEY_VAR = "PRIME_API_KEY"
 
@@ -68,11 +67,7 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
 
 
 def request_headers(config: EndpointClientConfig) -> dict[str, str]:
-    """Returns the headers of every request without the key: ``extra_headers``, and the team for Prime's key.
-
-    The team is ``PRIME_TEAM_ID``, or ``team_id`` in ``~/.prime/config.json``; ``extra_headers`` take precedence. Raises
-    the errors of ``secrecy.resolve``.
-    """
+    """Returns the headers of every request without the key: ``extra_headers``, and the team for Prime's key."""
     headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
         return headers

@@ -1,12 +1,9 @@
 """Classifies errors: which Nightjar error it is, and whether to retry, slow down, or stop.
 
-The SDKs of OpenAI and Anthropic come from the same generator: their errors have the same class names, a
-``status_code``, a ``message`` and the ``response``. So nothing here imports an SDK.
-
-Rate headers: RFC 9110 (``Retry-After``: seconds or a date), OpenAI's ``x-ratelimit-remaining-requests`` and
-``x-ratelimit-reset-requests`` (durations such as ``1m30s`` and ``20ms``; also ``-tokens``), Anthropic's
-``anthropic-ratelimit-requests-remaining`` and ``-reset`` (RFC 3339), OpenRouter's ``x-ratelimit-reset`` (Unix time in
-milliseconds).
+The SDKs' errors have the same class names and fields, so nothing here imports an SDK. Rate headers: RFC 9110
+(``Retry-After``), OpenAI's ``x-ratelimit-remaining-requests`` and ``x-ratelimit-reset-requests`` (durations such as
+``1m30s`` and ``20ms``; also ``-tokens``), Anthropic's ``anthropic-ratelimit-requests-remaining`` and ``-reset`` (RFC
+3339), OpenRouter's ``x-ratelimit-reset`` (Unix time in milliseconds).
 """
 
 from __future__ import annotations
@@ -96,17 +93,15 @@ _EPOCH_MILLISECONDS = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How to treat a failed request or attempt.
+    """How to treat a failed request or attempt; equal causes have equal messages.
 
     Attributes:
-        message: the message of the provider or the environment; equal for equal causes.
         is_retryable: another attempt at the rollout may succeed.
         is_repeatable: a retry of the same request may succeed.
         is_overload: the endpoint asks for fewer requests.
         is_connection: the endpoint did not respond at all.
         is_permanent: every request will probably fail like this one.
         is_refusal: the endpoint rejects the key, or this machine lacks something that every rollout needs.
-        retry_after_seconds: the wait that the endpoint asks for; None if it asks for none.
     """
 
     message: str
@@ -120,7 +115,6 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """Classifies an error by its class and its causes."""
     message = error_text(error)
     if isinstance(error, OverlongPromptError):
         return Failure(message)
@@ -183,12 +177,7 @@ def _message(error: Any) -> str:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Returns the seconds that a refusal asks to wait; None if it asks for none.
-
-    Example:
-        >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "1500"}), retry_after({})
-        (2.0, 1.5, None)
-    """
+    """Returns the seconds that a refusal asks to wait; None if it asks for none."""
     with suppress(KeyError, TypeError, ValueError):
         return max(0.0, float(headers["retry-after-ms"]) / 1000)
     with suppress(KeyError, TypeError, ValueError):
@@ -197,13 +186,7 @@ def retry_after(headers: Mapping[str, Any]) -> float | None:
 
 
 def seconds_until_more(headers: Mapping[str, Any]) -> float | None:
-    """Returns the seconds until an endpoint accepts requests again; None if its quota is not used up.
-
-    Example:
-        >>> seconds_until_more({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0.5s"})
-        60.5
-        >>> seconds_until_more({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "1s"})
-    """
+    """Returns the seconds until an endpoint accepts requests again; None if its quota is not used up."""
     spent = [reset for remaining, reset in _NAMES if headers.get(remaining) == "0"]
     waits = [_seconds(str(headers.get(reset, ""))) for reset in spent]
     return max((wait for wait in waits if wait is not None), default=None)

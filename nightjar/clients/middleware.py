@@ -42,11 +42,9 @@ from nightjar.errors import ConfigError, TurnLimitError, error_text
 
 _BODY = "extra_body"
 _LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-"""Names of the same parameter in different protocols."""
 
 _REMEMBERED_ROLLOUTS = 65_536
 _CONVERSATION = ("messages", "input", "prompt")
-"""The field of the conversation in each protocol."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +55,8 @@ FILE_NAME = "requests.jsonl"
 class Request:
     """A request in the same form for every protocol; use ``dataclasses.replace`` to change it.
 
-    Attributes:
-        parameters: ``temperature``, ``max_tokens`` and so on; ``extra_headers`` by the names of their variables. Fields
-            of ``extra_body`` are sent with unchanged names.
-        state: the rollout's state, read-only; None for requests outside of rollouts, such as a judge's.
+    ``extra_headers`` in ``parameters`` name variables; fields of ``extra_body`` are sent unchanged. ``state`` is the
+    rollout's, read-only; None for requests outside of rollouts, such as a judge's.
     """
 
     messages: Messages

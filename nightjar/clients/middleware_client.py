@@ -19,7 +19,6 @@ from nightjar.core.rollout.state import SamplingArgs
 from nightjar.errors import ConfigError, Error, MiddlewareError, RunError
 
 Spec: TypeAlias = Mapping[str, Any]
-"""``use``, the name of a middleware, and its arguments."""
 
 _ELSEWHERE = {
     **dict.fromkeys(["drop_params", "payload_modifier", "modify_tools"], "write drop, rename, payload or tools"),
@@ -48,15 +47,11 @@ def check_middleware(specs: Sequence[Spec]) -> None:
 
 
 def changes_results(spec: Spec) -> bool:
-    """Returns whether a middleware affects results: all except the log."""
     return spec.get(_USE) != "log"
 
 
 def load_middleware(specs: Sequence[Spec], folder: Path | None = None) -> list[Any]:
-    """Creates the middleware of a configuration; ``ConfigError`` if it is missing, raises, or refuses its arguments.
-
-    Relative paths of logs are below ``folder``; None for the current folder.
-    """
+    """Creates the middleware of a configuration, or raises ``ConfigError``; relative log paths are below ``folder``."""
     made = [_load(spec) for spec in specs]
     return [each.opened(folder or Path()) if isinstance(each, Log) else each for each in made]
 
@@ -113,8 +108,7 @@ def _own_class(use: str) -> type:
 class MiddlewareClient(ClientAround):
     """Changes requests in the order of the list, and responses in reverse order.
 
-    So the last middleware sees the request as it is sent, and the response as it arrives. Retries do not pass through
-    the middleware again. The response cache is behind it, and stores changed requests.
+    Retries do not pass through the middleware again. The response cache is behind it, and stores changed requests.
     """
 
     def __init__(self, asked: AnyClient, middleware: Sequence[Any]) -> None:
@@ -128,10 +122,7 @@ class MiddlewareClient(ClientAround):
     async def get_response(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Sends the changed request, and changes the response; otherwise as ``Client.get_response``.
-
-        Raises ``MiddlewareError`` if a middleware raised, removed all messages, or returned a wrong type.
-        """
+        """Sends the changed request, and changes the response; raises ``MiddlewareError`` if a middleware fails."""
         request = Request(prompt, model, sampling_args, tools, kwargs.get("state"))
         for hook in self._requests:
             changed = await _through(hook, Request, request)
@@ -157,7 +148,6 @@ class MiddlewareClient(ClientAround):
 
 
 def with_middleware(client: AnyClient, specs: Sequence[Spec], folder: Path | None = None) -> AnyClient:
-    """Returns a client with middleware, or the client itself without any; raises the errors of ``load_middleware``."""
     return MiddlewareClient(client, load_middleware(specs, folder)) if specs else client
 
 

@@ -36,8 +36,6 @@ _FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
 class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
-    """``AsyncOpenAI`` that sends JSON requests through aiohttp."""
-
     _sdk, _kind = openai, AsyncOpenAI
 
 
@@ -52,12 +50,9 @@ def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
 
 
 class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
-    """A client on the official OpenAI SDK."""
-
     route: ClassVar[str]
     """The path below the base URL, such as ``/chat/completions``, and the path of ``create`` in the SDK."""
     answer_type: ClassVar[Any]
-    """The SDK's type of the response."""
 
     def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
         return setup_openai_client(config)
@@ -93,10 +88,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of one request to those of the SDK's ``create``.
-
-        ``max_tokens`` is sent as ``max_completion_tokens``. For a prompt with audio, ``modalities`` is text by default.
-        """
+        """Sends ``max_tokens`` as ``max_completion_tokens``; with audio, ``modalities`` is text by default."""
         if "max_tokens" in arguments:
             arguments["max_completion_tokens"] = arguments.pop("max_tokens")
         if "modalities" not in arguments and has_part(arguments["messages"], "input_audio"):
@@ -134,13 +126,11 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
 
 
 def has_part(prompt: OpenAIChatMessages, *kinds: str) -> bool:
-    """Returns whether a message has a part of one of these kinds."""
     contents = [content for message in prompt if isinstance(content := message.get("content"), list)]
     return any(part.get("type") in kinds for content in contents for part in content)
 
 
 def only_choice(response: Any) -> Any:
-    """Returns the only choice of a completion; raises ``InvalidModelResponseError`` if there is not exactly one."""
     choices = field_of(response, "choices")
     if isinstance(choices, list) and len(choices) == 1:
         return choices[0]
@@ -150,11 +140,7 @@ def only_choice(response: Any) -> Any:
 
 
 def _native_message(message: Message | dict[str, Any]) -> dict[str, Any]:
-    """Converts a message to OpenAI's format.
-
-    Every turn converts the whole conversation again, so this is written for speed: it takes less time than checking
-    whether a message that was converted in an earlier turn has changed since.
-    """
+    """Converts a message; written for speed, because every turn converts the whole conversation again."""
     if isinstance(message, dict):
         return message
     fields = message.__dict__

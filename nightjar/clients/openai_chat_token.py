@@ -1,8 +1,6 @@
-"""Chat completions from vLLM with token ids as prompts, so that a conversation is never tokenized again.
+"""Chat completions from vLLM with token ids as prompts: text tokenized again may not give the ids that were sampled.
 
-Text that is tokenized again may not give the ids that the model sampled, and training needs those ids. So from the
-second turn on, the prompt consists of the ids of the turn before, exactly as the engine had them, and the ids of the
-environment's response.
+From the second turn on, a prompt is the ids of the turn before and those of the environment's response.
 """
 
 from __future__ import annotations
@@ -80,10 +78,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     async def get_prompt_ids(
         self, state: Mapping[str, Any], prompt_messages: OpenAIChatMessages, oai_tools: list[OpenAITool] | None
     ) -> list[int] | None:
-        """Returns the ids of a prompt that continues a turn of the trajectory; None if it continues none.
-
-        The prompt continues the turn with token ids whose messages are its longest prefix.
-        """
+        """Returns the ids of a prompt that continues the longest matching turn of the trajectory; None without one."""
         steps = [step for step in state["trajectory"] if step.get("tokens") is not None]
         for step in sorted(steps, key=lambda step: len(step["prompt"]) + len(step["completion"]), reverse=True):
             known, _ = await self.to_native_prompt([*step["prompt"], *step["completion"]])
@@ -104,8 +99,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     ) -> list[int] | None:
         """Returns the ids between ``stop_id``, the end of the model's turn, and the start of its next turn.
 
-        They are cut out of a tokenized conversation with a short turn in place of the model's, which would be tokenized
-        differently from how it was sampled; some templates also write the last turn differently from others.
+        They are cut out of a tokenized conversation with a short turn in place of the model's, whose ids would differ.
         """
         stand_in = _stand_in_for(answer)
         whole, start = await asyncio.gather(
@@ -129,10 +123,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         extra_kwargs: dict[str, Any] | None = None,
         **_: Any,
     ) -> list[int]:
-        """Returns the ids of a text or of messages from vLLM's ``/tokenize``; raises ``openai.OpenAIError``.
-
-        ``extra_kwargs`` are further fields of the request, such as ``add_generation_prompt``.
-        """
+        """Returns the ids of a text or messages from vLLM's ``/tokenize``; ``extra_kwargs`` are further fields."""
         asked = {"prompt": messages} if isinstance(messages, str) else {"messages": messages, "tools": tools}
         fields = {name: value for name, value in {**asked, **(extra_kwargs or {})}.items() if value is not None}
         url = f"{str(self.client.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
@@ -150,7 +141,6 @@ def _said(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_environment_turn(messages: OpenAIChatMessages) -> bool:
-    """Returns whether messages are tool results, a user message, or both in this order."""
     roles = [message.get("role") for message in messages]
     return bool(roles) and all(role == "tool" for role in roles[:-1]) and roles[-1] in {"tool", "user"}
 

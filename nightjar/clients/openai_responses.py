@@ -51,11 +51,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, d
         return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of one request to those of the SDK's ``create``.
-
-        ``max_tokens`` becomes ``max_output_tokens``, ``reasoning_effort`` becomes ``reasoning.effort``. ``n`` and
-        ``stop`` raise ``ConfigError``, because the protocol does not have them.
-        """
+        """Renames ``max_tokens`` and ``reasoning_effort``; raises ``ConfigError`` for ``n`` and ``stop``."""
         if arguments.pop("n", 1) != 1:
             raise ConfigError("The Responses API gives one response: remove 'n' from the sampling arguments.")
         if arguments.pop("stop", None):

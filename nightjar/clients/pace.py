@@ -1,137 +1,306 @@
-"""Decides when requests are sent: the pace of an endpoint, and retries.
+"""Decides when requests are sent to an endpoint.
 
-Endpoints refuse requests (429, 503, 529) for two reasons: too many per second, or too many at once. If some requests
-are accepted while others are refused, it is the first: requests are spread out at a little less than the accepted
-rate, and then faster until some are refused again. If none is accepted while others are in flight, it is the second:
-no more than these are allowed in flight, and one more after every round of successes.
+Endpoints refuse requests (429, 503, 529) for three reasons: too many per second, too many at once, or neither, as
+gateways that share quotas with strangers do. Only the first two are a reason to slow down, and a refusal does not tell
+which it is. AIMD and CUBIC (RFC 9438), the AWS SDKs' adaptive retries and Netflix's concurrency limits take every
+refusal for congestion, and so collapse if refusals are random, as TCP does under random loss. Google's client-side
+throttling (SRE book, chapter 21) keeps the rate, but never finds a limit.
+
+Therefore a refusal is an alarm, and an experiment finds the reason: fewer requests are sent, and a sequential
+probability ratio test (Wald, 1945) decides whether the share of refusals falls. If it does, there is a limit: the
+reduced rate stays and grows slowly, later faster, like CUBIC. If it does not, a second experiment at a much lower rate
+excludes a limit that was hidden by a burst; after it the refusals are noise and the former rate returns. Noise is known
+for a minute, in which only a larger share of refusals is an alarm.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from nightjar.clients.failures import Failure, classify, seconds_until_more
-from nightjar.core.calling.limits import Places, backoff_seconds
-from nightjar.errors import RunError
-
-_LOOK_SECONDS = 1.0
-_STALE_SECONDS = 2.0
-_PART_OF_ACCEPTED = 0.95
-_SLOWEST = 0.2
-_START = 2.0
-_FORGOTTEN_SECONDS = 60.0
-_LONGEST_PAUSE_SECONDS = 60.0
-_MOST_CHANGES = 200
+from nightjar.clients.failures import Failure, seconds_until_more
+from nightjar.core.calling.limits import Places
 
 Endpoint: TypeAlias = tuple[str, int]
 """A base URL, and the hash of the key."""
 
-T = TypeVar("T")
+_FIRST_CUT = 0.95
+"""In the first experiment, requests per accepted request of before."""
+_SECOND_CUT = 0.75
+_LOWEST_RATE = 0.2
+_LONGEST_EXPERIMENT_SECONDS = 5.0
+_SAMPLE_SECONDS = 5.0
+_NOISE_SECONDS = 60.0
+_FORGOTTEN_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_MOST_CHANGES = 200
+_STARTING = 64
+"""Requests that are sent before the first alarm if none was answered yet."""
 
-_FIRST_WAIT_SECONDS = 0.5
-_LONGEST_BACKOFF_SECONDS = 8.0
-_LONGEST_WAIT_SECONDS = 60.0
+_LEAST_NOISE = 0.003
+"""Share of refusals that is no reason for an experiment."""
+_ALARM, _ALARM_WITH_NOISE = 3.2, 5.0
+"""Evidence for three times the known share, in nats: three refusals in a row, five if noise is known."""
+_CALM = -2.0
+"""Evidence that ends a sample without an alarm, in nats."""
+_LIMIT_FOUND, _NOISE_FOUND = 4.6, -3.0
+"""Evidence for a limit, in nats: errors of 1 % and 5 %."""
+_MOST_REFUSED = 8
+"""Refusals after which more than half cannot be noise."""
+_LEAST_EXPECTED = 2.0
+"""Refusals that noise would have caused before it is believed."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """Requests that were sent with the same limits; ``peak`` is the most in flight when one was answered."""
+
+    since: float
+    peak: float = 0.0
+    sent: int = 0
+    refused: int = 0
+
+
+class _Limits(NamedTuple):
+    """Requests in flight, requests per second, and since when both grow (None: not now)."""
+
+    in_flight: float = math.inf
+    rate: float = math.inf
+    grow_since: float | None = None
+
+    def grown(self, now: float) -> _Limits:
+        """Returns the limits that hold now: 3 % more after a second, half more after 5, 4 times after 10."""
+        if self.grow_since is None:
+            return self
+        seconds = now - self.grow_since
+        if seconds > _FORGOTTEN_SECONDS:
+            return _Limits()
+        growth = 1 + 0.02 * seconds + 0.003 * seconds**3
+        return _Limits(self.in_flight * growth, self.rate * growth, now)
+
+
+@dataclass(slots=True)
+class _Experiment:
+    """A trial of lower limits; ``sent`` and ``refused`` count requests from before, which noise would not change."""
+
+    before: _Limits
+    sent: int
+    refused: int
+    is_second: bool = False
+
+    @property
+    def share(self) -> float:
+        """The share of refusals before, without the bias of counting until one is refused."""
+        return max(self.refused - 1, 1) / max(self.sent, 1)
+
+    @property
+    def highest_share(self) -> float:
+        return (self.refused + 2) / max(self.sent, 1)
+
+
+class _Meter:
+    """Counts accepted requests in the last second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._now = 0
+        self._before = 0
+
+    def add(self, count: int, now: float) -> None:
+        if (second := int(now)) != self._second:
+            self._before = self._now if second == self._second + 1 else 0
+            self._now, self._second = 0, second
+        self._now += count
+
+    def rate(self, now: float) -> float:
+        self.add(0, now)
+        return self._now + self._before * (1 - now % 1)
 
 
 class Pace:
     """How fast requests are sent to an endpoint.
 
     ``places`` limits the requests in flight. ``refused`` counts the requests that the endpoint refused as too many.
-    ``changes`` is the history of limits: seconds since the first request, requests in flight, requests per second (None
-    for no limit).
+    ``noise`` is the share of refusals that does not depend on the rate. ``changes`` is the history of limits: seconds
+    since the first request, requests in flight, requests per second (None for no limit).
     """
 
     def __init__(self) -> None:
         self.places = Places(0)
         self.refused = 0
+        self.noise = 0.0
         self.changes: list[tuple[float, int | None, float | None]] = []
-        self._ceiling = float("inf")
+        self.latency_seconds: float | None = None
+        self._ceiling = math.inf
+        self._limits = _Limits()
+        self._in_flight = 0
+        self._recently_refused = 0.0
         self._began_at = time.monotonic()
-        self._rate = float("inf")
-        self._rate_since = 0.0
         self._next_at = 0.0
-        self._window_since = 0.0
-        self._sent = 0
-        self._refused = 0
+        self._gate = asyncio.Lock()
+        self._meter = _Meter()
+        self._noise_until = 0.0
+        self._sample = Sample(self._began_at)
+        self._experiment: _Experiment | None = None
 
     def allow(self, ceiling: float) -> None:
         """Limits the requests in flight; the largest limit of all callers counts."""
-        self._ceiling = ceiling if self._ceiling == float("inf") else max(self._ceiling, ceiling)
+        self._ceiling = ceiling if self._ceiling == math.inf else max(self._ceiling, ceiling)
         self.places.set_ceiling(self._ceiling)
 
     @property
     def rate(self) -> float:
-        """Requests per second that may be sent now; grows with the time since the last refusal."""
-        since = time.monotonic() - self._rate_since
-        if since > _FORGOTTEN_SECONDS:
-            self._rate = float("inf")
-        return self._rate * (1 + 0.02 * since + 0.003 * since**3)
+        """Requests per second that may be sent now."""
+        return self._limits.grown(time.monotonic()).rate
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the endpoint answers, and accepts most requests."""
+        return self.latency_seconds is not None and self._recently_refused < 0.5  # noqa: PLR2004 - most
 
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[None]:
-        """Waits until a request may be sent; it is in flight during the block."""
+    async def request(self) -> AsyncIterator[Sample]:
+        """Waits until a request may be sent; it is in flight during the block, and belongs to the sample."""
         async with self.places:
-            await self._turn()
-            now = time.monotonic()
-            if now - self._window_since > _STALE_SECONDS and not self._refused:
-                self._window_since, self._sent = now, 0
-            self._sent += 1
-            yield
+            if self._limits.rate < math.inf or self._next_at:
+                await self._turn()
+            sample, now = self._sample, time.monotonic()
+            if not sample.sent:
+                sample.since = now
+            sample.sent += 1
+            self._meter.add(1, now)
+            self._in_flight += 1
+            try:
+                yield sample
+            finally:
+                self._in_flight -= 1
 
-    def answered(self) -> None:
-        """Records a successful response."""
-        if (places := self.places).ceiling < self._ceiling:
-            places.set_ceiling(min(self._ceiling, places.ceiling + 1 / places.ceiling))
+    def answered(self, sample: Sample, seconds: float) -> None:
+        """Records a successful response and its latency; the request is no longer in flight."""
+        known = self.latency_seconds
+        self.latency_seconds = seconds if known is None else 0.9 * known + 0.1 * seconds
+        self._recently_refused *= 0.95
+        sample.peak = max(sample.peak, self._in_flight + 1)
+        if self._limits.in_flight < self._ceiling:
+            self._limit_in_flight()
+        if sample is self._sample:
+            self._judge()
 
-    def failed(self, failure: Failure) -> None:
-        if failure.is_overload:
-            self.refused += 1
-            self._refused += 1
-            self._look()
+    def failed(self, sample: Sample, failure: Failure) -> None:
+        """Records a failure; the request is still in flight."""
+        if not failure.is_overload:
+            return
+        self.refused += 1
+        sample.refused += 1
+        self._recently_refused = 0.95 * self._recently_refused + 0.05
+        self._meter.add(-1, time.monotonic())
+        if sample is self._sample:
+            self._judge()
+        elif self._experiment:
+            self._hold_in_flight()
 
     def heard(self, headers: Mapping[str, Any]) -> None:
         """Reads the headers of a response: no request is sent before the endpoint accepts more."""
         if seconds := seconds_until_more(headers):
-            until = time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS)
-            self._next_at = max(self._next_at, until)
+            self._next_at = max(self._next_at, time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS))
 
     async def _turn(self) -> None:
-        now, rate = time.monotonic(), self.rate
-        starts_at = max(now, self._next_at)
-        self._next_at = starts_at + 1 / rate
-        if starts_at > now:
-            await asyncio.sleep(starts_at - now)
+        async with self._gate:  # one waits for the next moment, the others for the gate, so a new rate holds at once
+            while (now := time.monotonic()) < self._next_at:  # noqa: ASYNC110 - headers may move it
+                await asyncio.sleep(self._next_at - now)
+            self._next_at = now + 1 / self.rate
 
-    def _look(self) -> None:
-        """Slows down, at most once a second: requests that were sent earlier only repeat the same refusal."""
+    def _judge(self) -> None:
         now = time.monotonic()
-        seconds = now - self._window_since
-        if seconds < _LOOK_SECONDS and self._rate_since:
-            return
-        accepted, under_way = self._sent - self._refused, self.places.in_use - 1
-        if accepted > 0:
-            self._slow_down(max(_SLOWEST, _PART_OF_ACCEPTED * accepted / max(seconds, _LOOK_SECONDS)), now)
-        elif under_way > 0:
-            self.places.set_ceiling(min(self.places.ceiling, under_way))
+        if self._experiment is None:
+            self._watch(self._sample, now)
         else:
-            self._slow_down(max(_SLOWEST, min(self.rate, _START) / 2), now)
-        self._window_since, self._sent, self._refused = now, 0, 0
-        self._note(now)
+            self._weigh(self._experiment, self._sample, now)
 
-    def _slow_down(self, rate: float, now: float) -> None:
-        self._rate, self._rate_since = rate, now
-        self._next_at = max(self._next_at, now)
+    def _watch(self, sample: Sample, now: float) -> None:
+        """Starts an experiment if more requests are refused than the known noise explains."""
+        if self.latency_seconds is None and sample.sent < min(self._ceiling, _STARTING):
+            return
+        evidence = math.log(3) * sample.refused - 2 * max(self.noise, _LEAST_NOISE) * sample.sent
+        if evidence > (_ALARM_WITH_NOISE if self.noise else _ALARM):
+            self._try_fewer(sample, now)
+        elif evidence < _CALM or now - sample.since > _SAMPLE_SECONDS:
+            self._sample = Sample(now, 0.9 * sample.peak)
+            if now > self._noise_until:
+                self.noise = 0.0
 
-    def _note(self, now: float) -> None:
-        at_once = None if self.places.ceiling == float("inf") else int(self.places.ceiling)
-        rate = None if self._rate == float("inf") else round(self._rate, 2)
+    def _weigh(self, experiment: _Experiment, sample: Sample, now: float) -> None:
+        """Ends an experiment as soon as the evidence suffices."""
+        expected = experiment.share * sample.sent
+        evidence = 0.9 * expected - math.log(10) * sample.refused
+        is_late = now - sample.since > _LONGEST_EXPERIMENT_SECONDS
+        has_more = sample.refused > 2 * experiment.highest_share * sample.sent + 3
+        is_most = sample.refused > sample.sent / 2 and (is_late or sample.refused > _MOST_REFUSED)
+        if has_more or is_most:
+            self._try_fewer(sample, now)
+        elif evidence > _LIMIT_FOUND or (is_late and evidence > 0):
+            self._end(self._limits._replace(grow_since=now), now)
+        elif is_late or (evidence < _NOISE_FOUND and expected >= _LEAST_EXPECTED and self._is_seen(sample, now)):
+            experiment.sent += sample.sent
+            experiment.refused += sample.refused
+            if experiment.is_second:
+                self.noise, self._noise_until = experiment.refused / experiment.sent, now + _NOISE_SECONDS
+                self._end(experiment.before, now)
+            else:
+                experiment.is_second = True
+                self._cut_rate(sample, now, _SECOND_CUT)
+                self._start_sample(sample, now)
+
+    def _is_seen(self, sample: Sample, now: float) -> bool:
+        """Whether requests of the sample had the time to be answered."""
+        return now - sample.since >= (self.latency_seconds or 1)
+
+    def _try_fewer(self, sample: Sample, now: float) -> None:
+        is_first = self._experiment is None
+        before = self._limits.grown(now)
+        self._experiment = _Experiment(before, sample.sent, sample.refused)
+        self._limits = before._replace(grow_since=None)
+        self._hold_in_flight()
+        if sample.sent <= sample.refused and self._in_flight <= 1:
+            self._limits = self._limits._replace(rate=max(_LOWEST_RATE, min(before.rate, 2.0) / 2))
+        elif not is_first or now - sample.since >= 0.5:  # noqa: PLR2004 - a shorter sample says little about rates
+            self._cut_rate(sample, now, _FIRST_CUT)
+        self._start_sample(sample, now)
+
+    def _cut_rate(self, sample: Sample, now: float, part: float) -> None:
+        accepted, seconds = sample.sent - sample.refused, now - sample.since
+        measured = self._meter.rate(now)
+        if seconds >= 1:
+            measured = min(measured, accepted / seconds)
+        elif accepted >= 20 or self._is_seen(sample, now):  # noqa: PLR2004 - enough to count
+            measured = accepted / seconds
+        self._limits = self._limits._replace(rate=min(self._limits.rate, max(_LOWEST_RATE, part * measured)))
+
+    def _hold_in_flight(self) -> None:
+        """Allows no more in flight than are accepted now, but nearly as many as were answered lately."""
+        accepted = max(self._in_flight - 1, 0.9 * self._sample.peak)
+        if accepted >= 1:
+            self._limits = self._limits._replace(in_flight=min(self._limits.in_flight, self.places.ceiling, accepted))
+            self._limit_in_flight()
+
+    def _limit_in_flight(self) -> None:
+        self.places.set_ceiling(min(self._ceiling, self._limits.grown(time.monotonic()).in_flight))
+
+    def _end(self, limits: _Limits, now: float) -> None:
+        self._experiment, self._limits = None, limits
+        self._limit_in_flight()
+        self._start_sample(self._sample, now)
+
+    def _start_sample(self, sample: Sample, now: float) -> None:
+        self._sample = Sample(now, 0.9 * sample.peak)
+        at_once = None if self.places.ceiling == math.inf else int(self.places.ceiling)
+        rate = None if self._limits.rate == math.inf else round(self._limits.rate, 2)
         self.changes.append((round(now - self._began_at, 1), at_once, rate))
         if len(self.changes) > _MOST_CHANGES:
             del self.changes[1::2]
@@ -144,61 +313,3 @@ def pace_of(endpoint: Endpoint) -> Pace:
     """Returns the pace of an endpoint, which all its clients in the running event loop share."""
     known = _paces.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return known.setdefault(endpoint, Pace())
-
-
-class Watch(Protocol):
-    """Observer of requests: the engine, which may stop a run."""
-
-    def check(self) -> None:
-        """Raises ``RunError`` if no more requests may be sent."""
-
-    def answered(self, answer: Any) -> None:
-        """Records a successful response."""
-
-    def failed(self, failure: Failure, started_at: float) -> bool:
-        """Records a failure; returns whether it does not count as a retry. May raise ``RunError``."""
-
-    async def wait(self, seconds: float) -> None:
-        """Waits before a retry."""
-
-
-watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
-"""The observer of requests in this context."""
-
-
-async def repeat(request: Callable[[], Awaitable[T]], max_retries: int, *, is_last_resort: bool = False) -> T:
-    """Sends a request, and retries it after temporary errors; raises the last error, or ``RunError`` if the run stops.
-
-    The waits are those of the official SDKs (half a second, doubled each time, at most 8 seconds), or the time that the
-    endpoint asks for, at most a minute. ``is_last_resort`` also retries errors that another attempt at the rollout
-    could fix, because there will be none.
-    """
-    watching, counted = watch.get(), 0
-    for tries in itertools.count(1):
-        if watching is not None:
-            watching.check()
-        started_at = time.monotonic()
-        try:
-            answer = await request()
-        except RunError:
-            raise
-        except Exception as error:  # whatever client this is
-            failure = classify(error)
-            is_excused = watching is not None and watching.failed(failure, started_at)
-            counted += not is_excused
-            can_heal = failure.is_retryable if is_last_resort else failure.is_repeatable
-            if not (can_heal and max_retries) or counted > max_retries:
-                raise
-            seconds = wait_seconds(tries, failure)
-        else:
-            if watching is not None:
-                watching.answered(answer)
-            return answer
-        await (asyncio.sleep(seconds) if watching is None else watching.wait(seconds))
-    raise AssertionError("unreachable")
-
-
-def wait_seconds(tries: int, failure: Failure) -> float:
-    asked = failure.retry_after_seconds
-    longest = _LONGEST_BACKOFF_SECONDS if asked is None else _LONGEST_WAIT_SECONDS
-    return backoff_seconds(tries, _FIRST_WAIT_SECONDS, max_seconds=longest, asked_seconds=asked)

@@ -16,12 +16,7 @@ ClientType: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol of model endpoints.
-
-    ``module`` (below ``nightjar.clients``) and ``client`` name its client. ``sdk_client`` is module and class of an SDK
-    client that a user may pass. ``kept_field`` is the field of a message that keeps the model's output unchanged, which
-    other protocols do not send. ``nemo_name`` is for configurations of NeMo Evaluator.
-    """
+    """A protocol of model endpoints; only it sends ``kept_field``, which keeps the model's output unchanged."""
 
     module: str
     client: str

@@ -52,13 +52,11 @@ class _Replica:
 class ReplicaClient(ClientAround):
     """Sends each group of rollouts to one of several replicas of an endpoint.
 
-    Groups are assigned in turn, so a model server computes the common prompt of a group, and the turns of a
-    conversation, once. After a failed request (no connection, timeout, status 429 or 500 and above) the group moves to
-    the next replica. A replica with ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures is paused; after
-    ``PAUSE_SECONDS`` one request probes it. If all are paused, they are used nevertheless.
-
-    The group of a request comes from ``state``; without it every request is its own group. ``is_per_rollout`` assigns
-    rollouts in place of groups.
+    Groups are assigned in turn, so a model server computes the common prompt of a group once. After a failed request
+    (no connection, timeout, status 429 or 500 and above) the group moves to the next replica. After
+    ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures a replica is paused; after ``PAUSE_SECONDS`` one request probes it.
+    If all are paused, they are used nevertheless. ``is_per_rollout`` assigns rollouts in place of groups; without
+    ``state``, each request is its own group.
 
     Example:
         >>> import asyncio
@@ -154,6 +152,5 @@ class ReplicaClient(ClientAround):
         return (example_id, columns.get("rollout_index")) if self._is_per_rollout else example_id
 
     async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the replica of the group once, in the provider's form."""
         client = self._replicas[self._choose(self._group_of(kwargs.get("state")))].client
         return await client.get_native_response(*args, **kwargs)

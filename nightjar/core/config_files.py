@@ -50,17 +50,13 @@ class TomlFile:
         return TomlTable(self, "", 0, self.content)
 
     def tables(self, name: str) -> list[TomlTable]:
-        """Returns the tables of an array ``[[name]]``."""
         found = self.content.get(name, [])
         if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
             raise self.top.error(f"write {name!r} as tables: [[{name}]]", name)
         return [TomlTable(self, name, number, table) for number, table in enumerate(found)]
 
     def line(self, table: str = "", number: int = 0, key: str = "") -> int:
-        """Returns the line of a key (perhaps ``table.key``), or of its table if the key is not in the text.
-
-        ``table`` and ``number`` (from 0) are the array of tables; ``""`` for keys before any table.
-        """
+        """Returns the line of a key (perhaps ``table.key``), or else of its table; ``number`` counts from 0."""
         here, seen, beginning = "", -1, 1
         wanted = _dotted(table, key)
         for line_number, line in enumerate(self.text.splitlines(), start=1):
@@ -85,7 +81,6 @@ class TomlTable(NamedTuple):
     content: dict[str, Any]
 
     def error(self, message: str, key: str = "") -> ConfigError:
-        """Returns an error that names the line of a key in the table or below it (``env_args.level``)."""
         return ConfigError(f"{self.file.path}, line {self.file.line(self.array, self.number, key)}: {message}")
 
     def fields(

@@ -12,7 +12,6 @@ from pathlib import Path
 from nightjar.errors import EnvironmentPackageError
 
 ENVIRONMENTS_DIR = Path("environments")
-"""The default folder of environments in development."""
 LATEST = "latest"
 _NOT_IN_FOLDERS = re.compile(r"[^\w.]+")
 _LONGEST_FOLDER = 80
@@ -21,16 +20,7 @@ _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentId:
-    """The name of an environment as the user typed it, and its parts.
-
-    ``name``, the name of the run's folder, has no owner and no version. ``version`` is None for any version and for
-    ``latest``.
-
-    Example:
-        >>> asked = EnvironmentId.parse("ada/my_env@1.2")
-        >>> asked.owner, asked.name, asked.version, asked.module, asked.listed, asked.without_version
-        ('ada', 'my_env', '1.2', 'my_env', 'my-env', 'ada/my_env')
-    """
+    """The name of an environment as the user typed it, and its parts; ``version`` is None for ``latest``."""
 
     text: str
     name: str
@@ -61,14 +51,12 @@ class EnvironmentId:
 
     @property
     def without_version(self) -> str:
-        """``owner/name``, or the name alone; a URI unchanged."""
         if is_uri(self.text):
             return self.text
         return f"{self.owner}/{self.name}" if self.owner else self.name
 
 
 def is_uri(text: str) -> bool:
-    """Returns whether a name is a URI, such as ``gym://localhost:9090``."""
     return "://" in text
 
 

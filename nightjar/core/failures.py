@@ -1,10 +1,7 @@
 """Classifies failures and gives advice.
 
-There are two classifications of the same errors. ``FailureClass`` is Nightjar's, for messages, filters and artifacts.
-Categories, such as ``rate_limit``, are those of NeMo Evaluator; the warehouse's view ``steps`` has them too.
-
-An error is classified by known phrases in its message, then by the names of its class and of its causes' classes, which
-results keep as ``error_chain_repr``.
+``FailureClass`` is Nightjar's classification; categories such as ``rate_limit`` are NeMo Evaluator's. Known phrases in
+a message take precedence over the names of the error's class and of its causes (``error_chain_repr``).
 """
 
 from __future__ import annotations
@@ -19,8 +16,6 @@ from nightjar.errors import error_chain, error_text
 
 
 class FailureClass(StrEnum):
-    """The class of a failure; the value is its name in messages, filters and artifacts."""
-
     SECRET = "secret missing"  # noqa: S105 - the name of a class
     PERMISSION = "permission"
     DEPENDENCY = "dependency"
@@ -98,7 +93,6 @@ _PHRASES = {
     ),
     FailureClass.ENVIRONMENT: re.compile("The code has ruined the state"),
 }
-"""Phrases in messages by class. They take precedence over the names."""
 
 _NAME = re.compile(r"(?:^|-> )([A-Za-z_]\w*)")
 _LINE = "What to do"
@@ -120,21 +114,18 @@ def failure_class(error: str | BaseException) -> FailureClass:
 
 
 def class_called(name: str) -> FailureClass | None:
-    """Returns the class of a name in any spelling; None if there is no such class."""
     plain = name.replace("-", " ").replace("_", " ").casefold()
     return next((kind for kind in FailureClass if kind.casefold() == plain), None)
 
 
 def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
-    """Returns the class of errors with this chain of names; ``examples`` has a message for each chain."""
     return failure_class(f"{chain}: {examples.get(chain, '')}")
 
 
 def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
-    """Returns the classes of a run's failures from ``metadata.json``: its own error first, then by number of rollouts.
+    """Returns the classes of a run's failures: first its own error, then by number of rollouts; none if cancelled.
 
-    A cancelled run has not failed. If a run was aborted because rollouts failed alike, only the rollouts count: they
-    say more than the error that aborted it.
+    If failing rollouts aborted the run, only the rollouts count.
     """
     counts: Counter[FailureClass] = Counter()
     for chain, count in (metadata.get("errors") or {}).items():
@@ -147,18 +138,15 @@ def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
 
 
 def advice_line(kind: FailureClass) -> str:
-    """Returns the line of a message that names the class of a failure and the remedy; ``class_in`` reads it."""
     return f"{_LINE} ({kind}): {kind.advice}"
 
 
 def class_in(message: str) -> FailureClass | None:
-    """Returns the class in the first advice line of a message; None if there is no such line."""
     found = _LINES.findall(message)
     return FailureClass(found[0]) if found else None
 
 
 def classes_in(message: str) -> set[FailureClass]:
-    """Returns the classes in all advice lines of a message, or the class of its text if there is no such line."""
     found = {FailureClass(name) for name in _LINES.findall(message)}
     return found or {failure_class(message)}
 
@@ -184,9 +172,7 @@ LIMIT_CATEGORIES = {
     "prompt_too_long": "context_window_exceeded",
     "max_total_completion_tokens_reached": "budget_exceeded",
 }
-"""The category of each stop condition that cuts a rollout short."""
 MODEL_CATEGORIES = frozenset({"rate_limit", "model_timeout", "server_error", "context_window_exceeded", "model_error"})
-"""The categories that are errors of the model's endpoint."""
 REFUSAL = r"\bI (?:cannot|can't|am unable|apologi[sz]e)|\bI'm (?:unable|sorry)|\bas an AI\b"
 """A regular expression that finds a refusal; case does not matter."""
 CATEGORY_CHAINS = {
@@ -202,7 +188,6 @@ CATEGORY_CHAINS = {
 
 
 def category_of_error(error: Mapping[str, Any]) -> str:
-    """Returns NeMo Evaluator's category of a recorded error."""
     chain = set(error["error_chain_repr"].split(" -> "))
     return next((category for name, category in ERROR_CATEGORIES.items() if name in chain), "system")
 
@@ -216,11 +201,7 @@ def category_of_answer(
     stop_condition: str | None = None,
     is_parsed: bool = True,
 ) -> str | None:
-    """Returns the category of a wrong response; None for a correct one, or if no category fits.
-
-    An ``error_category`` in the ``details`` of the scoring takes precedence. ``is_parsed`` says whether the scorer
-    looked for an answer in the response; ``extracted`` is that answer.
-    """
+    """Returns the category of a wrong response, ``details["error_category"]`` first; None if correct or unknown."""
     if category := details.get("error_category"):
         return str(category)
     if reward is not None and reward > 0:

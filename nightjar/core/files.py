@@ -38,10 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: Iterable[bytes], mode: int = 0o666) -> None:
-    """Replaces a file atomically and syncs it to disk; ``mode`` is its permissions before the umask.
-
-    If that fails, the old content stays, and ``RunDirectoryError`` is raised.
-    """
+    """Replaces a file atomically and syncs it; if ``RunDirectoryError`` is raised, the old content stays."""
     try:
         with replacing(path) as beside, open(beside, "wb", opener=partial(os.open, mode=mode)) as file:
             file.writelines(content)
@@ -55,11 +52,7 @@ def replace_file(path: Path, content: Iterable[bytes], mode: int = 0o666) -> Non
 def file_lock(
     path: Path, timeout_seconds: float | None = LOCK_TIMEOUT_SECONDS, *, is_shared: bool = False
 ) -> Iterator[None]:
-    """Holds a lock file, which the operating system releases when the process dies.
-
-    Without a timeout (None), waits for other processes without a limit; otherwise raises ``FileLockedError``.
-    ``is_shared`` lets other users lock the file too.
-    """
+    """Holds a lock file, at most until the process dies; ``FileLockedError`` after the timeout, None waits forever."""
     wait = -1 if timeout_seconds is None else timeout_seconds
     lock = FileLock(path, timeout=wait, mode=0o666 if is_shared else -1, thread_local=False)
     try:
@@ -74,7 +67,6 @@ def file_lock(
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yields a temporary folder that is removed after the block."""
     _remove_left_over()
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as outer, file_lock(Path(outer, _LOCK), 0):
         folder = Path(outer, "work")

@@ -10,7 +10,6 @@ from typing import Any
 from nightjar.errors import ConfigError
 
 VIEW_URL = "NIGHTJAR_VIEW_URL"
-"""The environment variable with the URL of the web view."""
 
 
 def home() -> Path:

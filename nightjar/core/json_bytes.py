@@ -11,9 +11,8 @@ import orjson
 def json_bytes(value: Any, option: int = 0) -> bytes:
     """Encodes a value as JSON; other objects, and keys, become their ``str``.
 
-    Integers of more than 64 bits and lone surrogates need Python's slower encoder, which supports only the option
-    ``OPT_SORT_KEYS``. Raises ``TypeError`` for a key that JSON cannot represent, ``ValueError`` for a value that
-    contains itself, and ``RecursionError`` for too deep nesting.
+    Large integers and lone surrogates need Python's encoder, which supports only ``OPT_SORT_KEYS``. Raises
+    ``TypeError`` for invalid keys, ``ValueError`` for cycles, ``RecursionError`` for deep nesting.
     """
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS | option)

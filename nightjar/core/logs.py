@@ -25,10 +25,7 @@ _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
-
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line."""
         entry = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
@@ -62,11 +59,8 @@ def setup_logging(
 ) -> None:
     """Configures logging, in place of any earlier configuration.
 
-    Args:
-        level: the lowest level that is logged, ``"DEBUG"`` to ``"CRITICAL"``; None for no messages.
-        log_format, date_format: as for ``logging.Formatter``.
-        file_logging: append to ``log_file``, which is then required.
-        json_logging: write one JSON object per line, also for the loggers of other libraries.
+    ``level`` None logs nothing; ``file_logging`` needs ``log_file``; ``json_logging`` also formats other loggers'
+    records.
 
     Example:
         >>> setup_logging("WARNING")
@@ -117,10 +111,7 @@ def _threshold(level: str | int) -> int:
 
 
 def log_to_stderr(verbose: bool = False) -> None:
-    """Logs to stderr as the commands do: warnings, or with ``verbose`` all messages of Nightjar.
-
-    Other handlers, such as a flow run's, also get Nightjar's messages below a warning.
-    """
+    """Logs warnings to stderr, or with ``verbose`` all messages; other handlers get all messages in both cases."""
     level = logging.DEBUG if verbose else logging.WARNING
     handler = _stderr_handler(_ForEyes("%(levelname)s %(message)s"), level)
     logging.lastResort = _stderr_handler(_ForEyes("%(levelname)s %(name)s: %(message)s"), logging.WARNING)

@@ -1,8 +1,4 @@
-"""Chat messages, tools and responses: the input and the output of a model.
-
-Messages are pydantic models that also work like dicts (``message["content"]``, ``message.get("tool_calls")``), because
-environments are written both ways. Unknown fields are kept.
-"""
+"""Chat messages, tools and responses. Messages also work like dicts, and keep unknown fields."""
 
 from __future__ import annotations
 
@@ -54,11 +50,9 @@ class DictModel(BaseModel):
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Returns the field ``key``, or ``default`` if there is none."""
         return getattr(self, key, default)
 
     def keys(self) -> Iterable[str]:
-        """Returns the names of all fields, including unknown ones."""
         return [*type(self).model_fields, *(self.model_extra or {})]
 
 
@@ -213,11 +207,7 @@ class ResponseTokens(DictModel):
 
 
 class TextLogprobs(DictModel):
-    """Natural log probabilities of the tokens of a text completion, if the endpoint returns them.
-
-    With ``echo``, the tokens of the prompt come first; the very first token usually has no probability (None).
-    ``text_offset`` is the start of each token in characters.
-    """
+    """Natural log probabilities of a completion's tokens, with ``echo`` the prompt's first; offsets in characters."""
 
     text_offset: list[int]
     token_logprobs: list[float | None]
@@ -288,7 +278,6 @@ def normalize_messages(value: Any, *, field_name: str = "messages") -> Messages:
 
 
 def concat_messages(parts: Iterable[str | Sequence[Any]]) -> Messages:
-    """Joins texts and lists of messages to one list of messages."""
     return [message for part in parts for message in normalize_messages(part)]
 
 
@@ -303,7 +292,6 @@ def content_text(content: Any) -> str:
 
 
 def dump_message(message: Any) -> Any:
-    """Returns a message as JSON-ready data, without fields that are None."""
     if not _is_model(message.__class__):
         return message
     fields = message.__dict__
@@ -320,7 +308,6 @@ def _is_model(kind: type[Any]) -> bool:
 
 
 def dump_messages(messages: Any) -> Any:
-    """Returns messages as JSON-ready data; a text and None are returned unchanged."""
     if messages is None or isinstance(messages, str):
         return messages
     return [dump_message(message) for message in messages]

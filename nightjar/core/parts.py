@@ -1,7 +1,4 @@
-"""Parts of a run: blocks of whole groups that run on their own, perhaps on other machines.
-
-A part is named after its run: ``0a1b2c3d4e5f.part-2-of-4``. When all parts have ended, they are joined into the run.
-"""
+"""Parts of a run, such as ``0a1b2c3d4e5f.part-2-of-4``: blocks of whole groups that run on their own."""
 
 from __future__ import annotations
 
@@ -10,19 +7,13 @@ from dataclasses import dataclass
 from typing import Self
 
 PART_NAME = r"^[\w-]+\.part-[1-9]\d*-of-[1-9]\d*$"
-"""The form of a part's name."""
 
 _NAME = re.compile(r"([\w-]+)\.part-([1-9]\d*)-of-([1-9]\d*)")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Part ``number`` (from 1) of ``count`` of a run.
-
-    Example:
-        >>> [str(part) for part in Part.all_of("0a1b", 2)]
-        ['0a1b.part-1-of-2', '0a1b.part-2-of-2']
-    """
+    """Part ``number`` (from 1) of ``count`` of a run."""
 
     run_id: str
     number: int
@@ -33,7 +24,6 @@ class Part:
 
     @classmethod
     def of(cls, run_id: str) -> Self | None:
-        """Returns the part with this run id; None for the id of a whole run."""
         match = _NAME.fullmatch(run_id)
         if match is None or int(match[2]) > int(match[3]):
             return None

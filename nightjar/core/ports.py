@@ -19,7 +19,6 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def first_free_port(ports: Iterable[int]) -> int | None:
-    """Returns the first free loopback port; None if all are taken."""
     for port in ports:
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,4 @@
-"""Secrets of this process: set in its environment during a run, and hidden in everything that is written.
-
-Configurations name the environment variable that holds a secret: ``$NAME``. Once its value is read, it is hidden in
-files, logs and error messages.
-"""
+"""Secrets of this process: set in its environment during a run, and hidden in all files, logs and error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +27,6 @@ _KEYS = (
 _FORMS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.+/=-]{{16,}})")
 
 HIDDEN = "[secret]"
-"""Replaces the value of a secret."""
 DISTINCTIVE_LENGTH = 8
 """The length from which a value is hidden; shorter values may occur in any text by chance."""
 SECRETS_LABEL = "nightjar/custom-secrets"
@@ -50,12 +45,10 @@ def is_secret_name(name: object) -> bool:
 
 
 def holds_key(text: str) -> bool:
-    """Returns whether a text contains something that looks like a key."""
     return _FORMS.search(text) is not None
 
 
 def without_keys(text: str, shown: str) -> str:
-    """Replaces everything that looks like a key."""
     return _FORMS.sub(shown, text)
 
 
@@ -77,7 +70,6 @@ _lock = Lock()
 
 
 def note_secrets(*values: str) -> None:
-    """Hides these values from now on, except values shorter than ``DISTINCTIVE_LENGTH``."""
     long = {value for value in values if len(value) >= DISTINCTIVE_LENGTH}
     new = long | {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in long for escaped in (True, False)}
     with _lock:
@@ -87,7 +79,6 @@ def note_secrets(*values: str) -> None:
 
 
 def hide(text: str) -> str:
-    """Returns a text without the values of secrets."""
     for value in _Known.texts:
         if value in text:
             text = text.replace(value, HIDDEN)
@@ -95,7 +86,6 @@ def hide(text: str) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Returns a text without the values of secrets, and without anything that looks like a key."""
     return without_keys(hide(text), HIDDEN)
 
 
@@ -108,10 +98,7 @@ def hide_bytes(content: bytes) -> bytes:
 
 @contextmanager
 def hidden_in_errors() -> Iterator[None]:
-    """Removes secrets from errors that leave the block, and from their causes.
-
-    An error whose message cannot be changed is replaced by a ``NightjarError``.
-    """
+    """Removes secrets from errors that leave the block and from their causes, or replaces them by ``NightjarError``."""
     try:
         yield
     except Exception as error:
@@ -158,11 +145,7 @@ class _Hiding:
 
 @contextmanager
 def hidden_in_prints() -> Iterator[None]:
-    """Removes secrets from this process's stdout and stderr during the block.
-
-    Blocks may overlap; the last one restores the streams. Output of other processes, and of code that writes bytes, is
-    unchanged.
-    """
+    """Removes secrets from text on this process's stdout and stderr during the block. Blocks may overlap."""
     with _lock:
         _Hiding.blocks += 1
         if _Hiding.blocks == 1:
@@ -184,15 +167,13 @@ def hidden_in_prints() -> Iterator[None]:
 
 
 def is_reference(value: object) -> bool:
-    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def resolve(values: Mapping[str, str]) -> dict[str, str]:
     """Replaces references to secrets by their values; other texts are unchanged.
 
-    Raises ``MissingKeyError`` with all variables that are unset or empty, and ``ConfigError`` for a value that no HTTP
-    header can carry.
+    Raises ``MissingKeyError`` with all unset variables, ``ConfigError`` for a value that no HTTP header can carry.
     """
     found = {name: _REFERENCE.fullmatch(text) for name, text in values.items() if isinstance(text, str)}
     variables = [_variable(reference) for reference in found.values() if reference]
@@ -216,11 +197,7 @@ def _variable(reference: re.Match[str]) -> str:
 
 @contextmanager
 def in_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables during the block, and hides their values from now on.
-
-    Runs of one process may share a variable; the last one restores it. Another value at the same time is a
-    ``ConfigError``.
-    """
+    """Sets environment variables during the block; ``ConfigError`` if an overlapping block has another value."""
     note_secrets(*values.values())
     taken: list[str] = []
     try:

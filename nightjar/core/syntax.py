@@ -1,7 +1,6 @@
 """Parses Python source in any thread, without running it.
 
-Parsing is repeated, because CPython before 3.11.8 is not thread-safe: if garbage collection lets another thread parse
-in between, one of the two fails with a ``SystemError`` (https://github.com/python/cpython/issues/106905).
+Retries, because CPython before 3.11.8 is not thread-safe here (https://github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ def parse_python(source: str | bytes) -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Parses one expression; raises the errors of ``parse_python``."""
     return cast(ast.Expression, _parse(text.lstrip(" \t"), "eval")).body
 
 

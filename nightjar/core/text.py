@@ -16,12 +16,10 @@ def harmless(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Returns the first ``longest`` characters of a text, followed by ``…`` if there are more."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def one_line(text: str, longest: int) -> str:
-    """Returns a text on one line, with single spaces, shortened."""
     return shortened(" ".join(text.split()), longest)
 
 

@@ -1,7 +1,4 @@
-"""The engine generates, scores and records the remaining rollouts of a run.
-
-The names are listed in ``__init__.pyi`` and load on first use.
-"""
+"""The engine generates, scores and records the remaining rollouts of a run. Names load on first use."""
 
 import lazy_loader
 

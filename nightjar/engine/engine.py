@@ -1,9 +1,4 @@
-"""``Engine``: generates and scores the rollouts of groups concurrently, within limits.
-
-Generation and scoring are two stages joined by a queue, so a group is scored as soon as it is generated. Several shards
-of a run may share one engine; they start rollouts in turn. Memory holds rollouts in progress; finished rollouts go to
-the recorder.
-"""
+"""``Engine``: generates and scores groups concurrently, within limits; it holds only rollouts in progress."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from nightjar.clients.failures import Failure, classify
-from nightjar.clients.pace import watch
+from nightjar.clients.retries import watch
 from nightjar.core.calling.functions import user_error
 from nightjar.core.calling.limits import Places, scoring_places
 from nightjar.core.rollout.records import Key, key_of
@@ -51,10 +46,7 @@ class Rubric(Protocol):
 
 
 class Recorder(Protocol):
-    """Stores finished attempts and results.
-
-    ``scored`` returns the results of a group as rows; ``restore`` fills a fresh state with an earlier attempt.
-    """
+    """Stores attempts and results; ``scored`` returns result rows, ``restore`` fills a state from an attempt."""
 
     def attempted(self, state: State) -> None: ...
     def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]: ...
@@ -63,11 +55,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Limits of an engine; 0 or less means no limit.
-
-    With ``is_interleaved``, scoring runs beside generation and may slow it down. ``has_succeeded``: a rollout succeeded
-    in an earlier session of the run.
-    """
+    """Limits of an engine; 0 or less means no limit. ``has_succeeded``: a rollout succeeded in an earlier session."""
 
     max_generating: int = 32
     max_scoring: int = 32
@@ -80,10 +68,7 @@ class EngineOptions:
 
 
 class Engine:
-    """Generates and scores groups.
-
-    ``spent`` is set if the budget ran out with rollouts remaining; ``scoring_failure`` is the last temporary failure.
-    """
+    """Generates and scores groups; ``spent`` is set if the budget ran out with rollouts remaining."""
 
     def __init__(self, *, rollouts: Rollouts, rubric: Rubric, recorder: Recorder, options: EngineOptions) -> None:
         self._rollouts = rollouts
@@ -109,15 +94,13 @@ class Engine:
         self._reward_calls = Places(options.max_scoring)
 
     def forget_failures(self) -> None:
-        """Allows requests again after failures stopped a stage."""
         self._guard.forget()
         self._judge_guard.forget()
 
     async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
         """Generates groups, and puts each into ``ready`` after its last rollout; None after the last group.
 
-        After an error, groups not in ``ready`` must be generated again. It ends early when the budget is spent, and
-        with ``RunAbortedError`` when the endpoint refuses everything.
+        Ends early when the budget is spent, and with ``RunAbortedError`` when the endpoint refuses everything.
         """
         handover = _Handover(ready, self._backlog)
         try:
@@ -133,9 +116,7 @@ class Engine:
     async def score(self, ready: GroupQueue, unscored: UnscoredGroups | None = None) -> None:
         """Scores and records groups as they come, until None has come and the queue is empty.
 
-        Generation waits for slow scoring only while a call of this method is in progress. Afterwards, also after an
-        error, ``unscored`` holds the groups to score again: unrecorded groups, and groups whose scoring failed
-        temporarily.
+        Afterwards, also after an error, ``unscored`` holds the groups to score again.
         """
         has_all = False
         self._count_scorers(1)
@@ -151,7 +132,6 @@ class Engine:
             self._count_scorers(-1)
 
     def requeue(self, unscored: UnscoredGroups, ready: GroupQueue) -> None:
-        """Returns groups that must be scored again to their queue."""
         for group in unscored.values():
             self._backlog.occupy()
             ready.put_nowait(group)
@@ -351,7 +331,6 @@ class _Handover:
 
 
 async def run_groups(engine: Engine, groups: Iterable[Group]) -> None:
-    """Generates and scores groups in one shard; raises ``RunAbortedError`` if the endpoint refuses everything."""
     ready: GroupQueue = asyncio.Queue()
     async with task_group() as tasks:
         tasks.create_task(engine.generate(groups, ready))

@@ -1,7 +1,4 @@
-"""Checks that a state can still be scored and recorded after user code has run.
-
-Environments and reward functions may change a state freely. If they break it, its rollout fails, not the run.
-"""
+"""Checks that a state can still be scored after user code has run; if not, its rollout fails, not the run."""
 
 from __future__ import annotations
 

@@ -16,10 +16,7 @@ Prices: TypeAlias = tuple[float, float]
 
 
 class Budget:
-    """A limit of tokens and cost, checked before each request. Requests in flight when it runs out are still paid.
-
-    Prompts and responses count, judges' included. Models whose prices are unknown (None) cost nothing.
-    """
+    """A limit of tokens and cost, checked before each request. Judges count; models of unknown price cost nothing."""
 
     def __init__(
         self,
@@ -51,7 +48,6 @@ class Budget:
 
 
 shared_budget: ContextVar[Budget | None] = ContextVar("shared_budget", default=None)
-"""The budget that runs started in this context share."""
 
 
 def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
@@ -66,10 +62,7 @@ def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retries of failed rollouts: exponential, with jitter. The client retries single requests itself.
-
-    ``max_seconds`` also bounds a longer ``Retry-After``.
-    """
+    """Retries of failed rollouts: exponential, with jitter; ``max_seconds`` also bounds a longer ``Retry-After``."""
 
     max_retries: int = 0
     initial_seconds: float = 1.0

@@ -18,10 +18,7 @@ UnscoredGroups: TypeAlias = "dict[int, Group]"
 
 @dataclass(slots=True)
 class Group:
-    """The remaining rollouts of one example, by rollout index.
-
-    ``to_restore`` are generated already and only scored; ``states`` is filled as the rollouts end.
-    """
+    """The remaining rollouts of one example, by index; ``to_restore`` are generated already and only scored."""
 
     example_id: int
     to_generate: tuple[int, ...]
@@ -40,18 +37,12 @@ class Group:
 
 
 class Finished(Protocol):
-    """Knows the rollouts that are scored without an error, and those that are generated and can be scored."""
-
     def is_scored(self, key: Key) -> bool: ...
     def is_generated(self, key: Key) -> bool: ...
 
 
 class Shard:
-    """A block of whole groups, numbered from 0: one Prefect task generates it, another scores it.
-
-    A plain class, because Prefect walks the content of collections and dataclasses. ``first`` and ``last`` are
-    positions of its examples in the run; ``remaining`` has the ids of examples with remaining rollouts.
-    """
+    """A block of whole groups; a plain class, because Prefect walks the content of collections and dataclasses."""
 
     __slots__ = ("first", "last", "number", "remaining")
 
@@ -63,16 +54,15 @@ class Shard:
 
     @property
     def label(self) -> str:
-        """Its groups in words, counted from 1."""
         return f"groups {self.first + 1} to {self.last + 1}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rollouts of a run form groups.
+    """How the rollouts of a run form groups; ``chosen`` rollouts may be repeated, None for all.
 
-    ``rollouts`` maps example_id to a number other than ``rollouts_per_example``. ``asks_model`` False leaves out
-    rollouts that are not generated. ``chosen`` rollouts may be repeated; None for all.
+    ``rollouts`` maps example ids to a number other than ``rollouts_per_example``. Without ``asks_model``, rollouts that
+    are not generated are left out.
     """
 
     rollouts_per_example: int
@@ -83,13 +73,11 @@ class Plan:
     chosen: frozenset[Key] | None = None
 
     def remaining_groups(self, finished: Finished, example_id: int) -> list[Group]:
-        """Returns the remaining groups of an example; none if all its rollouts are scored."""
         members = self.members(finished, example_id)
         parts = [[key] for key in members] if self.is_independent else [members] if members else []
         return [_group(part, finished) for part in parts]
 
     def members(self, finished: Finished, example_id: int) -> list[Key]:
-        """Returns the rollouts of an example to score, some perhaps again."""
         count = self.rollouts.get(example_id, self.rollouts_per_example)
         keys = [Key(example_id, index) for index in range(count)]
         keys = [key for key in keys if self.asks_model or finished.is_generated(key)]

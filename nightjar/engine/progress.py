@@ -12,13 +12,8 @@ from nightjar.errors import error_text
 class Progress:
     """Counters of one run; a session is this process's part of it.
 
-    Attributes:
-        already_done: rollouts scored before this session.
-        generated, scored, failed, requests: of this session; requests include judges'.
-        refused: requests rejected as too many.
-        retries: repeated requests, and attempts after the first.
-        errors: class of error to its number of rollouts and its last message.
-        reward_sum, reward_count: of all scored rollouts, earlier sessions included.
+    Requests include judges'; rewards include earlier sessions. ``errors`` maps a class to its rollouts and last
+    message.
     """
 
     total: int = 0
@@ -43,12 +38,10 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Rollouts with a result, scored or failed."""
         return self.already_done + self.scored + self.failed
 
     @property
     def unscored(self) -> int:
-        """Rollouts generated in this session that are not scored yet."""
         return max(0, self.generated - self.scored - self.failed)
 
     @property
@@ -61,7 +54,6 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Rollouts per second in this session."""
         return (self.scored + self.failed) / self.elapsed_seconds
 
     @property

@@ -25,9 +25,9 @@ class FailureGuard:
     """Counts failures and stops the run after too many.
 
     Before the first response, five connection errors or refused keys stop the run, or twenty other errors; overload
-    gets a minute. After that, failed rollouts in a row count: five (twenty where the failure is neither permanent nor
-    of the connection) while none has succeeded, ``limit_after_success`` later. An error that may be an example's own
-    counts once per example, and only while the message stays the same, so that a few odd examples cannot stop a run.
+    gets a minute. Then failed rollouts in a row count: five (twenty if neither permanent nor of the connection) while
+    none has succeeded, ``limit_after_success`` later. An error that may be an example's own counts once per example,
+    and only while the message stays the same.
     """
 
     def __init__(self, has_succeeded: bool = False, limit_after_success: int = 50) -> None:
@@ -52,7 +52,6 @@ class FailureGuard:
         self._has_answered = True
 
     def request_failed(self, failure: Failure) -> None:
-        """Records a failed request; raises ``RunAbortedError`` if the limit is reached."""
         if self._has_answered or not (failure.is_repeatable or failure.is_refusal):
             return
         now = time.monotonic()
@@ -70,7 +69,6 @@ class FailureGuard:
         self._alike.clear()
 
     def failed(self, failure: Failure, example_id: int) -> None:
-        """Records a failed rollout of an example; raises ``RunAbortedError`` if the limit is reached."""
         if not (failure.is_permanent or failure.is_retryable):
             return
         concerns_all = failure.is_connection or failure.is_refusal
@@ -89,11 +87,7 @@ class FailureGuard:
 
 
 class RequestWatch:
-    """Counts requests, stops them when the run stops, and makes failed requests wait.
-
-    ``model`` is for the prices; empty if responses name it. With ``places``, a rollout that waits for a retry gives up
-    its place to a new rollout, while at most four wait for each place.
-    """
+    """Counts requests, and makes failed ones wait, which frees their places; at most four wait for each place."""
 
     def __init__(
         self,
@@ -112,7 +106,6 @@ class RequestWatch:
         self._waiting = 0
 
     def check(self) -> None:
-        """Raises ``RunAbortedError`` or ``BudgetSpentError`` if no more requests may be sent."""
         self._guard.check()
         if self._budget is not None:
             self._budget.check()
@@ -128,10 +121,7 @@ class RequestWatch:
             self._budget.add(given, written, self._model or getattr(answer, "model", ""))
 
     def failed(self, failure: Failure, started_at: float) -> bool:
-        """Records a failed request; returns whether it is excused: the endpoint responded before, and is away now.
-
-        Raises ``RunAbortedError`` if the limit of failures is reached.
-        """
+        """Records a failed request; returns whether it is excused, because the endpoint has responded before."""
         self._progress.requests += 1
         self._progress.refused += failure.is_overload
         self._progress.last_failure = failure.message

@@ -1,8 +1,4 @@
-"""``Run``: a run in progress, with its shards and the stages that generate and score them.
-
-A plain class, which Prefect passes from task to task unchanged. Its stages may be called from any thread and event
-loop; they execute in the loop that entered ``stages``, or else in a loop of the run's own.
-"""
+"""``Run``: a run in progress, with its stages. A plain class, which Prefect passes from task to task unchanged."""
 
 from __future__ import annotations
 
@@ -40,11 +36,7 @@ def open_runs() -> Sequence[Run]:
 class Run:
     """A run that is open in this process; as a context manager it is closed at the end.
 
-    ``is_interleaved`` scores groups as they are generated. ``time_limit_seconds`` is for all stages together.
-    ``closing`` is awaited at the end, in reverse order. ``paces`` returns the pace of its endpoint, or of each replica.
-
-    ``unpublished`` and ``unpushed`` are the errors of publishing and of the push to the Hub. ``hub_url`` is None if the
-    run is not on the Hub.
+    ``time_limit_seconds`` is for all stages together; ``closing`` is awaited at the end, in reverse order.
     """
 
     def __init__(
@@ -93,7 +85,6 @@ class Run:
 
     @property
     def directory(self) -> RunDirectory:
-        """Its run directory; only for a run on disk."""
         assert self.opened.directory is not None, "the run is kept in memory"
         return self.opened.directory
 
@@ -103,7 +94,6 @@ class Run:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that stopped it; None if it ended normally or is in progress."""
         return self.opened.error
 
     @property
@@ -143,10 +133,7 @@ class Run:
                 self._timer.cancel()
 
     def stop(self, error: BaseException) -> None:
-        """Stops the stages; finished rollouts are kept, and the first ``error`` stands.
-
-        A stage that has not ended after 2 s is cancelled. Does nothing after the last stage.
-        """
+        """Stops the stages, and cancels them after 2 s; finished rollouts are kept, and the first ``error`` stands."""
         if self.error is None and not self._have_ended:
             self.opened.error = error
             self._home.call_soon(self._end_stages)
@@ -160,7 +147,6 @@ class Run:
             asyncio.get_running_loop().call_later(_GRACE_SECONDS, lambda: self._stages is stages and stages.cancel())
 
     async def in_turn(self) -> AsyncIterator[Shard]:
-        """Yields each shard when its first rollout may start, until the run is stopped."""
         for shard in self.shards:
             await self.turn(shard)
             if self.error is None:
@@ -172,11 +158,9 @@ class Run:
             await self._started[earlier.number].wait()
 
     async def generate(self, shard: Shard) -> int:
-        """Generates the remaining rollouts of a shard, and returns the number of its groups.
+        """Generates the remaining rollouts of a shard, and those that earlier shards lost; returns its group count.
 
-        Each finished group goes on to scoring. May be called from any event loop, and again after an outage: finished
-        rollouts are not repeated, and rollouts that earlier shards lost in the outage are generated with it. Raises
-        ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
+        Raises ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
         """
         await self._home.call(self._timed(self._generate(shard)))
         return len(shard.remaining)
@@ -196,7 +180,6 @@ class Run:
         logger.info("Generated %s", shard.label)
 
     async def all_generated(self) -> AsyncIterator[Shard]:
-        """Yields the shards once all are generated; none if the run is stopped."""
         for shard in self.shards:
             await self._generated[shard.number].wait()
         for shard in self.shards:
@@ -204,11 +187,7 @@ class Run:
                 yield shard
 
     async def score(self, shard: Shard) -> int:
-        """Scores and records a shard's groups as they come, and returns their number.
-
-        May be called from any event loop, before, during or after generation. A further call scores the groups that
-        ``check_scored`` reports, from the journal and without requests to the model. Raises the errors of ``generate``.
-        """
+        """Scores and records a shard's groups as they come; a further call scores those that failed temporarily."""
         await self._home.call(self._timed(self._score(shard)))
         return len(shard.remaining)
 

@@ -21,8 +21,6 @@ _LONGEST_HUB_NAME = 96
 
 
 class EnvironmentDatasets:
-    """The training and evaluation datasets of an environment; the arguments are those of ``Environment``."""
-
     train_examples: Examples | None
 
     def __init__(self, dataset: Any, eval_dataset: Any, system_prompt: str | None, few_shot: Messages | None) -> None:
@@ -59,12 +57,10 @@ class EnvironmentDatasets:
 
     @property
     def has_eval_examples(self) -> bool:
-        """Whether there is a separate evaluation dataset."""
         return self._eval is not None
 
     @property
     def dataset(self) -> Dataset | None:
-        """The formatted training dataset; None if there is none."""
         return self.build_dataset()
 
     @dataset.setter
@@ -73,7 +69,6 @@ class EnvironmentDatasets:
 
     @property
     def eval_dataset(self) -> Dataset | None:
-        """The formatted evaluation dataset; None if there is none."""
         return self.build_eval_dataset()
 
     @eval_dataset.setter
@@ -81,11 +76,9 @@ class EnvironmentDatasets:
         self._eval = self._examples(dataset)
 
     def build_dataset(self) -> Dataset | None:
-        """Returns the formatted training dataset, built on first use; None if there is none."""
         return None if self.train_examples is None else self.train_examples.to_dataset()
 
     def build_eval_dataset(self) -> Dataset | None:
-        """Returns the formatted evaluation dataset, built on first use; None if there is none."""
         return None if self._eval is None else self._eval.to_dataset()
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
@@ -107,22 +100,14 @@ def _first(dataset: Dataset, n: int, seed: int | None) -> Dataset:
 
 
 def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
-    """Returns the default name of a run's results on the Hugging Face Hub.
-
-    Example:
-        >>> hub_dataset_name({"env_id": "me/sums", "model": "a/b:c", "num_examples": 5, "rollouts_per_example": 3})
-        'me_sums_a_b_c_n5_r3'
-    """
+    """Returns the default name of a run's results on the Hugging Face Hub, such as ``me_sums_a_b_n5_r3``."""
     of, count = f"{metadata['env_id']}_{metadata['model']}", f"n{metadata['num_examples']}"
     name = re.sub(r"[^\w.-]|--+|\.\.+", "_", f"{of}_{count}_r{metadata['rollouts_per_example']}", flags=re.ASCII)
     return name[-_LONGEST_HUB_NAME:].strip("-.")
 
 
 def results_dataset(results: Mapping[str, Any]) -> Dataset:
-    """Returns the result of ``generate`` as a ``datasets.Dataset`` with a row per rollout.
-
-    Columns with values of different shapes, such as ``info``, become JSON texts.
-    """
+    """Returns the rows of a ``generate`` result. Columns of mixed shapes, such as ``info``, become JSON texts."""
     import datasets
 
     rows = results["outputs"]
@@ -141,5 +126,4 @@ def _column(values: list[Any]) -> list[Any]:
 
 
 def rows_of(dataset: Any) -> Sequence[Any]:
-    """Returns the rows of a ``datasets.Dataset``, or of any iterable, as a list."""
     return dataset.to_list() if hasattr(dataset, "to_list") else list(dataset)

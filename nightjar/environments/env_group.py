@@ -1,7 +1,4 @@
-"""``EnvGroup``: several environments as one.
-
-An example's ``info["env_id"]`` names its environment: one name, or a list in nested groups, outermost first.
-"""
+"""``EnvGroup``: an example's ``info["env_id"]`` names its environment; in nested groups a list, outermost first."""
 
 # ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
@@ -28,10 +25,7 @@ KEY = "env_id"
 
 
 class EnvGroupRubric(Rubric):
-    """Scores each rollout with the rubric of its environment.
-
-    A rollout only gets the metrics of its environment, so that means are over the rollouts a metric is about.
-    """
+    """Scores each rollout with the rubric of its environment; means are over the rollouts that a metric is about."""
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
         super().__init__()
@@ -39,7 +33,7 @@ class EnvGroupRubric(Rubric):
 
     @property
     def metric_names(self) -> list[str]:
-        """The names of all metrics, sorted; verifiers calls it ``all_reward_names``."""
+        """The sorted names of all metrics; ``all_reward_names`` in verifiers."""
         return sorted({name for env in self.env_map.values() for name in env.rubric.metric_names})
 
     all_reward_names = metric_names
@@ -114,7 +108,6 @@ def joined_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
 
 
 def child_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
-    """Returns an example's info as the first environment of its route knows it."""
     inner = list(route[1:])
     own = {key: value for key, value in _as_dict(info).items() if key != KEY}
     return joined_info(own, inner) if inner else own
@@ -133,11 +126,7 @@ def _as_dict(info: Any) -> dict[str, Any]:
 
 
 class EnvGroup(Environment):
-    """Runs each example in its own environment.
-
-    Args:
-        env_names: a name for each, ``env_0``, ``env_1``, … by default; ``names`` is an alias.
-        **kwargs: as for ``Environment``; a system prompt goes before prompts that have none.
+    """Runs each example in its own environment; ``names`` is an alias of ``env_names``.
 
     Example:
         >>> sums = SingleTurnEnv(dataset=[{"question": "2+2", "answer": "4"}])

@@ -48,7 +48,7 @@ class Environment(EnvironmentDatasets, ABC):
         few_shot: messages between system prompt and question.
         sampling_args: defaults for the model, which a run overrides key by key.
         message_type, max_workers, map_kwargs: accepted for compatibility, without effect.
-        max_seq_len: maximum tokens of a step, for endpoints that return token ids; None for no limit.
+        max_seq_len: maximum tokens of a step, for endpoints that return token ids.
         pass_threshold: the reward from which a rollout counts as correct for pass@k.
         reference_reply: turns an example into a correct reply: a text or a message, a list of them for several turns,
             None if unknown; the ``answer`` by default. ``nightjar env validate`` uses it.
@@ -109,7 +109,7 @@ class Environment(EnvironmentDatasets, ABC):
 
     make_dataset = staticmethod(results_dataset)
     state_columns: Sequence[str] = ()
-    """Keys of the state that are kept in the results of every run."""
+    """Keys of the state that every run keeps in its results."""
 
     @property
     def requires_group_rollouts(self) -> bool:
@@ -187,11 +187,7 @@ class Environment(EnvironmentDatasets, ABC):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Sends one request to the model, with defaults from the state, and counts its tokens.
-
-        Raises:
-            ModelError: the endpoint gave no usable response; ``OverlongPromptError`` if the prompt is too long.
-        """
+        """Sends one request, with defaults from the state, and counts its tokens; may raise ``ModelError``."""
         asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),
@@ -270,12 +266,8 @@ class Environment(EnvironmentDatasets, ABC):
     ) -> GenerateOutputs:
         """Generates and scores one rollout for each input; inputs with the same ``example_id`` form a group.
 
-        Args:
-            **how: the fields of ``nightjar.environments.generation.Generation``: ``max_retries``, ``results_path``,
-                ``state_columns``, ``on_progress`` and so on.
-
-        Raises:
-            RunError: the endpoint refuses all requests, or ``results_path`` cannot be used.
+        ``how`` are the fields of ``nightjar.environments.generation.Generation``. Raises ``RunError`` if the endpoint
+        refuses all requests or ``results_path`` cannot be used.
         """
         known = [each.name for each in fields(Generation)]
         if unknown := sorted(how.keys() - set(known)):
@@ -299,10 +291,7 @@ class Environment(EnvironmentDatasets, ABC):
         max_concurrent: int = -1,
         **how: Any,
     ) -> GenerateOutputs:
-        """Generates and scores rollouts of the evaluation dataset.
-
-        Args:
-            num_examples: use only the first examples; -1 for all.
+        """Generates and scores rollouts of the first ``num_examples`` rows of the evaluation dataset; -1 for all.
 
         Example:
             >>> from nightjar.clients import ClientConfig

@@ -39,11 +39,7 @@ GenerateMetadata: TypeAlias = dict[str, Any]
 
 
 class GenerateOutputs(TypedDict):
-    """The result of ``generate``.
-
-    Attributes:
-        outputs: a row per rollout as in ``results.jsonl``, ordered by (example_id, rollout_index).
-    """
+    """The result of ``generate``; ``outputs`` are the rows of ``results.jsonl``, by (example_id, rollout_index)."""
 
     outputs: list[Row]
     metadata: GenerateMetadata
@@ -51,10 +47,9 @@ class GenerateOutputs(TypedDict):
 
 @dataclass(frozen=True)
 class Generation:
-    """How rollouts are generated.
+    """How rollouts are generated; a ``max_concurrent`` of -1 means no limit.
 
     Attributes:
-        max_concurrent: rollouts at once; -1 for no limit.
         results_path: the run directory; an existing one is resumed. None keeps results in memory.
         save_results: without a ``results_path``, create a run directory where ``nightjar eval run`` does.
         on_start: called once with all inputs, and with the remaining ones in their groups.
@@ -139,7 +134,6 @@ async def generate_group(
 
 
 async def generate_one(env: Environment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
-    """Generates and scores one rollout, holding a semaphore that is the first argument."""
     if args and hasattr(args[0], "acquire"):
         sem, *args = args  # type: ignore[assignment]
     names = ("input", "client", "model", "sampling_args", "max_retries")

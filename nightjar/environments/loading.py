@@ -45,11 +45,9 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
             version; a file, ``path.py`` or ``path.py:name``; or a URI, see ``SCHEMES``.
 
     Raises:
-        EnvironmentNotFoundError: there is no such module. A ValueError.
-        EnvironmentVersionError: the module has another version. A ValueError.
-        EnvironmentImportError: an import is not installed. A ValueError.
-        EnvironmentLoadError: its code raised, there is no ``load_environment``, or the arguments do not fit. A
-            RuntimeError.
+        EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError: the module, its version or an import
+            is missing. These are ValueErrors.
+        EnvironmentLoadError: its code failed, or the arguments do not fit. A RuntimeError.
         MissingKeyError: keys that it needs are not set.
 
     Example:
@@ -82,10 +80,9 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
 
 def import_source(env_id: str, source: ModuleSource) -> ModuleType:
-    """Imports the module of an environment; the only place that does.
+    """Imports the file of an environment, even if another module has its name.
 
-    It imports the file that was found, whatever else has its name in ``sys.path``. The file's folder comes last in
-    ``sys.path``, so that its neighbours can be imported and hide nothing.
+    The file's folder comes last in ``sys.path``: its neighbours can be imported and hide nothing.
     """
     install_where_needed()
     loaded = sys.modules.get(source.name)
@@ -194,7 +191,7 @@ def _select_benchmark(env_id: str, found: list[Registered], name: str | None) ->
 
 
 def _as_environment(make: Callable[..., EvalEnvironment], env_args: dict[str, Any]) -> Environment:
-    """Creates a benchmark and wraps it; ``judge_…`` arguments go to its judge, the others to itself."""
+    """Creates a benchmark and wraps it; ``judge_…`` arguments go to its judge."""
     of_judge = inspect.signature(as_environment).parameters
     own = {name: value for name, value in env_args.items() if name not in of_judge}
     judge = {name: value for name, value in env_args.items() if name in of_judge}

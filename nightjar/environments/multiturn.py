@@ -22,7 +22,7 @@ from nightjar.errors import OverlongPromptError, TurnLimitError
 T = TypeVar("T")
 
 HOOK_TIMEOUT_SECONDS = 600.0
-"""Default limit for one call of environment code: as long as for scoring."""
+"""Default limit for one call of environment code, as for scoring."""
 
 
 class MultiTurnMonitorRubric(Rubric):
@@ -46,8 +46,7 @@ class MultiTurnEnv(Environment):
     Args:
         max_turns: maximum number of model calls; -1 for no limit.
         timeout_seconds: for one attempt at a rollout, whose partial output is scored; None for no limit.
-        hook_timeout_seconds: for one call of environment code (a hook, a tool, a clean-up), which fails the rollout;
-            None for no limit.
+        hook_timeout_seconds: for one call of environment code, which then fails the rollout; None for no limit.
 
     Example:
         >>> class Echo(MultiTurnEnv):
@@ -141,7 +140,7 @@ class MultiTurnEnv(Environment):
 
     @stop
     async def has_final_env_response(self, state: State) -> bool:
-        """Stops when the environment has set ``state["final_env_response"]``."""
+        """Stops once ``state["final_env_response"]`` is set."""
         return state.get("final_env_response") is not None
 
     def mark_timed_out(self, state: State) -> None:
@@ -227,7 +226,7 @@ class MultiTurnEnv(Environment):
 
 
 def _check_time_and_cancellation(limit: asyncio.Timeout) -> None:
-    """Raises if the rollout timed out or was cancelled while environment code swallowed that."""
+    """Raises if the rollout timed out or was cancelled while environment code swallowed the exception."""
     task = asyncio.current_task()
     if limit.expired():
         raise TimeoutError

@@ -72,8 +72,7 @@ def _whole(text: str) -> str:
 class Parser:
     """Extracts the answer of a completion: messages, as dicts or objects, or a text.
 
-    Args:
-        extract_fn: turns the text of the last assistant message into the answer; the whole text by default.
+    ``extract_fn`` turns the text of the last assistant message into the answer; the whole text by default.
 
     Example:
         >>> Parser(str.upper).parse_answer([{"role": "assistant", "content": "b"}])
@@ -154,11 +153,9 @@ def _field(message: Any, name: str) -> Any:
 
 
 class XMLParser(Parser):
-    """Extracts fields that stand between tags with their names.
+    """Extracts fields that stand between tags with their names; as in verifiers, without ``extract_fn``.
 
-    Args:
-        fields: names of tags in their expected order. A tuple names alternatives: all are read, the first is written.
-        extract_fn: kept as an attribute; as in verifiers, not applied to fields.
+    In ``fields``, a tuple names alternatives: all are read, the first is written.
 
     Example:
         >>> parser = XMLParser(["reasoning", ("code", "answer")])
@@ -192,11 +189,7 @@ class XMLParser(Parser):
             )
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:  # noqa: ARG002 - see the docstring
-        """Returns an object with an attribute for every tag; None if the text does not have it.
-
-        Args:
-            strip: accepted for compatibility; the content of a field is always stripped.
-        """
+        """Returns an object with an attribute for every tag, None if missing. Fields are stripped in any case."""
         return SimpleNamespace(**{tag: _content(text, tag, last) for tags in self._fields for tag in tags})
 
     def parse_answer(self, completion: Messages | str) -> Any:
@@ -257,7 +250,6 @@ def _value(tags: Sequence[str], values: dict[str, Any]) -> Any:
 
 
 def _content(text: str, tag: str, last: bool = False) -> str | None:
-    """Returns the text between the first or last tags, in time linear in the text's length."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     content, position = None, 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
@@ -270,8 +262,7 @@ def _content(text: str, tag: str, last: bool = False) -> str | None:
 class ThinkParser(Parser):
     """Takes the text after the last ``</think>``; without one, the answer is ``""``.
 
-    Use ``MaybeThinkParser`` for servers that return the thoughts separately (``reasoning_content``) and for chat
-    templates that drop the tags: there, every answer would be empty.
+    Use ``MaybeThinkParser`` if the server or the chat template removes the thoughts: every answer would be empty.
 
     Example:
         >>> ThinkParser().parse("<think>2 + 2 …</think> 4")

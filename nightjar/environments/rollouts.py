@@ -29,18 +29,15 @@ AnyClient: TypeAlias = Client[Any, Any, Any, Any]
 class EnvironmentRollouts:
     """Attempts of one model at the examples of one environment.
 
-    Args:
-        sampling_args: override the environment's, key by key. Each rollout of an example adds 1 to ``seed``, because
-            equal seeds would give equal rollouts.
-        example: returns a fresh input for an example_id and a rollout index; the environment's example by default.
+    Each rollout of an example adds 1 to ``seed``, because equal seeds would give equal rollouts. ``example`` returns a
+    fresh input for an example_id and a rollout index; the environment's example by default.
 
     Example:
         >>> from nightjar.clients import ClientConfig, resolve_client
         >>> from nightjar.environments import SingleTurnEnv
         >>> env = SingleTurnEnv(dataset=[{"question": "What is 2+2?", "answer": "4"}])
         >>> client = resolve_client(ClientConfig(api_base_url="http://localhost:8000/v1"))
-        >>> rollouts = EnvironmentRollouts(env, client, "local", sampling_args={})
-        >>> rollouts.input(0, rollout_index=2)["rollout_index"]
+        >>> EnvironmentRollouts(env, client, "local", sampling_args={}).input(0, rollout_index=2)["rollout_index"]
         2
     """
 
@@ -83,7 +80,7 @@ class EnvironmentRollouts:
 def plan_groups(
     env: Environment, rollouts_per_example: int, is_independent: bool, rollouts: Mapping[int, int] | None = None
 ) -> Plan:
-    """Returns how the rollouts of an environment form groups; ``rollouts`` has examples with another number."""
+    """Plans the groups of rollouts; ``rollouts`` maps an example to another number of them."""
     scores_whole_groups = env.rubric.has_group_rewards and env.score_rollouts
     if scores_whole_groups and is_independent:
         raise ConfigError(
@@ -114,7 +111,7 @@ async def tear_down(env: Environment) -> None:
 
 
 def tear_down_at_exit(env: Environment) -> None:
-    """Registers an environment for teardown at the end of the process, unless it happens earlier."""
+    """Registers an environment for teardown at the end of the process, unless it is torn down earlier."""
     if not any(other is env for other in _in_use):
         _in_use.append(env)
 

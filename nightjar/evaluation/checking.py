@@ -15,7 +15,6 @@ _OF_IMAGES = "container://"
 
 
 def check_environments(configs: Sequence[RunConfig]) -> None:
-    """Raises ``MissingEnvironmentsError`` with all environments that are not here and cannot be fetched."""
     missing = list(dict.fromkeys(config.env_id for config in configs if _is_missing(config)))
     if missing:
         known = [package.env_id for package in list_environments(configs[0].environments_dir)]

@@ -40,7 +40,6 @@ class Estimate:
 
 
 def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
-    """Returns the expected size and cost of a run, from earlier runs of the same environment and model."""
     asked = {"env_id": EnvironmentId.parse(config.env_id).without_version, "model": config.model}
     try:
         earlier, tokens_in, tokens_out, most = warehouse.query(_HISTORY, asked).rows[0]
@@ -65,10 +64,7 @@ def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
 
 @contextmanager
 def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterator[None]:
-    """Limits the total spend of all runs started in this block; the limits are those of the first configuration.
-
-    A nested block changes nothing. A part of a run may spend its share.
-    """
+    """Limits the total spend of all runs started in this block; the limits are those of the first configuration."""
     tokens, cost = configs[0].max_total_tokens, configs[0].max_cost_usd
     if (part := configs[0].part_of_run) is not None:
         tokens, cost = tokens and max(1, tokens // part.count), cost and cost / part.count

@@ -28,8 +28,7 @@ async def evaluate(
 ) -> Outcome:
     """Runs an evaluation and publishes it, even if it fails or is stopped; other arguments are those of ``load_env``.
 
-    If the warehouse breaks during the run, the results stay on disk and the outcome has the reason. ``WarehouseError``
-    means that the warehouse could not be written before the run, so no request was made.
+    ``WarehouseError`` means that no request was made; if the warehouse breaks later, the outcome says so.
     """
     check_warehouse(warehouse)
     fetch_part(config, warehouse, output_dir)
@@ -65,8 +64,6 @@ async def run_stages(opened: Run, warehouse: Warehouse) -> Outcome:
 
 @dataclass(frozen=True)
 class EndedEvaluation:
-    """How one of several evaluations ended: with an outcome, or with the error that prevented it."""
-
     evaluation: Evaluation
     outcome: Outcome | None = None
     error: Exception | None = None

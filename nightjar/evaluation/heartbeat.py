@@ -21,7 +21,7 @@ _LOOK_SECONDS = 1.0
 async def heartbeats(url: str | None) -> AsyncIterator[None]:
     """Requests a URL whenever there is progress, and once at the end of the block; None for no heartbeats.
 
-    A failed request is logged once and stops nothing. The log does not show the URL, which may hold a secret.
+    A failed request is logged once, without the URL, which may hold a secret.
     """
     if url is None:
         yield

@@ -27,12 +27,10 @@ _DATA = "data/results-00000-of-00001.parquet"
 
 
 def wants_push(run: Run) -> bool:
-    """Returns whether a run is configured to be pushed and has ended without an error."""
     return run.error is None and bool(run.directory.read_config().get("save_to_hf_hub"))
 
 
 def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> str:
-    """Pushes a run and returns its URL, also kept as ``run.hub_url``."""
     name = name or run.directory.read_config().get("hf_hub_dataset_name")
     run.hub_url = push(run.directory, name, is_public=is_public)
     return run.hub_url
@@ -113,7 +111,6 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _messages(messages: str | Iterable[Mapping[str, Any]] | None, role: str) -> list[dict[str, Any]] | None:
-    """Returns messages as role, text and tool calls; content parts and tool calls become JSON."""
     if messages is None or isinstance(messages, str):
         return None if messages is None else [{"role": role, "content": messages}]
     return [

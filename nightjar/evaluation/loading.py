@@ -46,11 +46,8 @@ def load_env(
 ) -> Run:
     """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
-    Args:
-        output_dir: None for ``./outputs``, or the environment's own folder if it has one.
-        resume: run directory to resume, or ``"latest"``; None for a new run.
-        where: when resuming, retry only the failed rollouts that match (``failed_where``); empty for all missing ones.
-        run_id: id of the run, unless it is a part; a run that already has this id is resumed.
+    ``resume`` is a run directory or ``"latest"``; then ``where`` retries only the failed rollouts that match. A run
+    that already has ``run_id`` is resumed.
     """
     if (config.hf_hub_dataset_name or "").startswith(BLOCK):
         raise ConfigError(

@@ -100,7 +100,6 @@ def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = M
 
 
 def add_to_line(warehouse: Warehouse, night: Night, text: str) -> Night:
-    """Appends the verdict of a gate to the line of a night, and records it."""
     noted = replace(night, line=f"{night.line}; gate {text}")
     warehouse.write_night(noted)
     return noted
@@ -123,10 +122,7 @@ def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError
 
 
 def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Night:
-    """Judges a night by the runs that are published now, and records it if ``writes`` is set and statuses differ.
-
-    A night in progress has no verdict: only its evaluations are updated.
-    """
+    """Judges a night by the runs that are published now, and records changes; a night in progress has no verdict."""
     if not night.evaluations:
         return night
     judged = judge_night(warehouse, night)

@@ -18,15 +18,7 @@ from nightjar.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended.
-
-    Attributes:
-        warehouse: location where the run is published.
-        error: what stopped the run early; None if it ran to its end.
-        unpublished: why it is not in the warehouse, with the command that publishes it; None if it is there.
-        hub_url: URL on the Hugging Face Hub; None if it was not pushed.
-        unpushed: why it is not on the Hub; None if it is, or need not be.
-    """
+    """How a run ended; ``unpublished`` and ``unpushed`` say why it is not in the warehouse or on the Hub."""
 
     path: Path
     metadata: RunMetadata
@@ -38,7 +30,6 @@ class Outcome:
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
-        """Returns the outcome of a run that is aggregated and, if possible, published."""
         return cls(
             run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished, run.hub_url, run.unpushed
         )

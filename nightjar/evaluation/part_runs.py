@@ -1,8 +1,6 @@
 """Joins the parts of a run when the last of them arrives in the warehouse, which keeps their run directories.
 
-Each part stores its run directory before it checks whether all parts are there. If several end at the same moment, at
-least one of them sees all; if two do, they make the same run. No process waits for parts: if one is killed before it
-has joined them, a Retry of its flow run joins them.
+Each part is stored before it looks for the others, so at least one sees all. If several do, they make the same run.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ def keep_archive(directory: RunDirectory, store: Store) -> bool:
 
 
 def fetch_archive(store: Store, run_id: str, version: str, scratch: Path) -> RunDirectory:
-    """Restores a run directory from a warehouse into an empty folder."""
     archive = scratch / f"{run_id}.zip"
     Archives(store).fetch(run_id, version, archive)
     try:
@@ -72,7 +69,6 @@ _PATIENCE_SECONDS = 60.0
 
 
 def bring_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> None:
-    """Updates the run directory of a part from the warehouse if that has more."""
     if is_merged(part, warehouse) and not directory.exists():
         raise ConfigError(f"Run {part.run_id!r} is complete in {warehouse.location}: nothing left to do for {part}")
     store = warehouse.store()
@@ -88,10 +84,7 @@ def is_merged(part: Part, warehouse: Warehouse) -> bool:
 
 
 def merge_parts(part: Part, folder: Path, warehouse: Warehouse) -> RunDirectory | None:
-    """Joins the parts of a run into a run directory in ``folder``; a directory with more attempts is left unchanged.
-
-    Returns None if parts are missing in the warehouse, or if another process has just joined them.
-    """
+    """Joins the parts of a run in ``folder``; None if parts are missing, or if another process has just joined them."""
     store = warehouse.store()
     parts = Part.all_of(part.run_id, part.count)
     versions = {each: version for each in parts if (version := Archives(store).newest(str(each)))}

@@ -32,10 +32,7 @@ from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
 
 @dataclass(frozen=True)
 class Prepared:
-    """A configuration with its environment and examples.
-
-    ``rubric`` (``FILE:NAME``) replaces the environment's; ``whole`` are, for a part, the examples of the whole run.
-    """
+    """A configuration with its environment and examples; ``whole`` are those of the whole run, for a part."""
 
     config: RunConfig
     env: Environment
@@ -77,11 +74,9 @@ class Selection:
     hashes: dict[int, str]
 
     def fingerprint(self, count: int | None = None) -> str:
-        """Returns a hash of the first ``count`` examples, or of all of them, in order."""
         return fingerprint(list(self.hashes.values())[:count])
 
     def block(self, part: Part) -> Selection:
-        """Returns the examples of a part; raises ``ConfigError`` if there are none."""
         hashes = dict([*self.hashes.items()][part.block(len(self.hashes))])
         if not hashes:
             raise ConfigError(f"Part {part} has no example: the run takes {len(self.hashes)}. Take fewer parts")
@@ -89,7 +84,6 @@ class Selection:
 
 
 def select_examples(examples: Examples, config: RunConfig) -> Selection:
-    """Selects the first ``num_examples`` examples, in the order of the dataset or shuffled with a seed."""
     order = list(range(_count(examples, config.env_id)))
     if config.shuffle_seed is not None:
         random.Random(config.shuffle_seed).shuffle(order)  # noqa: S311 - no secret is made of it
@@ -135,7 +129,6 @@ def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
 
 
 def _settings_of(env: Environment) -> set[str]:
-    """Returns the names of settings: those with a method ``set_<name>``, and attributes with a JSON value."""
     known = {name.removeprefix("set_") for name in dir(env) if name.startswith("set_")}
     known |= {name for name, value in vars(env).items() if isinstance(value, _PLAIN) and not name.startswith("_")}
     if isinstance(env, SingleTurnEnv):

@@ -28,7 +28,6 @@ def check_warehouse(warehouse: Warehouse) -> None:
 
 
 def fetch_part(config: RunConfig, warehouse: Warehouse, output_dir: Path | None) -> None:
-    """Fetches the results of other machines for a part of a run; does nothing for a whole run."""
     if (part := config.part_of_run) is not None:
         from nightjar.evaluation.part_runs import bring_part
 
@@ -37,11 +36,7 @@ def fetch_part(config: RunConfig, warehouse: Warehouse, output_dir: Path | None)
 
 
 def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
-    """Publishes a run directory in one transaction, and notes the time in its metadata.
-
-    A part is published with its run directory; the last part to arrive joins them, see ``part_runs``. Raises
-    ``RunConflictError`` if the warehouse holds another run with this id.
-    """
+    """Publishes a run directory in one transaction; raises ``RunConflictError`` if its id belongs to another run."""
     part = Part.of(directory.run_id)
     try:
         report = _publish_part(part, directory, warehouse) if part else warehouse.publish(directory.path)

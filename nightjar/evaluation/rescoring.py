@@ -1,8 +1,4 @@
-"""``load_rescored``: scores the rollouts of a run with the present rubric, as a new run.
-
-The new run directory gets a copy of the source's ledger. The engine then resumes it: all rollouts are generated, so the
-model is not called.
-"""
+"""``load_rescored``: scores a run's rollouts with the present rubric, as a new run on a copy of its ledger."""
 
 from __future__ import annotations
 
@@ -40,9 +36,8 @@ def load_rescored(
 ) -> Run:
     """Opens a new run that scores everything that was generated in ``source``, which is not changed.
 
-    Rollouts that failed or are missing in the source have also failed or are missing in the new run. ``rubric`` is
-    ``path/to/file.py:NAME``; ``env_args`` replace those of the source; ``output_dir`` None is the folder of the source;
-    ``part`` scores only the examples of this part of the new run.
+    ``rubric`` is ``path/to/file.py:NAME``; ``output_dir`` None is the source's folder; ``part`` scores only its
+    examples.
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)

@@ -57,10 +57,9 @@ def _known(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest unfinished run of the same identity with no more examples.
+    """Returns the newest unfinished run of the same identity with no more examples, else the newest finished one.
 
-    If all are complete and published, it is the newest of these. None if there is no such run. Raises
-    ``ResumeMismatchError`` if all candidates have other settings, except for an evaluation of a suite.
+    Raises ``ResumeMismatchError`` if all candidates have other settings, except for an evaluation of a suite.
     """
     asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
@@ -127,10 +126,9 @@ WHERE error IS NOT NULL AND run_id = ?
 
 
 def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
-    """Returns the failed rollouts of a run that match a condition; the run need not be published.
+    """Returns the failed rollouts of a run that match SQL over the columns of ``rollouts``, or a ``FailureClass``.
 
-    The condition is SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
-    ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
+    In ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
     """
     if not directory.has_metadata():
         raise ConfigError(f"The condition {condition!r} needs a run to resume, and there is none")
@@ -141,7 +139,6 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
 
 
 def check_where(run: StoredRun, condition: str) -> None:
-    """Checks that a condition matches a failed rollout; without a run directory, it asks the warehouse."""
     if run.path is not None:
         failed_where(run.directory, condition)
     else:

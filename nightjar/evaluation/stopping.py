@@ -17,10 +17,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @asynccontextmanager
 async def stopped_by_signals() -> AsyncIterator[None]:
-    """Makes the first signal stop all runs in progress.
+    """Makes the first signal stop all runs in progress; a second, or one without a run, raises ``KeyboardInterrupt``.
 
-    A second signal, or one while there is no run, raises ``KeyboardInterrupt``. Signals that the process was started to
-    ignore stay ignored. Outside of the main thread nothing changes.
+    Signals that the process ignores stay ignored. Outside of the main thread nothing changes.
     """
     loop, has_stopped, is_over = asyncio.get_running_loop(), False, False
 

@@ -30,10 +30,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run with its run directory (None if it is not on this machine) or the warehouse that holds it.
-
-    ``cost`` is that of the recorded rollouts; None if the run is not published, or no price is known.
-    """
+    """A run with its run directory (None if not on this machine) or its warehouse; an unknown cost is None."""
 
     metadata: dict[str, Any]
     path: Path | None
@@ -67,10 +64,7 @@ class StoredRun:
 
 
 def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) -> list[StoredRun]:
-    """Returns the runs of a folder or a warehouse, by default of all output folders and the configured warehouse.
-
-    The newest run comes first; the parts of a run are left out once the run is there.
-    """
+    """Returns the runs of a folder or warehouse, by default of all, newest first; parts only until they are joined."""
     asked = Warehouse(resolve_warehouse(warehouse))
     found = {} if warehouse and not output_dir else {run.run_id: run for run in _on_disk(output_dir, asked)}
     if output_dir is None:

@@ -1,7 +1,4 @@
-"""Checks the scoring of an environment: its reference replies must score 1, and empty ones 0.
-
-Replies go through real rollouts, with turns, tools and sandboxes. Only judges are called.
-"""
+"""Checks an environment's scoring in real rollouts: reference replies must score 1, empty replies 0."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ _NEEDS_MORE = "a reference reply is worth less than 1 (-v shows which; what the 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one example: the last message of its prompt, its answer, and the parsed answer of the reply.
-
-    ``reward`` is that of the reply and ``blank`` that of an empty reply; None if it could not be scored.
-    """
+    """The result of one example; ``reward`` is that of the reply, ``blank`` of an empty one, None if not scored."""
 
     number: int
     asked: str

@@ -19,12 +19,10 @@ _CLOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ActiveFlowRun:
-    """A flow run that has not ended as far as its server knows.
+    """A flow run that has not ended as far as its server knows; ``since`` is when it entered its state.
 
-    Attributes:
-        since: when it entered its state.
-        work_pool: pool of the worker that started it; None for a run from the command line.
-        host, pid: its process; host is None if only the worker reported it, both are None if neither did.
+    ``work_pool`` is None for a run from the command line. ``host`` is None if only the worker reported its process;
+    ``host`` and ``pid`` are None if neither did.
     """
 
     id: str
@@ -69,7 +67,7 @@ class ActiveFlowRun:
 
 
 def active_flow_runs(api: PrefectApi, work_pool: str | None = None) -> list[ActiveFlowRun]:
-    """Returns the runs of Nightjar's flows in progress, the longest first; if given, only those of ``work_pool``."""
+    """Returns the runs of Nightjar's flows in progress, the longest first."""
     request = {"work_pools": {"name": {"any_": [work_pool]}}} if work_pool is not None else {}
     found = map(ActiveFlowRun.of, api.flow_runs(states=_STATES, **request))
     return sorted(found, key=lambda run: run.since)
@@ -94,13 +92,12 @@ def stop_process(process: psutil.Process) -> None:
 
 
 _START_SECONDS = 90.0
-"""How long a worker may take to start a process."""
 
 
 class LostRuns:
     """Settles runs on this machine that have no process, or that no worker would cancel.
 
-    ``settled_seconds`` is how long after a change of state the process may still be unknown.
+    For ``settled_seconds`` after a change of state, the process may still be unknown.
     """
 
     def __init__(self, api: PrefectApi, work_pool: str, settled_seconds: float) -> None:

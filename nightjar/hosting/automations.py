@@ -1,4 +1,4 @@
-"""Changes of a Prefect server that are shown before they are made: schedules and automations.
+"""Changes of schedules and automations on a Prefect server, shown before they are made.
 
 An existing automation is left unchanged: a user may have edited it or switched it off.
 """
@@ -32,10 +32,7 @@ Make: TypeAlias = Callable[[PrefectClient], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Change:
-    """A change of an object on the server; ``make`` is None if the object stays as it is.
-
-    ``what`` is its kind and name, such as ``deployment evaluate/evaluate``; ``details`` are the differences.
-    """
+    """A change of an object on the server; ``make`` is None if the object stays as it is."""
 
     what: str
     kind: Literal["create", "change", "keep"]
@@ -69,11 +66,9 @@ async def dead_runs(client: PrefectClient) -> Change:
 
 
 async def night_notifications(client: PrefectClient, suite: str, within: timedelta, block: str) -> list[Change]:
-    """Returns the automations that notify people of the nights of a suite.
+    """Returns the automations that notify people by a block of Prefect, such as ``slack-webhook/team``.
 
-    Args:
-        within: time after the end of a night within which the next one ends.
-        block: a notification block of Prefect, such as ``slack-webhook/team``.
+    ``within`` is the longest time from the end of a night to that of the next.
     """
     message = partial(SendNotification, block_document_id=await _block(client, block))
     of_suite = ResourceSpecification({"prefect.resource.id": f"nightjar.suite.{suite}"})
@@ -141,10 +136,9 @@ _MARGIN = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class WantedSchedule:
-    """A schedule that a deployment should have; an existing schedule with this name is changed.
+    """A schedule that a ``flow/deployment`` should have; an existing schedule with this name is changed.
 
     It has no parameters: Prefect 3.8 clears the parameters of a schedule that is paused and resumed in its UI.
-    ``deployment`` is ``flow/deployment``.
     """
 
     deployment: str
@@ -153,7 +147,7 @@ class WantedSchedule:
     time_zone: str
 
     def schedule(self) -> CronSchedule:
-        """Returns Prefect's schedule; raises ``ConfigError`` if cron or time zone are wrong."""
+        """Raises ``ConfigError`` if cron or time zone are wrong."""
         try:
             return CronSchedule(cron=self.cron, timezone=self.time_zone)
         except ValidationError as error:
@@ -169,7 +163,7 @@ class WantedSchedule:
 
 
 async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Change:
-    """Returns the change that gives a deployment a schedule; a paused schedule stays paused."""
+    """Leaves a paused schedule paused."""
     schedule = wanted.schedule()
     what, when = f"schedule {wanted.name!r} of {wanted.deployment}", _described(schedule)
     try:

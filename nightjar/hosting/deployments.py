@@ -64,11 +64,10 @@ _FOLDER = "nightjar/folder"
 _DEFAULT = "that of the work pool"
 _COMMAND = "python -m prefect.engine"
 _FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
-"""End of the command of deployments and work pools from earlier versions, which Prefect's own command replaces."""
+"""The end of the command of earlier versions, which Prefect's own command replaces."""
 
 
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[Change]:
-    """Registers the work pool, all deployments and the automation; arguments as for ``planned_deployments``."""
     async with get_client() as client:
         changes = await planned_deployments(client, folder, prefix, is_taken_over=is_taken_over)
         await make_changes(client, changes)
@@ -82,7 +81,6 @@ async def make_changes(client: PrefectClient, changes: Sequence[Change]) -> None
 
 
 def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
-    """Returns the deployment of a suite, named after it; a policy gates its nights."""
     parameters = {"suite": str(suite)} | ({"gate": str(policy)} if policy else {})
     return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, parameters)
 
@@ -102,14 +100,13 @@ async def planned_deployments(
     """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
     An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
-    command of an earlier version. The schema offers the environments of the folder. Schedules, limits, tags, default
-    parameters, job variables and descriptions stay as a user has set them.
+    command of an earlier version. Other settings stay as a user has made them.
 
     Args:
-        folder: where runs happen and write ``./outputs``.
-        prefix: prefix of the names of deployments and work pool.
+        folder: where runs happen and write ``./outputs``; the schema of parameters offers its environments.
+        prefix: of the names of deployments and work pool.
         suites: new deployments of suites; existing ones of the folder are updated as well.
-        is_taken_over: whether deployments that another folder registered become this folder's.
+        is_taken_over: deployments that another folder registered become this folder's.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
@@ -238,14 +235,10 @@ def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: b
 
 @dataclass(frozen=True)
 class Wanted:
-    """The target state of a server: deployments, schedules and notifications.
+    """The target state of a server; ``suite`` and ``gate`` are files below ``folder``.
 
-    Attributes:
-        folder, prefix, is_taken_over: as for ``planned_deployments``.
-        suite: file of a suite to schedule, below the folder.
-        gate: file of the policy that gates its nights, below the folder; None for no new one.
-        retry_cron, upkeep_cron: schedules of ``retry-failed`` and ``upkeep``.
-        notify: notification block for its nights, such as ``slack-webhook/team``.
+    Without a ``gate``, a suite keeps its own. ``notify`` is a notification block, such as ``slack-webhook/team``. The
+    other fields are as for ``planned_deployments``.
     """
 
     folder: Path
@@ -261,7 +254,7 @@ class Wanted:
 
 
 async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) -> bool:
-    """Makes the configured server match ``wanted`` if ``confirm`` accepts the changes; returns whether it did."""
+    """Returns whether ``confirm`` accepted the changes and they were made."""
     suite = None if wanted.suite is None else of_suite(wanted.suite, wanted.gate)
     suites = [] if suite is None else [suite]
     async with get_client() as client:

@@ -78,7 +78,6 @@ async def evaluate_as_flow(
 
 
 async def _run_of(config: RunConfig) -> Run:
-    """Waits for the run of a configuration; the runs of a suite differ in name or environment."""
     asked = EnvironmentId.parse(config.env_id).listed, config.model, config.name
     while True:
         for run in open_runs():
@@ -89,12 +88,9 @@ async def _run_of(config: RunConfig) -> Run:
 
 
 def rescore_with_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str) -> RunDirectory:
-    """Scores the rollouts of a run again on a Dask cluster, a part per worker; returns the new run directory.
+    """Scores a run again, a part per worker; ``cluster`` is an address, or the number of workers to start here.
 
-    Args:
-        cluster: address of a scheduler, or number of workers to start here.
-        settings: further arguments of ``load_rescored``.
-        location: warehouse for the new run.
+    ``settings`` are further arguments of ``load_rescored``.
     """
     warehouse = Warehouse(refuse_secret(location))
     warehouse.store()  # refuses warehouses of tables before anything starts

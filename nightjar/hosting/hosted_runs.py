@@ -34,20 +34,16 @@ _STATES = {
     "CANCELLING": "CANCELLED",
     "CANCELLED": "CANCELLED",
 }
-"""State shown for each of Prefect's state types; TIMEOUT is a Failed state named TimedOut."""
+"""The state shown for each of Prefect's state types; TIMEOUT is a Failed state named TimedOut."""
 
 
 @dataclass(frozen=True)
 class HostedRun:
-    """A flow run of ``evaluate``.
+    """A flow run of ``evaluate``; ``since`` is when it entered its state.
 
-    Attributes:
-        state: ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``.
-        is_ended: whether it has ended; a retry may begin it again.
-        failure: class of its failure; None if it did not fail.
-        since: when it entered its state.
-        created_at: when it was requested; for a scheduled run, when it was due.
-        is_hosted: whether a deployment runs it; other runs come from a command line.
+    ``state`` is ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``. An ended run may
+    begin again by a retry. ``created_at`` is when it was requested; for a scheduled run, when it was due. A deployment
+    runs it if ``is_hosted``; other runs come from a command line.
     """
 
     id: str
@@ -83,13 +79,11 @@ class HostedRun:
         )
 
     def requested(self, field: str) -> Any:
-        """Returns the requested value of a field of ``RunConfig``, or its default."""
         value, info = self.parameters.get(field), RunConfig.model_fields[field]
         is_given = value is not None or info.is_required()
         return value if is_given else info.get_default(call_default_factory=True)
 
     def matches(self, text: str) -> bool:
-        """Returns whether ``text`` is its name, or the beginning of its id or run id."""
         plain = text.lower().replace("-", "")
         return text == self.name or (bool(plain) and any(i.startswith(plain) for i in (UUID(self.id).hex, self.run_id)))
 
@@ -118,7 +112,6 @@ def hosted_runs(api: PrefectApi) -> Iterator[HostedRun]:
 
 
 def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
-    """Returns the evaluation that a user's text refers to; None if the server has none."""
     if record := flow_run_of(asked, api):
         return HostedRun.of(record)
     found = [run for run in hosted_runs(api) if run.matches(asked)]
@@ -133,16 +126,12 @@ def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
 
 
 STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))
-"""Values by which runs can be listed: states of hosted runs and statuses of stored runs."""
 _STATUS_STATES = {"timed_out": "TIMEOUT"}
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as a server knows it, as it is stored, or both.
-
-    ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk here nor in the warehouse.
-    """
+    """A run; ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk nor published."""
 
     hosted: HostedRun | None
     stored: StoredRun | None
@@ -163,7 +152,7 @@ class ListedRun:
 
     @property
     def state(self) -> str:
-        """State on the server; for other runs their status in capitals."""
+        """The state on the server; for other runs their status in capitals."""
         if self.hosted:
             return self.hosted.state
         status = str(self.value("status"))
@@ -218,7 +207,6 @@ class Retried:
 
 
 def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
-    """Returns a server's record of a flow run; None if there is none with this id."""
     try:
         return api.get(f"/flow_runs/{UUID(asked)}")  # type: ignore[no-any-return]
     except ValueError:  # not an id of Prefect
@@ -228,9 +216,7 @@ def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
 def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: StoredRun | None = None) -> Retried:
     """Has a worker run a flow run of a deployment again; its journal tells it what remains.
 
-    Args:
-        where: retry only the failed rollouts that match, see ``failed_where``; empty for everything that is missing.
-        stored: the stored run, on which ``where`` is checked.
+    ``where`` retries only the failed rollouts that match, see ``failed_where``, and is checked on the stored run.
     """
     flow_run_id, name, state = flow_run["id"], flow_run["name"], flow_run["state_type"]
     if state not in ENDED:
@@ -249,7 +235,7 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
 
 
 def run_dir_of(flow_run: dict[str, Any]) -> str:
-    """Returns the run directory of a flow run without a deployment, which no worker can resume."""
+    """Returns the run directory of a run from a command line; raises ``ConfigError`` if it is elsewhere or missing."""
     where, name = Whereabouts.from_labels(flow_run["labels"]), flow_run["name"]
     if where is None:
         raise ConfigError(f"Run {name!r} ({flow_run['id']}) ended before it had a run directory: start it again")

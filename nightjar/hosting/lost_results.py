@@ -16,8 +16,6 @@ _SECRETS = "/block_types/slug/nightjar-environment-secrets/block_documents/name"
 
 
 class LostResults:
-    """Publishes the results of lost runs, one after another."""
-
     def __init__(self, api: PrefectApi, log: Path) -> None:
         self._api = api
         self._log = log
@@ -25,7 +23,6 @@ class LostResults:
         self._publishing: subprocess.Popen[bytes] | None = None
 
     def publish(self) -> Iterator[str]:
-        """Starts to publish the results of one more run of this machine, and yields a message about it."""
         if self._publishing is not None and self._publishing.poll() is None:
             return
         for run in self._api.flow_runs(states=("CRASHED", "CANCELLED"), sort="END_TIME_DESC"):

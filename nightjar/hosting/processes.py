@@ -27,8 +27,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Starts a Python module, given as name and arguments, in a session of its own; appends its output to ``log``.
 
-    Like the commands ``nightjar`` and ``prefect``, it does not import from its folder: a user's ``queue.py`` there
-    would hide Python's. The variables of ``environment`` are added to this process's.
+    It does not import from its folder, where a user's ``queue.py`` would hide Python's. ``environment`` is added to
+    this process's.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -99,10 +99,7 @@ class Service:
 
 
 def end_left_over(pid: int, since: float) -> None:
-    """Kills a service that a killed ``nightjar up`` left behind; runs of a worker continue.
-
-    A process that started after ``since`` is another one with the same id, and stays.
-    """
+    """Kills a service that a killed ``nightjar up`` left, unless the process started after ``since``."""
     try:
         process = psutil.Process(pid)
         if process.create_time() <= since and {"prefect", "view"} & {*process.cmdline()}:
@@ -113,7 +110,7 @@ def end_left_over(pid: int, since: float) -> None:
 
 
 def free_port(first: int) -> int:
-    """Returns the first free port of this machine from ``first`` on; raises ``ServiceError`` if none is near."""
+    """Raises ``ServiceError`` if no port near ``first`` is free."""
     last = first + _PORTS_TRIED - 1
     if (port := first_free_port(range(first, last + 1))) is None:
         raise ServiceError(f"Ports {first} to {last} are in use. Free one of them, or pass --no-view")
@@ -121,7 +118,7 @@ def free_port(first: int) -> int:
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
-    """Waits for a condition; raises ``ServiceError`` with the complaint after ``seconds``."""
+    """Raises ``ServiceError`` with the complaint after ``seconds``."""
     end = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > end:

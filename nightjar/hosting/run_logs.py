@@ -16,7 +16,6 @@ from typing import Any, Self
 from nightjar.hosting.server import PrefectApi
 
 _PAGE = 200
-"""Largest page of Prefect's server."""
 _STEP = 150
 """Lines to go back at a time. Pages overlap, because new lines move others on."""
 
@@ -58,7 +57,6 @@ class RunLog:
         return [LogLine.of(record) for record in reversed(shown)]
 
     def new(self) -> Iterator[LogLine]:
-        """Yields the lines that were not returned yet, including late ones."""
         behind = {record["id"]: record for page in self._pages(len(self._seen)) for record in page}
         fresh = {key: record for key, record in behind.items() if key not in self._seen}
         fresh |= self._late(len(behind) - len(fresh), behind.keys())
@@ -76,7 +74,6 @@ class RunLog:
         return late
 
     def _begin_at(self, timestamp: str) -> None:
-        """Ignores all older lines, and those of the same moment that are there."""
         self._chosen = {**self._chosen, "timestamp": {"after_": timestamp}}
         moment = {**self._chosen, "timestamp": {"after_": timestamp, "before_": timestamp}}
         self._seen |= {record["id"] for page in self._pages(chosen=moment) for record in page}

@@ -22,20 +22,15 @@ from nightjar.errors import ServiceAwayError, ServiceError
 from nightjar.hosting.state import read_state
 
 FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep", "gate")
-"""Names of Nightjar's flows."""
 
 POOL = "nightjar"
-"""Name of the work pool."""
 
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
-"""Prefect's state types of flow runs that have ended."""
 MOST_RUNS = 200
-"""Maximum number of flow runs in one answer of Prefect's server."""
 
 
 def prefixed(name: str, prefix: str) -> str:
-    """Returns a name with the prefix of ``--name-prefix``."""
     return f"{prefix}-{name}" if prefix else name
 
 
@@ -72,7 +67,6 @@ def configured_prefect_api() -> str | None:
 
 
 def prefect_answers(api_url: str) -> bool:
-    """Returns whether a Prefect server answers at this URL."""
     request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
     try:
         with urlopen(request, timeout=_HEALTH_SECONDS) as reply:  # noqa: S310
@@ -93,8 +87,7 @@ def authorization() -> dict[str, str]:
 def find_prefect_api(url: str | None = None) -> str | None:
     """Returns the URL of the server to use: the given or configured one, else that of ``nightjar up``, or None.
 
-    Raises:
-        ServiceError: the given or configured server does not answer.
+    Raises ``ServiceError`` if the given or configured server does not answer.
     """
     chosen = configured_prefect_api()
     if url:  # of the API or of the UI
@@ -112,7 +105,6 @@ def find_prefect_api(url: str | None = None) -> str | None:
 
 
 def page_of(flow_run_id: str, api_url: str) -> str:
-    """Returns the page of a flow run in the UI of a server, or in Prefect's cloud."""
     ui = os.environ.get("PREFECT_UI_URL") or api_url.removesuffix("/api").replace(
         "https://api.prefect.cloud/api/accounts/", "https://app.prefect.cloud/account/"
     ).replace("/workspaces/", "/workspace/")
@@ -129,19 +121,18 @@ _AWAY = {429, 502, 503, 504}
 class PrefectApi:
     """The API of one server, whose URL ends with ``/api`` or names a workspace of Prefect's cloud.
 
-    All methods raise ``ServiceAwayError`` if the server does not answer or is overloaded, and ``ServiceError`` if it
-    refuses.
+    Methods raise ``ServiceAwayError`` if the server does not answer or is overloaded, ``ServiceError`` if it refuses.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def get(self, path: str) -> Any:
-        """Returns the resource at a path; None if there is none."""
+        """Returns None if there is nothing at the path."""
         return self._call("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Returns the answer to a body; None if there is nothing at the path."""
+        """Returns None if there is nothing at the path."""
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> None:

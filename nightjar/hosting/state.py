@@ -1,7 +1,6 @@
 """The state of ``nightjar up`` in Nightjar's home: ``up.json`` with its services, and the lock of its supervisor.
 
-The operating system frees the lock when the supervisor dies. The lock file holds its process id, so that ``stop`` ends
-that process and nothing else.
+The lock file holds the process id of the supervisor, so that ``stop`` ends that process and nothing else.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ def write_state(state: ServicesState) -> None:
 
 
 def written_at() -> float:
-    """Returns when the state was written, in seconds since 1970."""
+    """Returns seconds since 1970."""
     return _file().stat().st_mtime
 
 
 def read_state() -> ServicesState | None:
-    """Returns the state; None if nothing runs."""
+    """Returns None if nothing runs."""
     try:
         return ServicesState(**json.loads(_file().read_text(encoding="utf-8")))
     except (OSError, ValueError, ConfigError):
@@ -82,7 +81,6 @@ def supervisor_pid() -> int | None:
 
 
 def check_nobody_supervises() -> None:
-    """Raises ``ServiceError`` if a supervisor is running."""
     if (pid := supervisor_pid()) is not None:
         raise ServiceError(f"Already running, as process {pid}. Stop it with: nightjar down")
 

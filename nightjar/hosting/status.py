@@ -17,8 +17,6 @@ from nightjar.hosting.state import read_state, supervisor_pid
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """A process that ``nightjar up`` started."""
-
     name: str
     pid: int
     is_running: bool
@@ -27,10 +25,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a deployment (``flow/deployment``); it is active if neither it nor its deployment is paused.
-
-    ``when`` describes it, such as ``cron 0 2 * * *``.
-    """
+    """A schedule of a ``flow/deployment``, active if neither is paused; ``when`` is like ``cron 0 2 * * *``."""
 
     id: str
     deployment: str
@@ -41,9 +36,9 @@ class ScheduleStatus:
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """A deployment of Nightjar's flows; its name is ``flow/deployment``.
+    """A deployment; its name is ``flow/deployment``, its ``folder`` is None if the runs set it.
 
-    ``folder`` is None if the runs set it; ``concurrency_limit`` is None if concurrent runs are not limited.
+    Without a ``concurrency_limit``, concurrent runs are not limited.
     """
 
     name: str
@@ -68,10 +63,7 @@ class RunStatus:
 class Status:
     """The status of ``nightjar up`` and its server; None for anything that is not configured or running.
 
-    Attributes:
-        services: services of ``nightjar up``, or those that a killed one left behind.
-        work_pool_status: status on the server, such as ``READY``.
-        log: file with restarts of services and lost runs.
+    ``services`` may be those that a killed one left behind; ``log`` names restarts of services and lost runs.
     """
 
     api_url: str | None
@@ -88,7 +80,6 @@ class Status:
 
 
 def read_status() -> Status:
-    """Returns the status of ``nightjar up``, or else of the configured server."""
     pid = supervisor_pid()
     state = read_state()
     if state and pid is None and not prefect_answers(state.api_url):

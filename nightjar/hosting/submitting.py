@@ -34,7 +34,6 @@ _PAGE = 200
 
 
 def keep_secrets(api: PrefectApi, values: Mapping[str, str]) -> dict[str, str]:
-    """Stores the secrets of one run, and returns the label that the run needs."""
     kind = api.get(f"/block_types/slug/{_SLUG}")
     schemas = kind and api.post("/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}})
     if not schemas:
@@ -78,10 +77,7 @@ USUAL_MINUTES, MOST_MINUTES = 120, 1_440
 
 @dataclass(frozen=True)
 class Submitted:
-    """A submitted run; ``deployment`` is ``flow/deployment``.
-
-    ``env_source`` is where the worker gets its environment; empty if it must be there already.
-    """
+    """A submitted run; ``env_source`` is where the worker gets its environment, empty if it must be there already."""
 
     flow_run_id: str
     name: str
@@ -95,10 +91,8 @@ class Submitted:
 class HostedOptions:
     """Options of a hosted run besides its configuration.
 
-    Attributes:
-        name: name of the flow run; empty for environment and model.
-        allow_instances_access: whether the process of the work pool may create instances.
-        custom_secrets: variables of this run alone, with their values.
+    The default ``name`` of the flow run is environment and model. ``allow_instances_access`` lets the process of the
+    work pool create instances. ``custom_secrets`` are variables of this run alone.
     """
 
     name: str = ""
@@ -115,16 +109,11 @@ def submit(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> Submitted:
-    """Starts a run of a deployment, with the environment if that is developed or installed here.
+    """Starts a run of a ``flow/deployment``, with the environment if that is developed or installed here.
 
-    Args:
-        config: what to run; the deployment's values apply to fields that are not set.
-        deployment: ``flow/deployment``.
-        warehouse: where to publish; empty for the deployment's.
-
-    Raises:
-        ConfigError: the environment cannot be sent.
-        ServiceError: the server does not answer, has no such deployment, or refuses.
+    The values of the deployment apply to fields of ``config`` that are not set, and to an empty ``warehouse``. Raises
+    ``ConfigError`` if the environment cannot be sent; ``ServiceError`` if the server does not answer, has no such
+    deployment, or refuses.
     """
     api = PrefectApi(api_url)
     found = _deployment(api, deployment)

@@ -1,7 +1,4 @@
-"""Supervises a Prefect server, the web view and a worker: starts, restarts and ends them.
-
-One process does this, see ``supervisor_lock``. It writes ``up.log`` in Nightjar's home.
-"""
+"""Supervises a Prefect server, the web view and a worker, in one process; writes ``up.log`` in Nightjar's home."""
 
 from __future__ import annotations
 
@@ -47,11 +44,6 @@ _LOST_RUNS_SECONDS = 5.0
 
 
 class Supervisor:
-    """Starts the services and watches them.
-
-    ``port`` is the Prefect server's. ``prefix`` and ``is_taken_over`` are those of ``planned_deployments``.
-    """
-
     def __init__(
         self, port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool, notify: Callable[[str], None]
     ) -> None:
@@ -70,7 +62,7 @@ class Supervisor:
         self._forget_old_secrets: Callable[[PrefectApi], int] | None = None
 
     def start(self) -> str:
-        """Starts everything, and returns the addresses and the next steps."""
+        """Returns the addresses and the next steps."""
         self._end_left_over()
         self._use_server()
         from nightjar.hosting.deployments import (  # takes 3 s, while the server starts
@@ -111,7 +103,6 @@ class Supervisor:
         )
 
     def watch(self) -> None:
-        """Restarts services and settles lost runs, until this process is ended."""
         due = time.monotonic()
         while True:
             if said := [text for service in self._services if (text := service.revive())]:
@@ -135,7 +126,6 @@ class Supervisor:
             self._log("Down.")
 
     def _end_left_over(self) -> None:
-        """Ends the services that a killed supervisor left behind; runs in progress continue."""
         if (left := read_state()) is not None:
             for name, (pid, _) in left.services.items():
                 self._log(f"{name} may still run as process {pid}, which is ended.")
@@ -229,7 +219,6 @@ def supervise(
     announce: Callable[[str], None],
     notify: Callable[[str], None],
 ) -> None:
-    """Starts the services and watches them until Ctrl-C or SIGTERM."""
     with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, is_viewed=is_viewed, notify=notify)
@@ -262,7 +251,7 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_v
 
 
 def stop() -> bool:
-    """Ends the supervisor and its services; returns False if nothing runs."""
+    """Returns False if nothing runs."""
     pid = supervisor_pid()
     if pid is None:
         return False
@@ -282,13 +271,11 @@ def worker_runs() -> list[ActiveFlowRun]:
 
 
 def _runs_here(api: PrefectApi, work_pool: str) -> list[ActiveFlowRun]:
-    """Returns the runs of a work pool that a process on this machine runs, or will run."""
     runs = active_flow_runs(api, work_pool)
     return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
 def _said_of(updated: Sequence[Change]) -> str:
-    """Returns a line about updated deployments; empty if there are none."""
     if not updated:
         return ""
     fields = {each.what: ", ".join(line.partition(":")[0] for line in each.details) for each in updated}

@@ -20,8 +20,6 @@ _LOG = "temporary-server.log"
 
 
 class TemporaryServer:
-    """A Prefect server that ends with this process."""
-
     def __init__(self) -> None:
         port = free_port()
         self.api_url = f"http://127.0.0.1:{port}/api"
@@ -36,7 +34,7 @@ class TemporaryServer:
             )
 
     def wait(self) -> None:
-        """Waits until it answers; raises ``ServiceError`` if it does not."""
+        """Raises ``ServiceError`` if the server does not answer."""
         complaint = f"Prefect's temporary server does not answer; see {self._log}"
         wait_until(lambda: prefect_answers(self.api_url) or self._process.poll() is not None, _START_SECONDS, complaint)
         if self._process.poll() is not None:
@@ -49,7 +47,6 @@ def temporary_server() -> TemporaryServer:
 
 
 def is_temporary(api_url: str) -> bool:
-    """Returns whether this is the URL of this process's server, whose pages are gone after the command."""
     return temporary_server.cache_info().currsize > 0 and temporary_server().api_url == api_url
 
 

@@ -25,10 +25,8 @@ _METADATA, _RESULTS = "metadata.json", "results.jsonl"
 class FoundResults:
     """The results of one run; ``kind`` is the program that wrote them.
 
-    Attributes:
-        path: the folder; for NeMo Evaluator also a bundle.
-        shards: folders of an evaluation of NeMo Evaluator in shards. If they are merged, ``path`` holds all rows;
-            otherwise it is where a merge would put them.
+    ``path`` is the folder; for NeMo Evaluator also a bundle. ``shards`` are folders of an evaluation in shards: if they
+    are merged, ``path`` holds all rows; otherwise it is where a merge would put them.
     """
 
     kind: Kind

@@ -32,13 +32,9 @@ _TIDY_EVERY = 16
 
 @dataclass(frozen=True)
 class Imported:
-    """The outcome of importing one run.
+    """The outcome of importing one run, with an ``error`` or the ``novelty`` of what it changed in the warehouse.
 
-    Attributes:
-        kind: the program that wrote the results; ``unknown`` if there are none.
-        run_id, env_id, model: the run; None if it could not be read.
-        novelty: the change to the warehouse; None for a failure.
-        error: why it was not imported; None for a success.
+    ``kind`` is the program that wrote the results, or ``unknown``. Run, environment and model are None if unreadable.
     """
 
     path: Path
@@ -98,8 +94,8 @@ def _novelty(report: PublishReport) -> Novelty:
 def convert(found: FoundResults, scratch: Path) -> Path:
     """Returns a run directory with the results; the folder itself if Nightjar wrote it.
 
-    It has no journal of attempts. The same results always give the same content and ``run_id``; the id stays if the
-    other program resumes its run. An existing run directory in ``scratch`` is replaced.
+    The same results always give the same content and ``run_id``; the id stays if the other program resumes its run.
+    It has no journal of attempts. An existing run directory in ``scratch`` is replaced.
     """
     if found.kind == "nightjar":
         return found.path

@@ -1,7 +1,6 @@
 """Exports a run as a log of Inspect (``inspect view``): its JSON format, version 2, as of ``inspect_ai`` 0.3.285.
 
-An example is a sample, a rollout is an epoch of it. The reward and the metrics are scores; a failed rollout has an
-error and no score.
+An example is a sample, a rollout an epoch of it. Reward and metrics are scores; a failed rollout has an error instead.
 """
 
 from __future__ import annotations
@@ -21,11 +20,7 @@ _REWARD = "reward"
 
 
 def inspect_log(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the log of a run.
-
-    ``run`` is its row of ``runs``; ``rollouts`` are its rows of ``rollouts``, with people's notes as ``notes``. JSON is
-    parsed in both.
-    """
+    """Returns the log of a run from its rows of ``runs`` and ``rollouts`` (and their ``notes``), with JSON parsed."""
     samples = [_sample(row) for row in rollouts]
     failed = sum("error" in sample for sample in samples)
     return {

@@ -119,8 +119,8 @@ class _Row(Lenient):
 def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     """Writes the rollouts of a run and returns its metadata.
 
-    Several runs may start in the same second, so the run id has a digest of the bundle's id, exact time and
-    configuration, for shards of those of all shards, merged or not.
+    Several runs may start in the same second, so the run id has a digest of the id, exact time and configuration of the
+    bundle, or of all shards, merged or not.
     """
     own = [] if found.shards and not bundles_in(found.path) else [_bundle(found.path)]
     parts = [_bundle(path) for path in found.shards] or own

@@ -44,8 +44,6 @@ def at(*path: str, default: Any = None) -> Any:
 
 
 class Line(NamedTuple):
-    """A line of a file: its place, for messages, and its content."""
-
     place: str
     content: dict[str, Any]
 
@@ -108,11 +106,7 @@ def moment(value: Any) -> datetime | None:
 
 
 def without_secrets(value: Any) -> Any:
-    """Returns settings without secrets: keys, tokens, passwords, headers, credentials in URLs.
-
-    >>> without_secrets({"temperature": 0, "max_tokens": 9, "api_key": "k", "judge": {"HF_TOKEN": "t", "n": 1}})
-    {'temperature': 0, 'max_tokens': 9, 'judge': {'n': 1}}
-    """
+    """Returns settings without secrets: keys, tokens, passwords, headers, credentials in URLs."""
     if isinstance(value, Mapping):
         return {
             name: without_secrets(item)
@@ -125,11 +119,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def public_url(text: str) -> str:
-    """Returns a text whose URLs have no user, password or query.
-
-    >>> public_url("https://me:pass@host:8000/v1?api_key=k,http://localhost/v1")
-    'https://host:8000/v1,http://localhost/v1'
-    """
+    """Returns a text whose URLs have no user, password or query."""
     return _URL.sub(r"\1\2", text)
 
 

@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def messages(value: Any) -> Any:
-    """Returns messages in Nightjar's form; a value that is not a list of messages is left unchanged.
-
-    Tool calls may be JSON strings, as ``verifiers`` saves them, or nested, as in OpenAI's protocol.
-    """
+    """Returns messages in Nightjar's form, from verifiers' or OpenAI's tool calls; leaves other values unchanged."""
     if not isinstance(value, str | list):
         return None
     read = [_with_read_calls(message) for message in value] if isinstance(value, list) else value
@@ -51,7 +48,7 @@ def _with_read_calls(message: Any) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Returns the content of a JSON string; other values are left unchanged."""
+    """Parses a JSON string; other values are left unchanged."""
     if isinstance(value, str):
         with suppress(ValueError):
             return json.loads(value)
@@ -95,10 +92,7 @@ class Rollout(Lenient):
 class ResultsWriter:
     """Writes the results of a run to ``path``, with only a few numbers per rollout in memory.
 
-    Attributes:
-        hashes: content hash of each example, from its first row.
-        state_columns: names in order of appearance.
-        most_rollouts: the highest rollout index plus 1.
+    ``hashes`` are the content hashes of examples, from their first rows; ``most_rollouts`` the highest index plus 1.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -162,10 +156,7 @@ class ResultsWriter:
 
 
 def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, Any]:
-    """Returns an error as Nightjar records it.
-
-    ``chain`` has the names of its classes, ``detail`` all messages; None for chain and message.
-    """
+    """Returns an error as Nightjar records it, from the names of its classes and all messages."""
     name = chain.partition(" -> ")[0]
     return {
         "error": name,
@@ -178,6 +169,5 @@ def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, 
 
 
 def digest(*parts: Any) -> str:
-    """Returns 16 hex digits that identify JSON-ready values."""
     content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return fingerprint([content.decode()])

@@ -195,7 +195,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _error(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns an error as Nightjar records it, from an object of names and texts or, in old versions, a text."""
+    """Converts an error: an object of names and texts or, in old versions, a text."""
     error = fields.get("error")
     candidates = [error, fields.get("error_chain"), fields.get("long_error_chain")]
     if isinstance(error, dict):

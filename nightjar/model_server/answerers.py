@@ -25,7 +25,6 @@ Said: TypeAlias = str | ToolCallAnswer | Sequence[ToolCallAnswer] | Answer
 """The output of a turn: a text, a tool call, several calls, or a whole answer."""
 
 Turn: TypeAlias = Said | Callable[[Sequence[Message]], Said]
-"""The output of a turn, or a function of the messages that returns it."""
 
 _EXPRESSION = re.compile(
     r"""
@@ -52,12 +51,9 @@ _SHOWN_CHARACTERS = 80
 
 
 class Script:
-    """Answers each turn of a conversation from a list.
+    """Answers each turn of a conversation from a list, or all turns with one function.
 
     The turn is the number of assistant messages in the conversation, so any number of conversations can run at once.
-
-    Args:
-        turns: the outputs of the first turn, the second turn and so on; or one function for all turns.
 
     Example:
         >>> from nightjar.model_server import Script, tool_call
@@ -103,11 +99,9 @@ def _written_turn(turns: Sequence[Turn], messages: Sequence[Message]) -> Turn:
 class ArithmeticSolver:
     r"""Computes the last arithmetic expression of the last user message.
 
-    Expressions have integers, ``+ - * /``, parentheses, and ``x`` or the multiplication sign for products. The result
-    is an integer or a fraction such as ``7/2``, in ``\boxed{}``.
-
-    A share of answers, ``error_rate``, is wrong. Whether an answer is wrong depends on the seed, the question and how
-    often it was asked before, so the order of the questions does not change the answers.
+    Expressions have integers, ``+ - * /``, parentheses and ``x``. The result is an integer or a fraction such as
+    ``7/2``, in ``\boxed{}``. A share of answers, ``error_rate``, is wrong; which ones depends on the seed, the question
+    and how often it was asked before, not on the order of the questions.
 
     Example:
         >>> print(ArithmeticSolver().answer([{"role": "user", "content": "What is 12 x (3 + 4)?"}]).text)
@@ -239,7 +233,6 @@ class TextIndex:
                 slices.setdefault(piece, set()).add((offset, len(text)))
 
     def longest_in(self, text: str) -> str | None:
-        """Returns the longest known text that ``text`` is or contains, or None."""
         if text in self._texts:
             return text
         longest = ""

@@ -88,7 +88,6 @@ def last_user_text(messages: Sequence[Message]) -> str:
 
 
 def message_text(message: Message) -> str:
-    """Returns the text of a message, without parts that are not text."""
     content = message.get("content")
     if isinstance(content, str):
         return content

@@ -198,7 +198,6 @@ def _blocks(output: ModelOutput, number: int) -> Iterator[dict[str, Any]]:
 
 
 def signature(thinking: str) -> str:
-    """Returns the signature of thinking; equal for equal text."""
     return hashlib.blake2b(thinking.encode(), digest_size=24).hexdigest()
 
 

@@ -1,9 +1,7 @@
-"""OpenAI's chat completions on the server side, and vLLM's routes for token ids.
+"""OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat) on the server side, with token ids.
 
-The format is that of https://platform.openai.com/docs/api-reference/chat; with ``return_token_ids``, also that of
-vLLM's token ids. ``/v1/chat/completions/tokens`` (of prime-rl's server) gets the prompt as ``tokens`` beside its
-messages; ``/tokenize`` returns token ids, see
-https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html.
+The ids are vLLM's (https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html);
+``/v1/chat/completions/tokens`` of prime-rl's server gets the prompt as ``tokens`` beside its messages.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ _NO_LIMIT = 2**31 - 1  # the context length of a server without a limit
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     messages = parse_messages(fields.get("messages"))
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="messages[{position}]")
@@ -115,16 +112,11 @@ def _message(output: ModelOutput, number: int) -> dict[str, Any]:
 
 
 def call_id(call: ToolCallAnswer, number: int, position: int) -> str:
-    """Returns the id of a tool call; generates one if it is empty."""
     return call.id or f"call_{number:08x}_{position}"
 
 
 def _add_tokens(body: dict[str, Any], choice: dict[str, Any], request: ModelRequest, output: ModelOutput) -> int:
-    """Adds vLLM's fields of tokens; returns the number of tokens.
-
-    If ids are requested, the end token belongs to the response, as in vLLM; a response with exactly ``max_tokens``
-    words has no room for it.
-    """
+    """Adds vLLM's fields of tokens, with the end token if ``max_tokens`` leaves room; returns the number of tokens."""
     tokens = [piece for text in output.texts() for piece in pieces(text)]
     if request.prompt_ids is not None:
         if len(tokens) == request.max_tokens:
@@ -147,7 +139,6 @@ def _logprobs(tokens: Sequence[str], top: int) -> list[dict[str, Any]]:
 
 
 def usage(prompt_tokens: int, completion_tokens: int, reasoning_tokens: int = 0) -> dict[str, Any]:
-    """Returns token counts in OpenAI's format, with details if there is reasoning."""
     counts: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -181,7 +172,6 @@ def models_body(models: list[str]) -> bytes:
 
 
 def tokenize_body(fields: Fields, max_context_tokens: int | None) -> bytes:
-    """Encodes the tokens of messages, or of the text ``prompt``."""
     if isinstance(prompt := fields.get("prompt"), str):
         tokens = pieces(prompt)
     else:

@@ -1,8 +1,6 @@
-"""OpenAI's legacy text completions on the server side.
+"""OpenAI's legacy text completions (https://platform.openai.com/docs/api-reference/completions) on the server side.
 
-The format is that of https://platform.openai.com/docs/api-reference/completions; with ``return_token_ids``, also that
-of vLLM's token ids. With ``echo``, the text and ``logprobs`` include the prompt. The answerer gets the prompt as one
-user message.
+The answerer gets the prompt as one user message; ``echo`` also returns it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ def parse_request(fields: Fields) -> ModelRequest:
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the completion of a prompt, cut to its ``max_tokens``, without reasoning and tool calls."""
     output = cut(Answer(question=answer.question, text=answer.text), request.max_tokens)
     tokens = pieces(output.text)
     is_cut = output.is_cut

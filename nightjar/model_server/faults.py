@@ -120,8 +120,6 @@ class TokenBucket:
 
 
 class FaultInjector:
-    """Draws the fate of each request in turn."""
-
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
@@ -129,7 +127,6 @@ class FaultInjector:
         self._limits = list(zip(faults.rates, itertools.accumulate(faults.rates.values()), strict=True))
 
     def draw(self) -> Fate:
-        """Draws the fate of the next request."""
         if self._bucket is not None and (seconds := self._bucket.seconds_until_free()):
             return Fate(0, FaultKind.RATE_LIMITED, math.ceil(seconds))
         jitter_ms = self._faults.jitter_ms * self._random.random()

@@ -11,7 +11,6 @@ import orjson
 from nightjar.model_server.answers import Message
 
 Fields = dict[str, Any]
-"""The body of a request."""
 
 _NO_MESSAGE = "A message needs a role and, as its content, text or a list of parts."
 _IMPROPER_CALL = (
@@ -21,10 +20,7 @@ _IMPROPER_CALL = (
 
 
 class ApiError(Exception):
-    """A response other than 200; each protocol encodes it.
-
-    ``kind`` and ``code`` are OpenAI's; ``param`` names the invalid part of the request.
-    """
+    """A response other than 200, which each protocol encodes; ``kind``, ``code`` and ``param`` are OpenAI's."""
 
     def __init__(
         self,
@@ -45,11 +41,7 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class ModelRequest:
-    """A request to the model, with the conversation as chat messages (at least one).
-
-    ``fields`` is the whole body, for fields of one protocol. ``prompt_ids`` are the tokens of the prompt, if the
-    request asks for token ids.
-    """
+    """A request to the model; ``messages`` has at least one, and ``prompt_ids`` is set if token ids are requested."""
 
     model: str
     messages: list[Message]
@@ -60,7 +52,6 @@ class ModelRequest:
 
 
 def read_fields(body: bytes) -> Fields:
-    """Parses the body of a request; raises ``ApiError`` if it is not a JSON object."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -71,7 +62,6 @@ def read_fields(body: bytes) -> Fields:
 
 
 def parse_model(fields: Fields) -> str:
-    """Returns the requested model; raises ``ApiError`` without one, or for unsupported settings."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise ApiError(400, "You must provide a model.", param="model")
@@ -95,7 +85,6 @@ def parse_limit(fields: Fields, *params: str) -> int | None:
 
 
 def parse_messages(messages: Any) -> list[Message]:
-    """Checks that a value is a list of chat messages, and returns it; raises ``ApiError`` otherwise."""
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "'messages' must be a list that is not empty.", param="messages")
     for position, message in enumerate(messages):
@@ -143,10 +132,8 @@ def _is_call(call: Any) -> bool:
 def check_tool_results(messages: Sequence[Message], *, no_call: str, no_result: str, param: str = "messages") -> None:
     """Raises ``ApiError`` unless results directly follow their tool calls and every call has a result.
 
-    Args:
-        no_call: the protocol's message for a result without a call; ``{ids}`` is the id in the result.
-        no_result: its message for calls without a result; ``{ids}`` are their ids, ``{first}`` is the first of them.
-        param: the invalid part of the request; ``{position}`` is the position of the message.
+    ``{ids}`` in the protocol's messages ``no_call`` and ``no_result`` are the ids, ``{first}`` is the first of them;
+    ``{position}`` in ``param`` is the position of the message.
     """
     owed: dict[str, None] = {}
     caller = 0

@@ -232,12 +232,8 @@ class ModelServer:
 
     The end of the block ends requests in flight; the counts can be read afterwards.
 
-    Args:
-        require_key: the API key that requests must have (status 401 otherwise); None accepts any or none.
-        only_model: the only known model (status 404 for others); None accepts any name.
-        port: the port on 127.0.0.1; 0 for a free port.
-        max_context_tokens: the longest prompt in words; a longer one gets the protocol's own error (status 400).
-        keep_requests: the number of last requests that ``requests`` keeps.
+    ``require_key`` None accepts any key or none (status 401 otherwise), ``only_model`` None any model (404), ``port`` 0
+    takes a free port. ``max_context_tokens`` is the longest prompt in words (status 400).
 
     Example:
         >>> import urllib.request
@@ -311,7 +307,6 @@ class ModelServer:
         self._running.close()
 
     def _in_loop(self, function: Callable[[], _T]) -> _T:
-        """Calls a function in the server's loop, or directly if the server does not run."""
         return self._portal.call(function) if self._portal else function()
 
     @asynccontextmanager

@@ -22,14 +22,7 @@ def _x_api_key(headers: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelProtocol:
-    """A protocol of the model server.
-
-    Attributes:
-        parse_request: raises ``ApiError`` with status 400 for an invalid request.
-        answer_body: encodes the answer to a request; the number makes its id unique.
-        overlong_error: returns the error for a prompt that is too long, from its tokens and the limit.
-        key: returns the API key in the headers.
-    """
+    """A protocol of the model server; the number in ``answer_body`` makes the id of the response unique."""
 
     path: str
     parse_request: Callable[[Fields], ModelRequest]
@@ -69,4 +62,3 @@ PROTOCOLS = (
         required_header="anthropic-version",
     ),
 )
-"""All protocols."""

@@ -1,7 +1,4 @@
-"""OpenAI's Responses API on the server side, see https://platform.openai.com/docs/api-reference/responses.
-
-Nothing is stored: each request contains its whole conversation.
-"""
+"""OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses) on the server side, stateless."""
 
 from __future__ import annotations
 
@@ -183,7 +180,6 @@ def _echoed_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlong_error(_prompt_tokens: int, _max_context_tokens: int) -> ApiError:
-    """Returns the Responses API's error for input that is too long; it names no numbers."""
     return ApiError(
         400,
         "Your input exceeds the context window of this model. Please adjust your input and try again.",

@@ -13,7 +13,6 @@ from nightjar.model_server.faults import FaultKind
 from nightjar.model_server.model_request import Fields
 
 _CREDENTIALS = ("Authorization", "X-Api-Key", "Api-Key", "Cookie", "Proxy-Authorization")
-"""Headers that are not kept."""
 
 
 def _no_faults() -> dict[FaultKind, int]:
@@ -24,14 +23,8 @@ def _no_faults() -> dict[FaultKind, int]:
 class ServerStats:
     """Counts of requests to the model, without ``/health`` and other routes.
 
-    A slow body counts twice: as a fault, and as answered when it is sent completely.
-
-    Attributes:
-        answered: responses with status 200 and a complete body.
-        refused: invalid requests (key, model, shape, unknown question).
-        abandoned: requests whose client disconnected before the response.
-        in_flight: requests that are not yet answered, refused, abandoned or ended by a fault.
-        questions: answers per question; the sum is ``answered``.
+    A slow body counts twice: as a fault, and as answered when it is sent completely. ``refused`` requests are invalid,
+    and the clients of ``abandoned`` ones disconnected.
     """
 
     received: int = 0
@@ -76,7 +69,6 @@ class RecordedRequest(NamedTuple):
 
 
 def recorded_request(path: str, headers: Mapping[str, str], body: Fields) -> RecordedRequest:
-    """Returns the record of a request, without credentials."""
     kept = CIMultiDict(headers)
     for name in _CREDENTIALS:
         kept.popall(name, None)

@@ -1,13 +1,6 @@
-r"""Words as tokens: counted, turned into ids, and cut to a limit.
+"""Words, with the blanks before them, as tokens: counted, turned into ids, and cut to a limit.
 
-A token is a word: a run of characters without blanks, together with the blanks before it. Its id is a checksum of the
-word, so every server has the same ids. A conversation becomes ids as in the ChatML template: for each message a mark,
-the role, the message, a mark and a line break.
-
->>> pieces("one  two\nthree\n")
-['one', '  two', '\nthree\n']
->>> "|".join(prompt_pieces([{"role": "user", "content": "Hi there"}]))
-'<|im_start|>|user\n|Hi| there|<|im_end|>|\n|<|im_start|>|assistant\n'
+The id of a token is a checksum, so every server has the same ids. A conversation becomes ids as in the ChatML template.
 """
 
 from __future__ import annotations
@@ -39,7 +32,6 @@ def pieces(text: str) -> list[str]:
 
 
 def token_ids(tokens: Iterable[str]) -> list[int]:
-    """Returns the ids of tokens, of 31 bits each."""
     return [zlib.crc32(token.encode(errors="surrogatepass")) >> 1 for token in tokens]
 
 
@@ -49,14 +41,7 @@ def logprob(token_id: int) -> float:
 
 
 def prompt_logprobs(tokens: Sequence[str]) -> list[float | None]:
-    """Returns invented log probabilities of the tokens of a prompt, between 0 and -63/16; None for the first token.
-
-    Each depends on the text before it, and is the same for the same text.
-
-    Example:
-        >>> prompt_logprobs(["One", " and", " and"])
-        [None, -3.5, -0.75]
-    """
+    """Returns invented log probabilities of a prompt's tokens, equal for equal text; None for the first token."""
     sums = itertools.accumulate(
         tokens, lambda before, token: zlib.crc32(token.encode(errors="surrogatepass"), before), initial=0
     )
@@ -70,7 +55,6 @@ def likeliest(token: str, value: float) -> dict[str, float]:
 
 
 def count_prompt_tokens(messages: Iterable[Message]) -> int:
-    """Counts the words of messages: text, reasoning and tool calls."""
     count = 0
     for message in messages:
         if message["role"] == "assistant":
@@ -81,7 +65,6 @@ def count_prompt_tokens(messages: Iterable[Message]) -> int:
 
 
 def message_texts(message: Message) -> list[str]:
-    """Returns the texts of a message: its reasoning, its content, each tool call."""
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     texts = [reasoning] if isinstance(reasoning, str) else []
     texts.append(message_text(message))
@@ -120,7 +103,6 @@ class ModelOutput:
     is_cut: bool
 
     def texts(self) -> Iterator[str]:
-        """Yields the texts whose words are the tokens, in order."""
         yield self.reasoning
         yield self.text
         for call in self.tool_calls:
@@ -128,10 +110,7 @@ class ModelOutput:
 
 
 def cut(answer: Answer, max_tokens: int | None) -> ModelOutput:
-    """Cuts an answer to its first tokens; None for no limit.
-
-    Reasoning counts first, then the text, then the tool calls; a call that does not fit completely is dropped.
-    """
+    """Cuts an answer to its first tokens (None for no limit): reasoning, then text, then complete tool calls."""
     reasoning, reasoning_tokens, is_cut = _first_words(answer.reasoning, max_tokens)
     left = None if max_tokens is None else max_tokens - reasoning_tokens
     text, text_tokens, is_text_cut = _first_words(answer.text, left)

@@ -15,10 +15,8 @@ from nightjar.reports.statistics import of_retries
 from nightjar.statistics.intervals import Interval
 
 _FLIPS = 10
-"""Flips named in each direction."""
 _FEW_CLUSTERS = 30
 SHOWN_FLIPS = 20
-"""Flips shown in each direction, with their texts."""
 _MARGIN = 0.08
 _NEAR_END = 25.0
 
@@ -72,7 +70,6 @@ def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
 
 
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Returns each category: name, pairs, both means, and the difference with its interval."""
     return [
         (
             one.name,
@@ -94,7 +91,6 @@ def evaluation_name(found: Comparison) -> str:
 
 
 def verdict(found: Comparisons) -> str:
-    """Returns the decisions of several evaluations in a sentence."""
     decisions = [one.decision for one in found.found]
     parts = [
         f"{decisions.count(decision)} {words}"
@@ -201,13 +197,10 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Chart:
-    """An interval of a difference beside the limit; positions are percent of the width, an infinite end is at the edge.
+    """An interval of a difference beside the limit, in percent of the width; an infinite end is at the edge.
 
-    Attributes:
-        ends: the finite ends of the interval.
-        zero: position of no difference.
-        beyond_from, beyond_width: the area beyond the limit.
-        zero_anchor, limit_anchor: SVG's ``text-anchor`` of the labels.
+    ``ends`` are the finite ends; ``beyond_from`` and ``beyond_width`` are the area beyond the limit. ``zero_anchor``
+    and ``limit_anchor`` are SVG's ``text-anchor`` of the labels.
     """
 
     low: float
@@ -239,7 +232,6 @@ class ComparisonPage:
 
 
 def comparison_page(compared: Comparisons) -> str:
-    """Returns a page with one or several comparisons and excerpts of the flipped rollouts."""
     shared = [one.difference for one in compared.found]
     return render(
         "comparison.html",
@@ -254,7 +246,6 @@ def comparison_page(compared: Comparisons) -> str:
 
 
 def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOWN_FLIPS) -> ComparisonPage:
-    """Returns a comparison for the template, on an axis for all ``shared`` differences."""
     shown = findings(found)
     shown.pop("Differs", None)
     of_categories = [one.difference for one in found.categories]
@@ -276,7 +267,6 @@ def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOW
 
 
 def draw(difference: Difference, terms: Terms, beside: Iterable[Difference]) -> Chart:
-    """Returns the chart of a difference, on an axis shared with the differences ``beside`` it."""
     limit = terms.max_drop if terms.direction == "lower" else -terms.max_drop
     shown = [value for one in beside for value in (one.interval.low, one.interval.high, one.mean) if isfinite(value)]
     lowest, highest = min(0.0, limit, *shown), max(0.0, limit, *shown)

@@ -24,9 +24,8 @@ _NUMBER = re.compile(r"[\d.,% –\[\]-]+( m?s)?")
 def visible(text: str) -> str:
     r"""Returns a text with signs for invisible and direction-changing characters; line feeds and tabs stay.
 
-    Example:
-        >>> visible("a\x1b[31m\u202eb")
-        'a␛[31m[U+202E]b'
+    >>> visible("a\x1b[31m\u202eb")
+    'a␛[31m[U+202E]b'
     """
     return text.translate(_VISIBLE)
 
@@ -38,12 +37,11 @@ def table(heading: str, rows: Sequence[str]) -> str:
 
 
 def cell(text: object) -> str:
-    """Returns the first line of a text as a cell."""
     return str(text).partition("\n")[0].replace("|", "¦")
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a Markdown table of any texts, numeric columns to the right; empty without rows."""
+    """Aligns numeric columns to the right; empty without rows."""
     body = [list(map(str, row)) for row in rows]
     rules = ["---:" if all(_NUMBER.fullmatch(row[place]) for row in body) else "---" for place in range(len(names))]
     lines = [list(map(safe, names)), rules, *([safe(text) for text in row] for row in body)]
@@ -53,9 +51,8 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def safe(text: object) -> str:
     """Returns a text that Markdown shows literally in a line or cell: special characters become entities in code.
 
-    Example:
-        >>> safe("gpt-4.1_mini"), safe("a|b")
-        ('gpt-4.1_mini', '<code>a&#124;b</code>')
+    >>> safe("gpt-4.1_mini"), safe("a|b")
+    ('gpt-4.1_mini', '<code>a&#124;b</code>')
     """
     line = " ".join(visible(str(text)).split())
     if _PLAIN.fullmatch(line) and not _LINK.search(line):

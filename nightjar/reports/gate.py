@@ -49,7 +49,7 @@ def gate_report(found: Verdict) -> str:
 
 
 def gate_record(found: Verdict) -> dict[str, Any]:
-    """Returns the verdict as JSON values; None where an interval has no end."""
+    """Writes None where an interval has no end."""
     record: dict[str, Any] = finite(asdict(found))
     return record
 

@@ -1,6 +1,6 @@
 """HTML pages: templates filled with records, each page one file that needs nothing else.
 
-Text from records is escaped; invisible characters and those that change the direction of writing are shown as signs.
+Text from records is escaped, and its invisible or direction-changing characters are shown as signs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from nightjar.reports.formats import visible
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a page from a template in ``reports/templates``."""
     return _templates().get_template(template).render(values)
 
 

@@ -8,7 +8,6 @@ HEADINGS = ("model", "rank", "mean", "interval", "group", "run")
 
 
 def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
-    """Returns a row of cells for each model, below ``HEADINGS``."""
     return [
         (
             str(row.model),

@@ -11,7 +11,7 @@ from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
 def night_report(night: Night, page: Callable[[str], str | None]) -> str:
-    """Returns the report of a judged night; ``page`` returns the address of a flow run's page, None without one."""
+    """Reports a judged night; ``page`` returns the address of a flow run's page, None without one."""
     heading = "evaluation | model | reward | scored | beside | change | cost | status"
     parts = [
         f"# {night.suite} {night.night}: {night.verdict}",
@@ -72,7 +72,6 @@ def why(one: NightEvaluation) -> str:
 
 
 def how_to_complete(night: Night, one: NightEvaluation) -> str:
-    """Returns the command that completes an evaluation; the night is then judged again."""
     if one.run_id:
         return f"`nightjar eval retry {one.run_id}`"
     again = shlex.join(["-p", f"suite={night.file or night.suite + '.toml'}", "-p", f"night={night.night}"])

@@ -12,7 +12,6 @@ HEADINGS = ("rollouts each", "examples", "rollouts", "time", "cost", "smallest d
 
 
 def plan_rows(found: Plan) -> list[tuple[str, ...]]:
-    """Returns a row of cells for each number of rollouts, below ``HEADINGS``; a dash for an unknown value."""
     return [
         (
             str(row.rollouts_per_example),
@@ -27,7 +26,6 @@ def plan_rows(found: Plan) -> list[tuple[str, ...]]:
 
 
 def plan_findings(found: Plan) -> dict[str, str]:
-    """Returns label to finding: the variances of the plan, and the advice."""
     known = found.variances
     lines = {
         "Drop": f"{found.detect:g}, shown with a power of {found.power:.0%} by an interval of {1 - found.alpha:.0%}"
@@ -74,7 +72,6 @@ def advice(found: Plan) -> str:
 
 
 def next_command(found: Plan) -> str:
-    """Returns the command that runs what ``advice`` says."""
     examples, rollouts = found.rows[0].examples, 1
     if not found.variances.runs:
         examples, rollouts = PILOT

@@ -64,10 +64,7 @@ BARS, KINDS = 20, 12
 
 @dataclass(frozen=True)
 class Failure:
-    """Errors of one kind: the names of their classes, and the phase, generation or scoring.
-
-    ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout.
-    """
+    """Errors of one kind; ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout."""
 
     kind: FailureClass
     chain: str
@@ -77,5 +74,4 @@ class Failure:
 
 
 def failures_of(rows: list[dict[str, Any]]) -> list[Failure]:
-    """Returns the ``errors`` of ``TOGETHER``, classified."""
     return [Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row) for row in rows]

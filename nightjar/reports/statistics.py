@@ -38,12 +38,11 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an interval; empty if it is infinite."""
+    """Returns an empty text for an infinite interval."""
     return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
 def of_retries(found: Retries, alpha: float) -> str:
-    """Returns whether the rewards of retried rollouts differ from the others', in a sentence."""
     effect = found.effect
     if effect is None:
         return ""

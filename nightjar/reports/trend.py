@@ -24,10 +24,7 @@ _CHANGE = "#b22222"
 
 
 def drawing(series: TrendSeries, width: int = 80) -> list[str]:
-    """Returns the lines of a drawing: a dot for a run, a bar for its noise from run to run, ┊ for changes.
-
-    With more runs than columns, a column shows the mean of several runs.
-    """
+    """Draws a dot for a run, a bar for its noise, ┊ for changes; a column may show the mean of several runs."""
     groups = _columns(series.points, width - _LABEL - 1)
     step = min(_WIDEST_STEP, max(1, (width - _LABEL - 1) // len(groups)))
     bars = [_bar(group) for group in groups]
@@ -120,7 +117,7 @@ def _flips(change: Change) -> str:
 
 
 def trend_svg(found: Trend) -> str:
-    """Returns the chart as SVG; raises ``ConfigError`` if the package that draws it is not installed."""
+    """Raises ``ConfigError`` if the package that draws the chart is not installed."""
     try:
         converter = import_extra("vl_convert", "svg", "A chart as SVG")
     except ImportError as error:
@@ -175,7 +172,6 @@ def _layer(mark: str | dict[str, Any], **encoding: Any) -> dict[str, Any]:
 
 
 def _rows(series: TrendSeries) -> list[dict[str, Any]]:
-    """Returns a row for each run; runs of one part have no change between them."""
     parts: list[list[TrendPoint]] = []
     changed = {change.run_id for change in series.changes}
     for point in series.points:

@@ -1,7 +1,4 @@
-"""Sandboxes for code that a model writes: local namespaces (bubblewrap) or containers (docker, podman).
-
-provider.new_sandbox(request)  ->  Sandbox: start, exec, spawn, upload, download, close
-"""
+"""Sandboxes for code that a model writes: local namespaces (bubblewrap) or containers (docker, podman)."""
 
 from nightjar.sandboxes.client import CommandTimeoutError, SandboxClient
 from nightjar.sandboxes.containers import DockerProvider

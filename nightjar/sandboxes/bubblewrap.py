@@ -43,7 +43,6 @@ SMALL_FILES: Mapping[str, bytes] = {
     "/etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
 }
-"""Files that are generated for a sandbox, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,6 @@ def python_path() -> str:
 
 
 def variables() -> dict[str, str]:
-    """Returns the few environment variables that programs need to be found and to start."""
     folders = [str(Path(python_path()).parent), "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
     found = {"PATH": ":".join(dict.fromkeys(folders)), "LANG": "C.UTF-8", "TERM": "dumb"}
     places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -154,11 +152,7 @@ def _shown() -> list[Path]:
 
 
 def _covered(shown: Iterable[Path]) -> list[str]:
-    """Returns the subfolders of visible folders to cover with an empty folder, because they may hold answers.
-
-    These are all folders that a Python of this machine imports from, except its standard library, and the working
-    directory and home of this process.
-    """
+    """Returns visible subfolders to hide, as they may hold answers: import folders, working directory and home."""
     found = {Path(sysconfig.get_path(name, vars=_BASE)) for name in ("purelib", "platlib")}
     for prefix in _prefixes():
         found.update(Path(prefix).glob("lib*/python3*/*-packages"))
@@ -186,7 +180,7 @@ def _read_only(source: str, target: str) -> list[str]:
 
 
 def _parents(path: str) -> list[str]:
-    """Creates the directories above a path, accessible to every user."""
+    """Returns options that create the directories above a path, accessible to every user."""
     above = [str(parent) for parent in reversed(Path(path).parents) if str(parent) != "/"]
     return [part for parent in above for part in ("--perms", "0755", "--dir", parent)]
 

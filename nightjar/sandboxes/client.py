@@ -62,10 +62,7 @@ class _Entry:
 class SandboxClient:
     """Starts sandboxes, runs commands in them and deletes them.
 
-    Args:
-        provider: a provider, or a name as for ``choose_provider``, which is called for the first sandbox.
-        max_workers: threads for calls to a docker daemon.
-        with_retry: wraps the start of a sandbox, to retry a failure.
+    ``max_workers`` are threads for a docker daemon; ``with_retry`` wraps the start of a sandbox, to retry a failure.
 
     Example:
         >>> async def add() -> str:

@@ -60,7 +60,6 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Returns the value that ``encoded`` was given."""
     if not isinstance(value, dict):
         return value
     [(kind, content)] = value.items()
@@ -127,8 +126,6 @@ def work() -> None:
 
 
 class Answer:
-    """The function, in the process of the code."""
-
     def __init__(self, task: dict[str, str]) -> None:
         command = [sys.executable, "-I", "-c", task["source"], "work"]
         self.process: Any = subprocess.Popen(  # noqa: S603 - this program itself
@@ -170,7 +167,6 @@ def test(task: dict[str, str]) -> str | None:
 
 
 def main() -> None:
-    """Tests the task on standard input, or runs the code for the process that tests it."""
     if sys.argv[1:] == ["work"]:
         work()
         return

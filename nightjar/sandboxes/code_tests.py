@@ -32,13 +32,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class CodeTest:
-    """A function that a model should write, with its tests, in the format of HumanEval.
-
-    Attributes:
-        prompt: the code before the model's.
-        test: defines ``check(candidate)``, which raises if the function is wrong.
-        entry_point: the function's name.
-    """
+    """A function to write, in HumanEval's format; ``test`` defines ``check(candidate)``, which raises on an error."""
 
     prompt: str
     test: str
@@ -46,14 +40,11 @@ class CodeTest:
 
 
 def written_code(response: str, entry_point: str | None = None) -> str:
-    r"""Returns the code of a response, after ``</think>``; the whole text if it has no fenced block.
+    """Returns the code of a response, after ``</think>``; the whole text if it has no fenced block.
 
-    Of several blocks, the last one that defines the entry point is used, stubs only if there is nothing else. Otherwise
-    it is the first block of Python, then of no language, then of any other. A truncated block is used as it is. A
-    response that never ends its reasoning has no code.
-
-    >>> written_code("Sure:\n```bash\npip install x\n```\n```python\nx = 1\n```\nDone.")
-    'x = 1\n'
+    The last block that defines the entry point is used, a stub only if there is nothing else. Otherwise it is the first
+    block of Python, of no language, or of any other. A truncated block is used as it is. A response that never ends its
+    reasoning has no code.
     """
     text = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
     if text.lstrip().startswith("<think>"):
@@ -100,11 +91,7 @@ def _language_rank(block: re.Match[str]) -> int:
 async def failed_test(
     code: str, test: CodeTest, sandbox: Sandbox | None = None, seconds: float = SECONDS
 ) -> str | None:
-    """Runs code, the whole function or its part after the prompt, and returns why it failed; None if it passed.
-
-    Raises:
-        SandboxError: the tests could not run.
-    """
+    """Returns why the code failed, None if it passed; raises ``SandboxError`` if the tests could not run."""
     secret = secrets.token_hex()
     task = {**asdict(test), "code": code, "secret": secret, "source": program_source("code_tester.py")}
     done = await (_run(sandbox, task, seconds) if sandbox is not None else _run_in_new_sandbox(task, seconds))

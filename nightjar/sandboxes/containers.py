@@ -66,8 +66,6 @@ for round in 1 2 3 4 5; do pids=$(members "$@"); [ -n "$pids" ] || break; kill -
 
 
 class DockerSandbox(Sandbox):
-    """A container of the provider's daemon."""
-
     def __init__(self, request: CreateSandboxRequest, provider: DockerProvider) -> None:
         self.id = f"{LABEL}-{request.name}-{uuid.uuid4().hex[:12]}"
         self._request = request
@@ -248,7 +246,6 @@ class ContainerProcess(SandboxProcess):
                 await self._in_thread(self._connection.sendall, data)
 
     async def close_input(self) -> None:
-        """Closes standard input, if the connection can be closed in one direction."""
         if self._is_plain:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_WR)
@@ -267,7 +264,6 @@ class ContainerProcess(SandboxProcess):
         return KILLED
 
     async def close(self) -> None:
-        """Closes the connection; kills the command if it is still running."""
         if not self._has_ended:
             self._has_ended = True
             await self._kill()

@@ -1,8 +1,4 @@
-"""Sandboxes on this machine: processes in namespaces of their own, without network, image or daemon.
-
-Each sandbox is one ``bwrap`` process with a supervisor inside, which starts commands on request. See ``bubblewrap`` for
-the visible files, ``supervisor`` for the protocol and ``memory_limit`` for the memory limit.
-"""
+"""Sandboxes on this machine: ``bwrap`` processes, each with a supervisor inside that starts commands."""
 
 from __future__ import annotations
 
@@ -207,12 +203,10 @@ class LocalSandbox(Sandbox):
 class LocalProvider(SandboxProvider):
     """Makes sandboxes on this machine, through bubblewrap.
 
-    Args:
-        needs_hard_limits: True refuses to start if this process may not make control groups; otherwise the memory is
-            then limited by polling, which may react too late.
-        allow_unisolated: True runs commands without any isolation if bubblewrap is missing, provided that
-            ``NIGHTJAR_ALLOW_UNISOLATED`` is also ``1``. The model's code can then read and delete all files of this
-            user.
+    ``needs_hard_limits`` refuses to start if this process may not make control groups; by default the memory is then
+    limited by polling, which may react too late. ``allow_unisolated`` runs commands without any isolation if bubblewrap
+    is missing and ``NIGHTJAR_ALLOW_UNISOLATED`` is ``1``: the model's code can then read and delete all files of this
+    user.
 
     Example:
         >>> LocalProvider.problem() or "ready"  # doctest: +ELLIPSIS

@@ -34,8 +34,6 @@ _KILLS_BEFORE_END = 5
 
 @dataclass
 class ControlGroup:
-    """A control group for one sandbox, next to the group of this process."""
-
     path: Path
 
     @classmethod
@@ -66,7 +64,6 @@ class ControlGroup:
 
     @property
     def kills(self) -> int:
-        """Number of processes that the kernel killed because the memory was used up."""
         return sum(int(line[9:]) for line in _lines(self.path / "memory.events") if line.startswith(b"oom_kill "))
 
     def remove(self) -> None:
@@ -98,7 +95,6 @@ class Watched:
     _times_over: int = field(default=0, repr=False)
 
     def enforce(self) -> None:
-        """Kills the processes inside if they hold too much memory."""
         # The quick measure overestimates; the exact one takes longer and is made only if it may matter.
         if self._held_bytes(is_exact=False) <= self.max_bytes or self._held_bytes(is_exact=True) <= self.max_bytes:
             self._times_over = 0
@@ -136,7 +132,6 @@ def _quick_bytes(process: str) -> int:
 
 
 def _exact_bytes(process: str) -> int:
-    """Returns the memory of a process, with its proportional part of shared memory."""
     return _sum_of(f"{process}/smaps_rollup", b"Pss_Anon:") + _sum_of(f"{process}/status", b"VmPTE:")
 
 
@@ -152,10 +147,7 @@ def _descriptors(process: str) -> int:
 
 
 def _socket_bytes(pid: int, is_exact: bool) -> int:
-    """Returns an upper bound of the buffers of sockets.
-
-    If exact, it measures TCP buffers, which grow by themselves; that takes 10 ms.
-    """
+    """Returns an upper bound of the buffers of sockets; if exact, it measures TCP buffers, which takes 10 ms."""
     usual, most_of_tcp = _buffer_bytes()
     lines = [line.split() for name in ("sockstat", "sockstat6") for line in _lines(f"/proc/{pid}/net/{name}")]
     in_all = sum(int(line[2]) for line in lines if line[0] == b"sockets:")
@@ -165,7 +157,6 @@ def _socket_bytes(pid: int, is_exact: bool) -> int:
 
 @functools.cache
 def _buffer_bytes() -> tuple[int, int]:
-    """Returns the largest buffers of an ordinary socket and of a TCP socket, in bytes."""
     settings = Path("/proc/sys/net")
     usual = int((settings / "core/wmem_default").read_text("ascii"))
     tcp = sum(int((settings / "ipv4" / name).read_text("ascii").split()[2]) for name in ("tcp_rmem", "tcp_wmem"))
@@ -223,7 +214,6 @@ _watch = _MemoryWatch()
 def limit_memory(
     pid: int, descriptor: int, request: CreateSandboxRequest, storage: tuple[str, ...]
 ) -> ControlGroup | Watched:
-    """Limits the memory of a sandbox; arguments as for ``Watched``."""
     group = ControlGroup.make(request.memory_bytes, request.max_processes)
     if group is not None:
         if group.add(pid):

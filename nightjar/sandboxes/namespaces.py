@@ -55,7 +55,6 @@ class FirstProcess:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Kills all processes inside; ``process`` ends when that is done."""
         self.control.close()
         if self.descriptor is not None:
             with suppress(ProcessLookupError):
@@ -69,7 +68,6 @@ class FirstProcess:
         self.release()
 
     def release(self) -> None:
-        """Waits a few seconds for the end, then releases all resources."""
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

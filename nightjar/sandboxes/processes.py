@@ -1,7 +1,7 @@
 """Output of commands as frames, and the commands of local sandboxes.
 
-A frame has the format of Docker's attached streams, which our supervisor uses too: a stream number, three zero bytes,
-four bytes of length, and the data. The writer is not trusted, so an announced length never allocates memory.
+A frame is that of Docker's attached streams: a stream number, three zero bytes, four bytes of length, and the data. The
+writer is not trusted, so an announced length never allocates memory.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ def frame(stream: int, data: bytes) -> bytes:
 
 
 class LocalProcess(SandboxProcess):
-    """A command in a local sandbox, connected by the socket to its runner."""
-
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._frames = FrameReader(self._receive, {*Stream, _EXIT})

@@ -24,10 +24,8 @@ _LONGEST_COMPLAINT = 300
 def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: int = 50) -> SandboxProvider:
     """Returns the provider of sandboxes; asking the docker daemon may block for up to two seconds.
 
-    Args:
-        chosen: a provider, or ``docker``, ``podman`` (the same, over docker's API) or ``local``. None: the environment
-            variable ``NIGHTJAR_SANDBOX``; if it is not set, docker if a daemon answers, local sandboxes otherwise.
-        max_workers: threads for calls to a docker daemon.
+    ``chosen`` is a provider, or ``docker``, ``podman`` (over docker's API) or ``local``; None for ``NIGHTJAR_SANDBOX``,
+    or else docker if a daemon answers, local sandboxes otherwise. ``max_workers`` are threads for a docker daemon.
 
     Example:
         >>> choose_provider("local").name
@@ -43,17 +41,15 @@ def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: in
 
 
 def check_name(name: str | None) -> str | None:
-    """Returns the name of a provider, None for an empty one; raises ``ConfigError`` for an unknown one."""
     if name and name not in _NAMES:
         raise ConfigError(f"Unknown sandbox provider {name!r}. Choose one of: {', '.join(_NAMES)}")
     return name or None
 
 
 def find_engine() -> str:
-    """Returns the path of the container engine that ``NIGHTJAR_SANDBOX`` names, or of the first one that answers.
+    """Returns the path of the engine that ``NIGHTJAR_SANDBOX`` names, or of the first that answers.
 
-    Raises:
-        SandboxRefusedError: none answers; the message has the reason for each.
+    Raises ``SandboxRefusedError``, with the reason for each, if none answers.
     """
     named = check_name(os.environ.get(_VARIABLE))
     problems = []

@@ -40,10 +40,7 @@ class Answer:
 
 
 class PythonRepl:
-    """A Python process and the connection to it; ``max_output_bytes`` limits each text in an answer.
-
-    The model's code shares the process and may forge answers. A malformed answer counts as the end of the process.
-    """
+    """A Python process and the connection to it. Code may forge answers; a malformed one ends the process."""
 
     def __init__(self, sandbox: Sandbox, max_output_bytes: int = 100_000) -> None:
         self._sandbox = sandbox
@@ -69,10 +66,7 @@ class PythonRepl:
         self._pid = greeting["pid"] if isinstance(greeting.get("pid"), int) and greeting["pid"] > 1 else 0
 
     async def run(self, code: str, timeout_seconds: float) -> Answer:
-        """Runs code; interrupts it as Ctrl-C does when its time is up, which keeps the variables.
-
-        Raises ``PythonEndedError`` if the process ended, or was killed because it could not be interrupted.
-        """
+        """Runs code; interrupts it when its time is up, which keeps the variables, or raises ``PythonEndedError``."""
         if self._process is None:
             raise PythonEndedError("it is not running")
         self._asked += 1

@@ -68,7 +68,6 @@ class Capture:
         self.dropped += max(0, len(data) - room)
 
     def take(self) -> str:
-        """Returns the output since the last call."""
         self.seen.clear()
         marker = self.marker = uuid.uuid4().hex.encode()
         try:
@@ -84,8 +83,6 @@ class Capture:
 
 
 class Worker:
-    """The namespace and the connection to the host."""
-
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.requests, self.answers = os.dup(0), os.dup(1)
@@ -105,7 +102,6 @@ class Worker:
             raise KeyboardInterrupt
 
     def serve(self) -> None:
-        """Answers requests until there are no more."""
         self.send({"ready": True, "pid": os.getpid()})
         while (header := self.receive(4)) and (body := self.receive(struct.unpack(">I", header)[0])):
             self.send(self.answer(json.loads(body)))
@@ -145,7 +141,6 @@ class Worker:
         return None if value is None else self.cut(repr(value))
 
     def describe(self, error: BaseException) -> str:
-        """Returns the traceback, starting at the cell."""
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
             trace = trace.tb_next
@@ -155,12 +150,10 @@ class Worker:
             return type(error).__name__
 
     def cut(self, text: str) -> str:
-        """Returns a text, cut at the limit."""
         dropped = len(text) - self.limit
         return f"{text[: self.limit]}\n[cut: {dropped} more characters]" if dropped > 0 else text
 
     def receive(self, size: int) -> bytes:
-        """Reads exactly ``size`` bytes; returns none at the end of the requests."""
         data = b""
         while len(data) < size:
             piece = os.read(self.requests, size - len(data))

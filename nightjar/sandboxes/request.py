@@ -85,11 +85,7 @@ class CreateSandboxRequest(BaseModel):
 
 @contextmanager
 def sandbox_access(*, is_allowed: bool) -> Iterator[None]:
-    """Forbids sandboxes in this process for the duration of the block, unless they are allowed.
-
-    This keeps environments from using more than the user asked for. It does not contain their code, which runs as the
-    worker's user.
-    """
+    """Forbids sandboxes in this process during the block, unless allowed. This does not confine environment code."""
     if is_allowed:
         yield
         return

@@ -92,9 +92,7 @@ class SandboxProcess(ABC):
 class Sandbox(ABC):
     """The sandbox of one rollout: commands run one after another or concurrently and share files.
 
-    Attributes:
-        id: its unique name.
-        workspace: the directory inside in which commands run; its files stay until the sandbox is closed.
+    ``workspace`` is the directory inside in which commands run; its files stay until the sandbox is closed.
 
     Example:
         >>> async def count(sandbox: Sandbox) -> str:
@@ -257,7 +255,6 @@ async def finish(process: SandboxProcess) -> None:
 
 @cache
 def program_source(name: str) -> str:
-    """Returns the source of a program of this package that runs alone inside a sandbox."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 

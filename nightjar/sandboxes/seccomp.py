@@ -35,8 +35,6 @@ _X32 = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """The audit number and the system call numbers of one processor architecture."""
-
     audit: int
     clone: int
     socket: int
@@ -127,7 +125,6 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _answer(test: int, value: int, number: int) -> list[bytes]:
-    """Refuses the call if the test holds, and continues otherwise."""
     return [_step(test, value, 0, 1), _step(_RETURN, _ERRNO | number)]
 
 
@@ -145,10 +142,7 @@ def _only_of_itself(number: int, argument: int) -> list[bytes]:
 def _refused_for(
     number: int, argument: int, values: tuple[int, ...], mask: int = 0xFFFFFFFF, given: tuple[int, int] | None = None
 ) -> list[bytes]:
-    """Refuses a call whose argument, masked, is one of these values.
-
-    ``given`` restricts that to calls that have this value (second) as another argument (first).
-    """
+    """Refuses a call whose argument, masked, is one of these values; ``given`` is another argument and its value."""
     steps = [
         _load(argument),
         _step(_AND, mask),

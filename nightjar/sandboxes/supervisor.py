@@ -42,7 +42,6 @@ KILL_SECONDS = 3.0
 LAST_READS = 64
 LIBC = ctypes.CDLL(None)
 RUNNERS: set[int] = set()
-"""The runners that have not ended yet."""
 
 
 class Ignoring:
@@ -64,7 +63,6 @@ def prctl(option: int, value: int) -> None:
 
 
 def wake_on_child() -> int:
-    """Returns a descriptor that becomes readable when a child ends."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -74,10 +72,7 @@ def wake_on_child() -> int:
 
 
 def reap() -> dict[int, int]:
-    """Reaps all children that have ended; returns their exit codes, 128 plus the signal if one ended them.
-
-    A stopped runner is killed, as it could not see that its command's time is up.
-    """
+    """Reaps ended children, and kills stopped runners; returns the exit codes, 128 plus the signal if one ended it."""
     ended = {}
     with Ignoring(ChildProcessError):
         while True:
@@ -117,10 +112,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def kill_tree(without: Collection[int] = ()) -> set[int]:
-    """Kills all descendants except the given children and theirs; returns those that could not be killed.
-
-    All are stopped first, so that none can fork away.
-    """
+    """Stops and kills all descendants except the given children and theirs; returns those that are left."""
     deadline = time.monotonic() + KILL_SECONDS
     stopped: set[int] = set()
     while (fresh := descendants(without) - stopped) and time.monotonic() < deadline:
@@ -234,7 +226,6 @@ class Runner:
             os.close(self.input)
 
     def receive(self, size: int) -> bytes:
-        """Reads exactly ``size`` bytes from the host; gives up if the host has gone."""
         data = b""
         while len(data) < size:
             piece = b""
@@ -252,7 +243,6 @@ class Runner:
             self.give_up()
 
     def give_up(self) -> None:
-        """Kills the command with all that it started, and ends this runner."""
         if kill_tree():
             send_signal(os.getppid(), signal.SIGUSR1)
         os._exit(0)  # a fork: unwinding would return into the supervisor's loop
@@ -276,7 +266,6 @@ def become_command(request: dict[str, object], limits: dict[str, int], descripto
 
 
 def apply_limits(limits: dict[str, int]) -> None:
-    """Limits this process and all that it starts."""
     for name in ("NPROC", "DATA", "FSIZE", "NOFILE", "CPU", "CORE", "MEMLOCK"):
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is not None and name in limits:
@@ -332,7 +321,6 @@ def start_runner(descriptor: int, control: socket.socket, limits: dict[str, int]
 
 
 def main() -> None:
-    """Prepares this process and serves until the host has gone."""
     limits = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 - from the host
     os.closerange(3, 256)
     with Ignoring(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123

@@ -1,6 +1,5 @@
 """Finds changes of the level in a series of runs over the same examples.
 
-Each example's own values give the noise between runs; a run may lack examples or have another number of rollouts.
 ``values`` is run × example in time order, the mean of an example's rollouts, NaN without rollouts; ``counts`` is the
 number of these rollouts.
 """
@@ -36,11 +35,9 @@ _Scanned = list[tuple[int, Matrix]]
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """A run at which the level changes.
+    """The first run with a new level; ``earliest`` and ``latest`` are its bounds.
 
-    Attributes:
-        at: index of the first run with the new level; ``earliest`` and ``latest`` are its bounds.
-        statistic: distance of the levels in standard errors, in the interval of runs where it was found.
+    ``statistic`` is the distance of the levels in standard errors, in the interval of runs where it was found.
     """
 
     at: int
@@ -52,11 +49,11 @@ class ChangePoint:
 def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[ChangePoint]:
     """Returns the changes of the level in time order; a series without a change has any with chance alpha.
 
-    Every interval of a fixed set, small and large, is split into before and after: a regression of the values on
-    example and side. The largest statistic of all is the first change, and each side is searched in the same way
-    (binary segmentation with the intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after
-    Fryzlewicz, "Wild binary segmentation", 2014). The limit is simulated from normal values with as many rollouts a
-    run. If neighbouring runs differ by more than their examples explain, a change must be larger by the same factor.
+    Every interval of a fixed set is split into before and after: a regression of the values on example and side. The
+    largest statistic is the first change, and each side is searched in the same way (binary segmentation with the
+    intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after Fryzlewicz, "Wild binary
+    segmentation", 2014). The limit is simulated from normal values with as many rollouts a run. If neighbouring runs
+    differ by more than their examples explain, a change must be larger by the same factor.
     """
     runs = len(values)
     noise = noise_variances(values, counts)
@@ -90,8 +87,8 @@ def split_statistics(values: Matrix, counts: Matrix, noise: Matrix | None = None
     """Returns by how many standard errors the runs after each split are higher than those before: (runs − 1) × 1.
 
     An example weighs as the harmonic mean of its rollouts before and after: the least-squares estimate of one step
-    beside an effect of each example. An example on one side alone does not count. Without ``noise``, each column is its
-    own series with variance 1, and the result is (runs − 1) × columns.
+    beside an effect of each example. Without ``noise``, each column is its own series with variance 1, and the result
+    is (runs − 1) × columns.
     """
     sums, rollouts = np.nan_to_num(values * counts).cumsum(axis=0), counts.cumsum(axis=0)
     before, after = rollouts[:-1], rollouts[-1] - rollouts[:-1]
@@ -142,10 +139,8 @@ def _excess(steps: Matrix) -> Matrix:
 class _Limits:
     """Limits that the largest statistic of a series without a change exceeds with chance alpha.
 
-    Attributes:
-        known: if runs differ no more than their examples explain; an excess above 1 counts.
-        unknown: if they differ more; the excess is the only measure of their noise.
-        surprising: an excess that one series in twenty has by chance.
+    ``known`` is for runs that differ no more than their examples explain, ``unknown`` for others, whose noise only the
+    excess tells. One series in twenty has the ``surprising`` excess by chance.
     """
 
     known: float
@@ -176,8 +171,7 @@ def _limits(weights: tuple[int, ...], alpha: float) -> _Limits:
 def _search(scanned: _Scanned, low: int, high: int, limit: float, slack: float) -> Iterator[ChangePoint]:
     """Yields the changes among the runs from low to before high, in time order.
 
-    ``scanned`` has the first run and the split statistics of each interval. The bounds of a change include the places
-    where the squared statistic is at most ``slack`` below the largest.
+    Their bounds include the places where the squared statistic is at most ``slack`` below the largest.
     """
     inside = [(first, found) for first, found in scanned if low <= first and first + len(found) < high]
     if not inside:

@@ -21,10 +21,6 @@ def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
 
     Rollouts of one example are not independent: Miller, "Adding Error Bars to Evals" (2024), section 2.2, with the
     small-sample factor G/(G-1) for G groups. With one value per group it is the ordinary s/√n.
-
-    Example:
-        >>> clustered_mean([[1.0], [0.0]])
-        Estimate(mean=0.5, stderr=0.5)
     """
     totals, sizes = array("d"), array("L")
     for group in groups:
@@ -74,10 +70,7 @@ def pass_ks(n: int) -> list[int]:
 
 
 def pass_curves(correct_counts: Iterable[int], n: int) -> tuple[dict[int, float], dict[int, float]]:
-    """Returns pass@k and pass^k for the k of ``pass_ks``, averaged over the examples; empty without examples.
-
-    ``correct_counts`` are the correct rollouts of each example whose n rollouts are all scored.
-    """
+    """Returns pass@k and pass^k for the k of ``pass_ks``, averaged over examples with n scored rollouts each."""
     counts = list(correct_counts)
     if not counts:
         return {}, {}

@@ -21,9 +21,7 @@ def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
     Each group has an example's new value first, then its old values. Without a change, any value of an example may as
     well be the new one (Fisher, The Design of Experiments, 1935, section 21; Pitman, Significance Tests Which May be
     Applied to Samples from any Populations, 1937). The statistic is how far the new values are above the mean of the
-    others; the p-value is the share of 9,999 random choices, and the real one, that are not higher. It assumes no
-    distribution, and is never small for few changed examples. With one old value each it is the sign-flip test. With
-    more than 1,000 changed examples, the sum is taken as normally distributed.
+    others; the p-value is the share of 9,999 random choices, and the real one, that are not higher.
     """
     by_size: dict[int, list[list[float]]] = defaultdict(list)
     for group in groups:
@@ -59,14 +57,7 @@ def _draws(draw: np.random.Generator, table: np.ndarray) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values adjusted for their number (Holm, A simple sequentially rejective procedure, 1979).
-
-    At a level, the chance that any adjusted p-value below it is wrong is at most that level.
-
-    Example:
-        >>> holm([0.01, 0.5])
-        [0.02, 0.5]
-    """
+    """Returns p-values adjusted for their number (Holm, A simple sequentially rejective procedure, 1979)."""
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, p_values[place] * (len(p_values) - rank)))

@@ -33,10 +33,6 @@ def t_interval(estimate: Estimate, clusters: int, alpha: float = 0.05) -> Interv
 
     With few clusters the normal quantile, as in Miller (2024), is too narrow (Cameron and Miller, "A Practitioner's
     Guide to Cluster-Robust Inference", 2015, section VI.D).
-
-    Example:
-        >>> round(t_interval(Estimate(0.5, 0.1), clusters=11).high, 4)
-        0.7228
     """
     if estimate.mean is None or estimate.stderr is None:
         return Interval(-np.inf, np.inf)
@@ -57,10 +53,7 @@ def mean_interval(estimate: Estimate, clusters: int, alpha: float, span: float) 
 
 
 def wilson(successes: int, trials: int, alpha: float = 0.05) -> Interval:
-    """Returns the interval of a share of trials (Wilson, "Probable Inference", 1927); 0 to 1 without trials.
-
-    Its average coverage is right also near 0 and 1.
-    """
+    """Returns the interval of a share of trials (Wilson, "Probable Inference", 1927); 0 to 1 without trials."""
     if not trials:
         return Interval(0.0, 1.0)
     z = -float(special.ndtri(alpha / 2))
@@ -83,12 +76,11 @@ def clopper_pearson(successes: int, trials: int, alpha: float = 0.05) -> Interva
 def cluster_bootstrap(
     groups: Iterable[Sequence[float]], alpha: float = 0.05, *, seed: int | None = 0, resamples: int = _RESAMPLES
 ) -> Interval:
-    """Returns the bootstrap interval of the mean over all values, drawing whole groups; for skewed values.
+    """Returns the bootstrap interval of the mean over all values, for skewed values; infinite if all means are equal.
 
     Bias-corrected and accelerated (Efron, "Better Bootstrap Confidence Intervals", 1987), with whole groups drawn
     (Cameron, Gelbach and Miller, "Bootstrap-Based Improvements for Inference with Clustered Errors", 2008). Time and
-    memory grow with the square of the number of groups. Infinite for fewer than two groups, or if all means are equal.
-    ``seed=None`` draws differently each time.
+    memory grow with the square of the number of groups. ``seed=None`` draws differently each time.
     """
     sums = np.array([(sum(group), len(group)) for group in groups if group], dtype=float).reshape(-1, 2)
     if len(sums) < 2 or np.ptp(sums[:, 0] / sums[:, 1]) == 0:  # noqa: PLR2004 - a spread needs two
@@ -112,7 +104,7 @@ def paired_shares(gained: int, lost: int, pairs: int, alpha: float = 0.05) -> In
 
     Bonett and Price, "Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data"
     (2012), with Student's quantile: the interval of the mean difference with one more pair gained (right in the second
-    alone) and one more lost. Unlike the ordinary interval it has a width if no pair has changed.
+    alone) and one more lost.
     """
     if pairs < 2:  # noqa: PLR2004 - one degree of freedom
         return Interval(-1.0, 1.0)
@@ -128,12 +120,7 @@ def reward_range(values: Iterable[float]) -> tuple[float, float]:
 
 
 def within_rewards(interval: Interval, values: Iterable[float]) -> Interval:
-    """Returns an interval of a mean reward, cut to ``reward_range``; unchanged if it is infinite.
-
-    Example:
-        >>> within_rewards(Interval(-0.77, 2.1), [0.5, 0.8])
-        Interval(low=0.0, high=1.0)
-    """
+    """Returns an interval of a mean reward, cut to ``reward_range``; unchanged if it is infinite."""
     lowest, highest = reward_range(values)
     is_known = np.isfinite(interval.low) and np.isfinite(interval.high)
     return Interval(max(interval.low, lowest), min(interval.high, highest)) if is_known else interval
@@ -149,12 +136,7 @@ def unseen_share(trials: int, alpha: float = 0.05) -> float:
 
 
 def chance_of_unseen(share: float, trials: int) -> float:
-    """Returns the chance that no trial is of a kind with this share; the inverse of ``unseen_share``.
-
-    Example:
-        >>> chance_of_unseen(0.5, 3)
-        0.125
-    """
+    """Returns the chance that no trial is of a kind with this share; the inverse of ``unseen_share``."""
     return float((1 - min(1.0, max(0.0, share))) ** trials)
 
 

@@ -14,9 +14,7 @@ from nightjar.statistics.intervals import pairs_needed
 class Spread:
     """Variances of the difference of two runs over the examples.
 
-    Attributes:
-        difference: of the true difference, over endlessly many rollouts.
-        within: sum of both runs' variances of one rollout.
+    ``difference`` is that of the true difference, ``within`` the sum of both runs' variances of one rollout.
     """
 
     difference: float

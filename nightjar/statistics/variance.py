@@ -15,12 +15,9 @@ from nightjar.statistics.intervals import Interval, t_interval
 
 @dataclass(frozen=True)
 class Components:
-    """The two variances that add up to that of a reward.
+    """The variances of the examples' true means (``between``) and of an example's rollouts (``within``).
 
-    Attributes:
-        between: of the examples' means over endlessly many rollouts; None with fewer than two examples or unknown
-            ``within``.
-        within: of the rollouts of an example; None if no example has two.
+    They add up to that of a reward. Both are None if no example has two rollouts; ``between`` needs two examples.
     """
 
     between: float | None
@@ -57,13 +54,9 @@ def variance_components(groups: Iterable[Sequence[float]]) -> Components:
 
 @dataclass(frozen=True)
 class Effect:
-    """How much higher the marked values are than the others.
+    """How much higher the marked values are than the others; the interval is Student's, the p-value two-sided.
 
-    Attributes:
-        interval: of the difference, Student's t with groups − 1 degrees of freedom.
-        p_value: two-sided.
-        is_within: True compares values of the same group. False compares all with all: the marked values may belong to
-            harder groups.
+    ``is_within`` compares values of the same group. Otherwise the marked values may belong to harder groups.
     """
 
     difference: float

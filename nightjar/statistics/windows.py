@@ -19,14 +19,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class WindowTest:
-    """Compares the last few nights with those before.
+    """Compares the last nights with those before; ``damage`` is how much worse the mean is over the common examples.
 
-    Attributes:
-        nights: length of the window.
-        baseline: rows of the nights before.
-        pairs: examples that both have scored.
-        damage: how much worse the mean is over these.
-        p: of this window alone: the chance of so much damage if the margin were the true damage.
+    ``baseline`` has the rows of the nights before. ``p`` is the chance of so much damage if the margin were the true
+    damage, of this window alone.
     """
 
     nights: int
@@ -48,10 +44,10 @@ def window_tests(
 ) -> list[WindowTest]:
     """Compares windows of nights that end with the last one, each with the normal nights before it.
 
-    For each example the mean of the window is compared with that of the baseline; the p-value is Student's. The
-    standard error is the larger of two estimates: from the differences between examples, and from each example's spread
-    over the nights. Either alone is sometimes too small if nearly all or nearly none is right. A window is tested if it
-    has a baseline and at least two common examples.
+    The p-value for the difference of the examples' means is Student's. The standard error is the larger of two
+    estimates: from the differences between examples, and from each example's spread over the nights. Either alone is
+    sometimes too small if nearly all or nearly none is right. A window is tested if it has a baseline and at least two
+    common examples.
 
     Args:
         values: night × example, the last night last; NaN for missing values. Higher is better.
@@ -68,8 +64,7 @@ def window_tests(
 def chance_of_so_much_damage(tests: Sequence[WindowTest], margin: float = 0.0) -> float:
     """Returns a p-value that holds for all windows of a night together: the smallest, corrected as by Bonferroni.
 
-    It is 1 unless the last night alone is worse by more than the margin, so that one bad night does not fail the nights
-    after it.
+    It is 1 unless the last night alone is worse by more than the margin: one bad night must not fail the next ones.
     """
     alone = next((test for test in tests if test.nights == 1), None)
     if alone is None or alone.damage <= margin:

@@ -35,14 +35,13 @@ class Scale:
 
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float) -> Scale:
-        """Returns a scale with room for all finite values."""
         known = [max(-_LARGEST, min(_LARGEST, value)) for value in values if isfinite(value)] or [0.0, 1.0]
         low, high = min(known), max(known)
         room = abs(low) / 2 if abs(low) > 1 / _LARGEST else 0.5
         return cls(low, high, start, end) if high - low > 1 / _LARGEST else cls(low - room, high + room, start, end)
 
     def place(self, value: float) -> float:
-        """Returns the place of a number; a number outside the scale is drawn at its end."""
+        """Places a number outside the scale at its end."""
         share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
         return round(self.start + share * (self.end - self.start), 2)
 
@@ -64,10 +63,8 @@ class Point:
     x: float
     y: float
     ends: list[float]
-    """Empty if the interval is unknown."""
     text: str
     address: str = ""
-    """The page it links to; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,6 @@ class Plot:
 
 @dataclass(frozen=True)
 class Bar:
-    """A horizontal bar: start and width in percent of the page, and the text above it."""
-
     start: float
     width: float
     text: str
@@ -106,8 +101,6 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars, one per row; ``zero`` is the place of 0."""
-
     bars: list[Bar]
     zero: float
     label: str
@@ -115,8 +108,6 @@ class Bars:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a distribution: place and size in percent, a label below and a description."""
-
     x: float
     width: float
     height: float
@@ -126,11 +117,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Spark:
-    """The rewards of the recent runs of one kind as a line, 64 pixels wide and 20 high.
+    """The rewards of the recent runs of one kind as a line in SVG's format, 64 pixels wide and 20 high.
 
-    Attributes:
-        points: the line in SVG's format.
-        at: the place of the run itself; None if it is not among the recent ones.
+    ``at`` is the place of the run itself, None if it is not among the recent ones.
     """
 
     points: str
@@ -139,7 +128,7 @@ class Spark:
 
     @classmethod
     def of(cls, history: Sequence[Mapping[str, Any]], run_id: str) -> Spark:
-        """Returns the line of two or more runs with ``run_id`` and ``reward``, oldest first."""
+        """Takes two or more runs with ``run_id`` and ``reward``, oldest first."""
         rewards = [run["reward"] for run in history]
         low, span = min(rewards), max(max(rewards) - min(rewards), _LEAST_SPARK_SPAN)
         places = {
@@ -154,7 +143,6 @@ class Spark:
 
 
 def numeric_columns(result: QueryResult) -> list[str]:
-    """Returns the columns that have only finite numbers."""
     return [
         name
         for place, name in enumerate(result.columns)
@@ -164,7 +152,7 @@ def numeric_columns(result: QueryResult) -> list[str]:
 
 
 def bars(result: QueryResult, x: str, y: str) -> Bars:
-    """Returns the first 100 numbers of a column as bars."""
+    """Shows the first 100 rows."""
     pairs = _pairs(result, x, y)[:_MOST_BARS]
     scale = Scale.over([0.0, *(number for _, number in pairs)], 0, 100)
     zero = scale.place(0.0)
@@ -176,7 +164,7 @@ def bars(result: QueryResult, x: str, y: str) -> Bars:
 
 
 def line(result: QueryResult, x: str, y: str) -> Plot:
-    """Returns a column of numbers over a column of numbers or times; over the row number if x is neither."""
+    """Draws a column over a column of numbers or times; over the row number if ``x`` is neither."""
     pairs = _pairs(result, x, y)
     places = [_position(name) for name, _ in pairs]
     known = [place for place in places if place is not None]
@@ -193,7 +181,7 @@ def line(result: QueryResult, x: str, y: str) -> Plot:
 
 
 def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Returns a column for each value or range of rewards: the ``rewards`` of ``reports.rollouts.TOGETHER``."""
+    """Takes the ``rewards`` of ``reports.rollouts.TOGETHER``."""
     most, total = max((row["count"] for row in rows), default=1), sum(row["count"] for row in rows)
     has_ranges = bool(rows and rows[0]["width"])
     start, step = (rows[0]["low"], rows[0]["width"]) if has_ranges else (0.0, 1.0)

@@ -77,7 +77,6 @@ class Asked(BaseModel):
 
     @property
     def terms(self) -> Terms:
-        """The terms of the comparison."""
         return Terms(self.max_drop, metric=self.metric, direction=self.direction, by=self.by or None)
 
 
@@ -103,7 +102,6 @@ class Scatter:
 
 @router.get("/compare")
 def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Response:
-    """Shows a comparison of two runs, or a table of several runs compared with the first."""
     warehouse: Warehouse = request.app.state.warehouse
     if asked.ticked:
         oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
@@ -152,7 +150,6 @@ def _metrics(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _row(warehouse: Warehouse, baseline: str, run_id: str, terms: Terms) -> tuple[str, Comparison | str]:
-    """Returns a run, and its comparison or the reason why it cannot be compared."""
     try:
         return run_id, compare_published(warehouse, baseline, run_id, terms)
     except ConfigError as error:

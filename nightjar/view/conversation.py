@@ -15,17 +15,16 @@ from typing import Any, TypeVar
 from markupsafe import escape
 
 LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
-"""Most characters shown of a message, and the number that is always shown however long the conversation is."""
+"""In characters of a message: the most that are shown, and those shown however long the conversation is."""
 LONGEST_CONVERSATION = 2_000_000
-"""Most characters of HTML for the texts of a conversation; its images may have twice as many."""
+"""In characters of HTML for all texts; images may have twice as many."""
 UNFOLDED = 4_000
-"""Characters of a passage that are visible at once; the rest is folded, where a browser's search finds it."""
+"""In characters of a passage; the rest is folded, where a browser's search finds it."""
 _LONGEST_NAME, _LONGEST_LINK = 200, 2_000
 _ELEMENT = 150
-"""Approximate number of characters of HTML around each item."""
 _Item = TypeVar("_Item")
 _MOST_SET_APART = 500
-"""Most passages of code and maths in a text; the remainder is text."""
+"""More passages of code and maths in a text are shown as text."""
 
 # Repetitions are bounded: on a text of many openings without an end, the search would take hours.
 _SET_APART = re.compile(
@@ -39,22 +38,16 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a message."""
-
     kind: str
     """text, code, maths, image, link or note."""
     text: str
-    """The visible text; for an image its ``data:`` URL."""
+    """For an image its ``data:`` URL."""
     rest: str = ""
-    """The folded text."""
     label: str = ""
-    """The language of code."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call and its result, if there is one."""
-
     name: str
     arguments: list[Passage]
     result: list[Passage] | None = None
@@ -62,8 +55,6 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """A message with the results of its tool calls."""
-
     role: str
     passages: list[Passage]
     reasoning: list[Passage] = field(default_factory=list)
@@ -104,7 +95,6 @@ class _Room:
         return self._texts <= 0
 
     def for_each(self, found: Iterable[_Item]) -> Iterator[_Item]:
-        """Yields items while there is room; each item takes some itself."""
         for item in found:
             if self.is_full:
                 return
@@ -117,13 +107,12 @@ class _Room:
         return shown
 
     def has_for_image(self, url: str) -> bool:
-        """Returns whether there is room for an image, and reserves it."""
+        """Reserves the room if there is enough."""
         self._images -= len(url)
         return self._images >= 0
 
 
 def passages(content: object, room: _Room | None = None) -> list[Passage]:
-    """Returns the passages of a message's content, which is a text or a list of parts."""
     room = room or _Room()
     if isinstance(content, list):
         return [passage for part in room.for_each(content) for passage in _part(part, room)]
@@ -133,7 +122,7 @@ def passages(content: object, room: _Room | None = None) -> list[Passage]:
 
 
 def pretty(value: object) -> str:
-    """Returns a value, or a text that contains JSON, as indented JSON; returns other and very long texts unchanged."""
+    """Indents JSON, also in a text; returns other and very long texts unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if len(value) <= LONGEST_TEXT else value

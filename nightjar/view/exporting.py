@@ -44,21 +44,14 @@ _ROLLOUTS = "FROM rollouts WHERE run_id = ? ORDER BY example_id, rollout_index L
 
 @dataclass(frozen=True)
 class Export:
-    """The content of a file made from a run, and a suggested name for it."""
-
     text: str
     shown: int
-    """Rollouts in the file."""
     rollouts: int
-    """Rollouts of the run."""
     name: str
 
 
 def run_page(found: StoredRun, limit: int) -> Export:
-    """Returns a run as a page without external resources, with at most ``limit`` rollouts of complete examples.
-
-    Raises ``ConfigError`` if the run has no rollout yet.
-    """
+    """Shows at most ``limit`` rollouts, of complete examples; raises ``ConfigError`` if the run has none yet."""
     run, rollouts = _read(found, limit + (found.metadata.get("rollouts_per_example") or 1))
     examples = [list(rows) for _, rows in groupby(rollouts, key=lambda row: row["example_id"])]
     shown: list[list[dict[str, Any]]] = []
@@ -78,7 +71,6 @@ def run_page(found: StoredRun, limit: int) -> Export:
 
 
 def run_log(found: StoredRun) -> Export:
-    """Returns a run as a log of Inspect."""
     run, rollouts = _read(found, None)
     text = json.dumps(inspect_log(run, rollouts), default=value_text)
     return Export(text, len(rollouts), _count(run), log_name(run))
@@ -157,7 +149,6 @@ class RunPage:
 
 
 def render_html(report: Report) -> str:
-    """Returns a report as a page without external resources."""
     alpha = report.runs[0].statistics.alpha if report.runs else 0.05
     scale = _scale(run.statistics.reward for run in report.runs)
     return standalone(

@@ -57,8 +57,6 @@ class Asked(BaseModel):
 
 @dataclass(frozen=True)
 class Series:
-    """The runs of a model with one configuration."""
-
     model: str
     runs: list[dict[str, Any]]
     """Rows of the query, oldest first, each with the comparable run before it."""

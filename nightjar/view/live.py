@@ -40,8 +40,6 @@ WHERE coalesce(finished_at >= TRY_CAST(ended_at AS TIMESTAMPTZ), true)
 
 
 class LiveRuns:
-    """The runs of the folder where the server was started that are not published yet."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._known: dict[Path, LiveRun] = {}
@@ -62,7 +60,7 @@ class LiveRuns:
     def find(self, run_id: str, *, is_urgent: bool = False) -> LiveRun | None:
         """Returns a run that is, or was during the life of this server, only on disk; None if there is none.
 
-        ``is_urgent`` searches anew even if the last search was recent, for a run that is only on disk.
+        ``is_urgent`` searches anew even if the last search was recent.
         """
         self._update(is_urgent=is_urgent)
         return next((run for run in self._known.values() if run.run_id == run_id), None)
@@ -88,7 +86,6 @@ class LiveRuns:
             del self._known[path]
 
     def _search(self) -> None:
-        """Finds unpublished runs in new or changed metadata; forgets runs that were published since."""
         for directory in run_directories():
             metadata = directory.path / "metadata.json"
             try:
@@ -155,7 +152,6 @@ def live_runs(request: Request) -> dict[str, list[LiveRun]]:
 
 
 def is_published(request: Request, run: LiveRun) -> bool:
-    """Returns whether a run has ended and the warehouse has its final state."""
     return not _without_published(request, [run])
 
 

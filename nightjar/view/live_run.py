@@ -30,20 +30,13 @@ _ROLLOUT_COLUMNS = (
 )  # fmt: skip
 
 Key = tuple[int, int]
-"""Example id and rollout index."""
 
 
 class LiveRun:
     """A run directory that is being written, or is not published yet.
 
-    Attributes:
-        metadata: the content of its ``metadata.json``.
-        rewards: the reward of each scored rollout.
-        places: the offset of each rollout in the results.
-        failures: the chain of error classes of each rollout that finally failed.
-        messages: one error message for each chain of error classes, including retried attempts.
-        failed_attempts: the number of failed attempts for each chain of error classes.
-        latest: the last rollouts that were written.
+    ``places`` are the offsets of rollouts in the results; ``failures`` the chains of error classes of finally failed
+    rollouts. For each chain, ``messages`` has one message and ``failed_attempts`` a number, including retried attempts.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -107,7 +100,6 @@ class LiveRun:
 
     @property
     def done(self) -> int:
-        """Number of rollouts that are scored or have finally failed."""
         return len(self.rewards) + len(self.failures)
 
     @property
@@ -178,10 +170,7 @@ class LiveRun:
         return chain
 
     def examples(self, show: str = "") -> list[dict[str, Any]]:
-        """Returns the examples that have a rollout, with their ``strip`` of rollouts and ``mean``.
-
-        ``show`` is ``wrong``, ``right`` or ``failed``, for the examples with such a rollout.
-        """
+        """Returns the examples; ``show`` is ``wrong``, ``right`` or ``failed`` for those with such a rollout."""
         strips: dict[int, list[dict[str, Any]]] = {}
         for example_id, index in sorted(self.places):
             strips.setdefault(example_id, []).append(self._strip_item((example_id, index)))
@@ -250,8 +239,6 @@ def _mean(strip: list[dict[str, Any]]) -> float | None:
 
 
 class _GrowingFile:
-    """A file of JSON lines that another process appends to."""
-
     def __init__(self, path: Path) -> None:
         self._path, self._place, self._inode = path, 0, 0
 

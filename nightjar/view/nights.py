@@ -62,5 +62,4 @@ def _as_of_now(warehouse: Warehouse, night: Night) -> Night:
 
 
 def _summary(night: Night) -> str:
-    """Returns the summary line of a night without its name and verdict, which the page shows separately."""
     return night.line.removeprefix(f"{night.suite} {night.night} {night.verdict}: ")

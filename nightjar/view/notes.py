@@ -41,7 +41,6 @@ GROUP BY run_id
 """
 """For each run, the number of rollouts with notes and with overruled rewards."""
 IS_NOTED = "(example_id, rollout_index) IN (SELECT (example_id, rollout_index) FROM notes WHERE run_id = $run)"
-"""Condition on a rollout of the run: it has a note."""
 _ROLLOUT = """
 SELECT count(*) AS found
 FROM segments.rollouts
@@ -86,7 +85,7 @@ class Written(BaseModel):
 
     @property
     def reward(self) -> float | None:
-        """The reward that the rollout should have, None if not given; 400 if it is not a number."""
+        """None if not given; 400 if it is not a number."""
         if not self.overruled_reward.strip():
             return None
         with suppress(ValueError):

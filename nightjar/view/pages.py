@@ -32,7 +32,6 @@ from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECON
 from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""An integer in an address, in the range of the database."""
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
@@ -60,10 +59,7 @@ def answers(
 
 @contextmanager
 def user_query() -> Iterator[None]:
-    """Limits the number of concurrent queries written by users, so that pages are always answered.
-
-    Raises ``WarehouseError`` if too many are running.
-    """
+    """Limits the concurrent queries written by users; raises ``WarehouseError`` if too many are running."""
     if not _user_queries.acquire(timeout=_WAIT_SECONDS):
         raise WarehouseError("Other statements are still running. Try again in a moment.")
     try:
@@ -73,7 +69,7 @@ def user_query() -> Iterator[None]:
 
 
 def one_of(choices: Iterable[str]) -> AfterValidator:
-    """Accepts in an address only the given choices, or an empty text."""
+    """Also accepts an empty text."""
 
     def check(value: str | None) -> str | None:
         if value and value not in choices:
@@ -113,7 +109,7 @@ def _environment(*packages: str) -> Environment:
 
 
 def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: Any) -> str:
-    """Returns an address with the parameters and changes, without empty ones."""
+    """Leaves empty parameters out."""
     query = {name: value for name, value in {**(parameters or {}), **changes}.items() if value not in (None, "")}
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
@@ -123,19 +119,17 @@ def half_width(stderr: float, examples: int | None) -> float:
 
     If all examples have the same mean, it is the change that one unseen example could cause.
 
-    Example:
-        >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
-        (0.2228, True)
+    >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
+    (0.2228, True)
     """
     return mean_interval(Estimate(0.0, stderr), max(2, examples or 2), _ALPHA, span=1.0).high
 
 
 def breakable(name: str | None) -> Markup:
-    """Returns a name that a narrow column may break after a slash; empty for None.
+    """Allows a narrow column to break a name after a slash; empty for None.
 
-    Example:
-        >>> breakable("meta/<llama>")
-        Markup('meta/<wbr>&lt;llama&gt;')
+    >>> breakable("meta/<llama>")
+    Markup('meta/<wbr>&lt;llama&gt;')
     """
     return Markup("/<wbr>").join(visible(name or "").split("/"))
 
@@ -151,9 +145,8 @@ def count(value: int | None) -> str:
 def share(value: float | None) -> str:
     """Formats a share in percent, rounded down; a dash for None.
 
-    Example:
-        >>> share(1.0), share(0.9991), share(None)
-        ('100 %', '99.9 %', '–')
+    >>> share(1.0), share(0.9991), share(None)
+    ('100 %', '99.9 %', '–')
     """
     if value is None:
         return "–"
@@ -164,9 +157,8 @@ def share(value: float | None) -> str:
 def seconds(value: float | None) -> str:
     """Formats a duration in seconds; a dash for None.
 
-    Example:
-        >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
-        ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
+    >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
+    ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
     """
     if value is None:
         return "–"
@@ -178,11 +170,10 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: int) -> str:
-    """Formats a number of bytes, such as ``2.5 kB``.
+    """Formats a number of bytes.
 
-    Example:
-        >>> size(512), size(2_500), size(3_000_000)
-        ('512 bytes', '2.5 kB', '3 MB')
+    >>> size(512), size(2_500), size(3_000_000)
+    ('512 bytes', '2.5 kB', '3 MB')
     """
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= factor:

@@ -186,19 +186,14 @@ def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dic
 
 @dataclass(frozen=True)
 class Change:
-    """A stretch of words that is the ``same``, ``gone`` from the first text or ``new`` in the second."""
+    """Words that are the ``same``, ``gone`` from the first text or ``new`` in the second."""
 
     kind: str
     text: str
 
 
 def word_difference(before: str, after: str) -> list[Change]:
-    """Returns how one text becomes another, word by word, for the first 1,500 words of each.
-
-    Example:
-        >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
-        [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
-    """
+    """Returns how one text becomes another, word by word, for the first 1,500 words of each."""
     old, new = _words(before), _words(after)
     changes: list[Change] = []
     for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
@@ -211,7 +206,6 @@ def word_difference(before: str, after: str) -> list[Change]:
 
 
 def has_few_words(text: str) -> bool:
-    """Returns whether all words of a text are compared."""
     return not any(islice(_WORD.finditer(text), _MOST_WORDS, None))
 
 

@@ -127,7 +127,7 @@ def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[st
 
 
 def _full_id(warehouse: Warehouse, prefix: str) -> str | None:
-    """Returns the only run id that begins with a prefix; None if there is none, 404 if there are several."""
+    """Returns None if no id begins with the prefix; raises 404 if several do."""
     found = [row["run_id"] for row in records(warehouse, _WITH_PREFIX, {"prefix": prefix, "most": _SHOWN_IDS + 1})]
     if len(found) > 1:
         listed = ", ".join(found[:_SHOWN_IDS]) + (", …" if len(found) > _SHOWN_IDS else "")
@@ -153,14 +153,13 @@ def _files(run_dir: str | None) -> dict[str, int]:
 
 
 def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | None) -> list[tuple[str, Any, Any, bool]]:
-    """Returns the settings that results depend on: name, value, value in the run before, whether they differ."""
     found = settings_of(warehouse, [run_id, *([before["run_id"]] if before else [])])
     own, earlier = found[run_id], found[before["run_id"]] if before else found[run_id]
     return [(name, value, earlier[name], value != earlier[name]) for name, value in own.items()]
 
 
 def _command(request: Request, run: Mapping[str, Any]) -> str | None:
-    """Returns the command that repeats a run; None if its configuration is unknown, as for imported runs."""
+    """Returns None if the configuration of the run is unknown, as for imported runs."""
     command_of = request.app.state.command_of
     saved = json.loads(run["config"] or "{}")
     if (rescoring := rescoring_command(saved)) is not None:

@@ -22,7 +22,6 @@ ROWS = 50
 TIMEOUT_SECONDS = 10.0
 MOST_NEIGHBOURS = 10_000
 MOST_SQUARES = 64
-"""Rollouts of an example that are shown in its row."""
 SORTS = {
     "example": "example_id",
     "worst": "mean NULLS FIRST",
@@ -39,7 +38,6 @@ KINDS = {
     "truncated": "bool_or(is_truncated)",
     "noted": "bool_or(noted)",
 }
-"""Kinds of examples, as a condition on all of their rollouts."""
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold
 FROM segments.runs WHERE run_id = $run
@@ -121,8 +119,6 @@ class Chosen(BaseModel):
 
 
 class Asked(Chosen):
-    """One page of the samples."""
-
     page: PageNumber = 1
 
 
@@ -218,7 +214,7 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
 
 
 def _with_prompts(warehouse: Warehouse, run_id: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns examples with the beginning of their prompts, which are read only for these examples."""
+    """Reads the beginning of the prompts of these examples alone."""
     shown = [example["example_id"] for example in found]
     rows = records(warehouse, _PROMPTS, {"run": run_id, "examples": shown}) if shown else []
     prompts = {row["example_id"]: row["prompt"] for row in rows}

@@ -29,7 +29,7 @@ _LONGEST = 200_000
 """For longer completions, in bytes, only the text around the match is read, as raw JSON."""
 _FIRST_RUNS = 16
 _SHARE = 0.5
-"""Share of the remaining time for the next batch of runs, estimated from the pace so far, so that it can finish."""
+"""Share of the remaining time for the next batch of runs, estimated from the pace so far."""
 
 _RUNS = """
 SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_at DESC NULLS LAST, run_id
@@ -82,12 +82,9 @@ _NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list
 @dataclass(frozen=True)
 class Search:
     rows: list[dict[str, Any]]
-    """Matching rollouts, newest run first."""
     searched: int
-    """Number of runs searched, including skipped ones."""
     runs: int
     with_questions: bool
-    """Whether questions and answers were searched too."""
 
 
 @router.get("/search")

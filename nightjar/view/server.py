@@ -59,13 +59,10 @@ def serve(
     announce: Callable[[str], None],
     command_of: Callable[[RunConfig], Sequence[str]],
 ) -> None:
-    """Serves the web view until Ctrl-C.
+    """Serves the web view until Ctrl-C; any address but this machine's own requires a token.
 
-    Args:
-        host: the address to listen at; any address but this machine's own requires a token.
-        port: None for 4280 or the next free port.
-        announce: receives the address of the first page once the server listens.
-        command_of: returns the command line that starts a run.
+    ``port`` is None for 4280 or the next free port. ``announce`` receives the address of the first page once the server
+    listens. ``command_of`` returns the command line that starts a run.
     """
     is_own = host == "localhost" or _is_loopback(host)
     access = Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
@@ -100,10 +97,9 @@ class Access:
     hosts: tuple[str, ...] = _LOOPBACK
     """Names under which the server may be addressed; empty for any name."""
     token: str | None = None
-    """The required token; None for none."""
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Returns the response that refuses a request; None if the request is permitted."""
+        """Returns None if the request is permitted."""
         headers = Headers(scope=scope)
         name = _host_name(headers)
         if self.hosts and name not in self.hosts:
@@ -165,7 +161,6 @@ def _is_own_page(headers: Headers) -> bool:
 
 
 def _is_link(headers: Headers) -> bool:
-    """Returns whether a user followed a link on a page of another site."""
     return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
 
 
@@ -187,10 +182,7 @@ def _cookie(headers: Headers) -> str:
 def create_app(
     warehouse: Warehouse, access: Access, command_of: Callable[[RunConfig], Sequence[str]] | None = None
 ) -> FastAPI:
-    """Returns the application that shows a warehouse, which need not exist yet.
-
-    ``command_of`` returns the command line that starts a run; None shows the command that prints it.
-    """
+    """Returns the application; ``command_of`` returns the command that starts a run, None for one that prints it."""
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False

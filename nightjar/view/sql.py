@@ -64,9 +64,7 @@ class Answer:
     result: QueryResult
     is_cut: bool
     numeric: list[str]
-    """Columns of numbers."""
     drawing: Plot | Bars | None = None
-    """The requested chart."""
 
 
 @router.get("/sql")
@@ -155,11 +153,10 @@ def _schema(warehouse: Warehouse) -> list[tuple[str, str, list[dict[str, Any]]]]
 
 
 def _cell(value: Any) -> str:
-    """Returns a value for the page: fractions with six digits, long texts cut. Files have the complete values.
+    """Shows fractions with six digits and cuts long texts. Files have the complete values.
 
-    Example:
-        >>> _cell(2 / 3), _cell(1.0), _cell(1234567.8)
-        ('0.666667', '1', '1234568')
+    >>> _cell(2 / 3), _cell(1.0), _cell(1234567.8)
+    ('0.666667', '1', '1234568')
     """
     if isinstance(value, float):
         return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.6g}"

@@ -1,7 +1,6 @@
-"""The query process: reads pickled requests from standard input, and writes pickled answers to standard output.
+"""The query process, ``python -m nightjar.warehouse.answering FOLDER``, which ``reading/process.py`` starts.
 
-``reading/process.py`` starts it as ``python -m nightjar.warehouse.answering FOLDER``. It ends when its input ends; if
-DuckDB is parsing a statement then, it ends shortly after the time limit of its request.
+It reads pickled requests from standard input and writes pickled answers to standard output, until its input ends.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from nightjar.warehouse.reading.result import AskedQuery
 from nightjar.warehouse.reading.statements import split_statements
 
 LARGEST_PROCESS_BYTES = 2 * querying.LARGEST_ANSWER_BYTES
-"""The additional memory of this process for a query: DuckDB's share and the answer."""
+"""How much more memory a query may take than this process has at its start: DuckDB's share and the answer."""
 
 _GRACE_SECONDS = 0.5
-"""The program kills this process when the time is up; if it cannot, the process ends itself so much later."""
+"""How long after the time limit the process ends itself, if the program could not kill it."""
 
 _LONGEST_WATCH_SECONDS = 1e6
 _STATM = Path("/proc/self/statm")
@@ -42,7 +41,6 @@ _Send = Callable[[Any], None]
 
 
 def main(folder: str) -> None:
-    """Answers requests until the input ends; ``folder`` is for temporary files."""
     tempfile.tempdir = folder
     answers, silence = _take_over_stdout()
 
@@ -75,7 +73,7 @@ def _take_over_stdout() -> tuple[BinaryIO, int]:
 
 
 def _listen(requests: SimpleQueue[Request]) -> None:
-    """Reads requests; ends the process when the input ends or a request does not fit into memory."""
+    """Ends the process when the input ends or a request does not fit into memory."""
     try:
         while True:
             requests.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - from the program
@@ -143,11 +141,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _bound_memory() -> None:
-    """Limits the memory of the process to its present size and the needs of a query; on Linux only.
-
-    DuckDB's own limit does not count the value that a function builds, the parsed statement, or the Python objects of
-    rows. With this limit allocations fail, and DuckDB and Python raise errors.
-    """
+    """Limits the memory of the process on Linux, because DuckDB's limit does not count Python objects and parsing."""
     if not _STATM.exists():
         return
     import resource

@@ -1,7 +1,4 @@
-"""The backend of a ``Warehouse``: segments in a folder or an object store, or tables in another database.
-
-Some modules are imported late, because every query waits for this module.
-"""
+"""The backend of a ``Warehouse``, which every query waits to import: segments, or tables in another database."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ Answer = TypeVar("Answer")
 
 
 def open_backend(location: str) -> Backend:
-    """Returns the backend of a location, without creating or connecting to anything yet."""
     if kind_of(location) is Kind.SERVED:
         from nightjar.warehouse.served import ServedWarehouse
 
@@ -38,7 +34,7 @@ def open_backend(location: str) -> Backend:
 
 
 def open_store(location: str) -> Store:
-    """Returns the store of a warehouse's segments; raises WarehouseError if the location has tables instead."""
+    """Raises WarehouseError if the location has tables instead of segments."""
     kind = kind_of(location)
     if kind is Kind.SERVED:
         raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
@@ -63,7 +59,6 @@ class SegmentedWarehouse:
         self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Publishes a run directory as a segment, and stores the price of its model if that is new."""
         from nightjar.warehouse.pricing import note_price
         from nightjar.warehouse.writing.publishing import publish_run
 
@@ -72,7 +67,6 @@ class SegmentedWarehouse:
         return report
 
     def tidy(self) -> None:
-        """In a folder, packs small segments if there are many, and replaces the snapshot."""
         from nightjar.warehouse.writing.packing import tidy
 
         tidy(self.store)

@@ -18,7 +18,6 @@ MEMORY_LIMIT = "2GB"
 """The memory of a query; beyond it, the query spills to disk or is refused."""
 
 SPILL_LIMIT = "8GB"
-"""The temporary disk space of a query."""
 
 STORAGE_VERSION = "v1.4.0"
 """New database files can be read by DuckDB 1.4 and newer."""
@@ -27,7 +26,7 @@ _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
-    """Returns a connection to a database in memory with times in UTC, which spills to a folder."""
+    """Returns a database in memory with times in UTC, which spills to a folder."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -43,7 +42,6 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
 
 
 def connect_freely(prepare: Callable[[duckdb.DuckDBPyConnection], object]) -> duckdb.DuckDBPyConnection:
-    """Returns a connection without limits and with times in UTC, which a function has prepared."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -55,7 +53,6 @@ def connect_freely(prepare: Callable[[duckdb.DuckDBPyConnection], object]) -> du
 
 
 def hide_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
-    """Turns DuckDB's progress bar off if it is on; in a notebook without ipywidgets the setting cannot be changed."""
     [(is_shown,)] = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
     if is_shown:
         connection.execute("SET enable_progress_bar = false")
@@ -87,7 +84,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def statements_in(connection: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statement]:
-    """Returns the statements of a text; raises WarehouseError if it cannot be encoded in UTF-8."""
+    """Raises WarehouseError if the text cannot be encoded in UTF-8."""
     try:
         return connection.extract_statements(text)
     except TypeError as error:
@@ -96,10 +93,7 @@ def statements_in(connection: duckdb.DuckDBPyConnection, text: str) -> list[duck
 
 @contextmanager
 def database_name(path: Path) -> Iterator[Path]:
-    """Yields a path at which DuckDB can write a database file, and copies it to the given path if they differ.
-
-    DuckDB cannot write a file with ``?`` in its name, because it looks for parameters there; it can open one.
-    """
+    """Yields a path at which DuckDB can write: a name with ``?`` is copied to afterwards, because DuckDB refuses it."""
     if "?" not in str(path.absolute()):
         yield path
         return
@@ -110,7 +104,6 @@ def database_name(path: Path) -> Iterator[Path]:
 
 
 def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
-    """Returns DuckDB's message in one line, without its excerpt of the statement."""
     if isinstance(error, UnicodeDecodeError):
         return "it contains text that is not UTF-8"
     said = _TRACEBACK.sub("", str(error))  # of a Python filesystem (``remote_files.py``)
@@ -118,7 +111,6 @@ def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
 
 
 def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
-    """Returns the error for a warehouse of a newer Nightjar; ``warehouse`` is its location, if not obvious."""
     return WarehouseError(
         f"The warehouse {warehouse}{' ' * bool(warehouse)}is at version {found}, this Nightjar knows version {known}. "
         "Upgrade Nightjar: pip install --upgrade nightjar-evals"

@@ -90,8 +90,6 @@ class Totals:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in bytes: of needed segments (also by kind of file), retired segments, and unfinished files."""
-
     live: int = 0
     retired: int = 0
     leftovers: int = 0
@@ -100,8 +98,6 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of an examination; ``segments`` and ``packs`` are the numbers of needed segments and packs."""
-
     location: str
     totals: Totals
     sizes: Sizes
@@ -198,7 +194,6 @@ def _publish_command(folder: Folder, run_dirs: Sequence[str]) -> str:
 
 
 def _places(run_dirs: Sequence[str]) -> str:
-    """Returns run directories for a command; if there are many, their parent folders."""
     named = run_dirs if len(run_dirs) <= _MANY else sorted({str(Path(path).parent) for path in run_dirs})
     return " ".join(map(shlex.quote, named))
 

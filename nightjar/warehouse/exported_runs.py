@@ -29,7 +29,7 @@ from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.conflicts import held_run, refuse_conflict
 
 SLICE_ROLLOUTS = 50_000
-"""The number of rollouts that are written at a time, unless one run has more, so that their texts fit into memory."""
+"""The number of rollouts that are written at a time, so that their texts fit into memory; one run may have more."""
 
 _RUNS = """
 SELECT run_id, env_id, model, coalesce(scored, 0) + coalesce(failed, 0)
@@ -43,10 +43,7 @@ ORDER BY run_id
 
 @dataclass(frozen=True)
 class Selection:
-    """The criteria that all exported runs meet; without criteria all runs are exported.
-
-    ``where`` is a SQL condition on ``runs``, for instance ``env_id = 'gsm8k'``; ``suite`` started the runs.
-    """
+    """The criteria that all exported runs meet; ``where`` is a SQL condition on ``runs``, ``suite`` their suite."""
 
     where: str | None = None
     suite: str | None = None
@@ -62,7 +59,7 @@ class ExportedRun:
 
 
 def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
-    """Returns the runs of a selection in order of their ids; the condition runs with the rights of a query."""
+    """Returns the runs in order of their ids; the condition runs with the rights of a query."""
     sql = _RUNS.format(condition=chosen.where or "true")
     values = {"suite": chosen.suite, "run_ids": list(chosen.run_ids) or None}
     try:
@@ -81,10 +78,7 @@ def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
 
 
 class ExportConnection:
-    """A connection in which the tables and views of a warehouse hold only some of the runs.
-
-    It creates the schema ``segments``. Its methods raise WarehouseError if a run was removed meanwhile.
-    """
+    """A connection that shows only some of the runs; raises WarehouseError if a run was removed meanwhile."""
 
     def __init__(self, store: Store, catalog: Catalog, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
@@ -97,7 +91,6 @@ class ExportConnection:
         connection.execute(views_script())
 
     def narrow(self, run_ids: Sequence[str]) -> None:
-        """Shows only these runs, with the examples that they use."""
         catalog = self._catalog
         holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(one), one.schema) for name, one in sorted(holders.items())]
@@ -108,7 +101,6 @@ class ExportConnection:
         self._define("examples", _example_sources(catalog, sources), used)
 
     def slices(self, runs: Sequence[ExportedRun]) -> Iterator[tuple[str, ...]]:
-        """Yields the runs in slices of similar size, runs of one segment together."""
         by_segment: dict[str, list[ExportedRun]] = defaultdict(list)
         for run in runs:
             by_segment[self._holder(run.run_id).segment_id].append(run)
@@ -124,7 +116,6 @@ class ExportConnection:
             yield tuple(part)
 
     def example_parts(self, runs: Sequence[ExportedRun], key: str) -> Iterator[str]:
-        """Shows all runs, and yields SQL conditions that partition their examples by a column."""
         self.narrow([run.run_id for run in runs])
         [(count,)] = self.connection.execute("SELECT count(*) FROM segments.examples").fetchall()
         parts = 1 + count // SLICE_ROLLOUTS
@@ -146,10 +137,7 @@ class ExportConnection:
 
 
 def copy_run(source: Store, target: Store, run_id: str) -> bool:
-    """Copies a run to another warehouse as a segment of its own; returns False if the target has this or newer content.
-
-    Raises RunConflictError if the target holds another run with this id.
-    """
+    """Returns False if the target has this or newer content; raises RunConflictError for another run with this id."""
     catalog = source.catalog()
     holder, held = catalog.holders.get(run_id), target.catalog().holders.get(run_id)
     if holder is None:

@@ -1,7 +1,6 @@
-"""Exports runs of a warehouse as Parquet, CSV or JSON lines in a folder, or as one DuckDB file.
+"""Exports runs of a warehouse in slices, to folders of Parquet, CSV or JSON lines, or to one DuckDB file.
 
-Runs are written in slices, so that memory does not grow with the data. If a segment is packed or pruned meanwhile, the
-whole export is repeated.
+The whole export is repeated if a segment is packed or pruned meanwhile.
 """
 
 from __future__ import annotations
@@ -80,8 +79,6 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True)
 class ExportReport:
-    """The result of an export; ``rows`` maps table to number of rows."""
-
     target: Path
     runs: int
     rows: dict[str, int]
@@ -90,7 +87,6 @@ class ExportReport:
 
 
 def format_of(target: Path) -> ExportFormat:
-    """Returns the format that the name of a target implies: a DuckDB file, or a folder of Parquet files."""
     return ExportFormat.DUCKDB if target.suffix in {".duckdb", ".db", ".ddb"} else ExportFormat.PARQUET
 
 
@@ -104,12 +100,10 @@ def export(
     force: bool = False,
     progress: Progress = silent,
 ) -> ExportReport:
-    """Writes runs into a folder, or into one DuckDB file; raises WarehouseError if the target exists.
+    """Writes runs to a target; raises WarehouseError if it exists, unless ``force``.
 
-    Args:
-        output_format: None for the format that the name of the target implies.
-        tables: None for runs, rollouts, attempts and examples. A DuckDB file has all tables.
-        force: replaces an earlier export.
+    By default the name of the target decides the format, and a folder has runs, rollouts, attempts and examples. A
+    DuckDB file always has all tables.
     """
     started = time.monotonic()
     target = Path(target)
@@ -146,8 +140,7 @@ class _Files:
     """The files of an export in a folder.
 
     - Parquet: ``{table}/env_id=…/model=…/{table}-0.parquet``, for ``read_parquet(…, hive_partitioning = true)``. The
-      names of the folders hold the columns env_id and model; ``rollouts.model``, the name that the server returned, is
-      ``served_model``. Examples belong to no model and are in one folder.
+    column ``rollouts.model``, the name that the server returned, is ``served_model``. Examples are in one folder.
     - CSV: ``{table}.csv`` with a header; maps, lists and JSON are JSON text.
     - JSON lines: ``{table}.jsonl``; rollouts as in ``results.jsonl`` with their ``run_id``.
     """
@@ -288,7 +281,7 @@ def _check_target(target: Path, warehouse: Path | None, *, is_folder: bool, forc
 
 @contextmanager
 def _written_beside(target: Path) -> Iterator[Path]:
-    """Yields a temporary path, and moves what was written there to the target if the body succeeds."""
+    """Yields a temporary path, and moves the file or folder there to the target if the body succeeds."""
     mark = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     beside, aside = (target.parent / f".{target.name}.{mark}.{end}" for end in ("part", "old"))
     try:

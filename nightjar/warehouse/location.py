@@ -64,13 +64,7 @@ def resolve_warehouse(explicit: str | Path | None = None) -> str:
 
 
 def kind_of(location: str) -> Kind:
-    r"""Returns the kind of place that a location means.
-
-    Raises WarehouseError for an unknown scheme, and for half a URL, as ``Path`` makes of a whole one.
-
-    >>> [kind_of(name).value for name in ("s3://runs/team", "md:runs", "C:\\runs", "file:///runs")]
-    ['store', 'served', 'folder', 'folder']
-    """
+    r"""Raises WarehouseError for an unknown scheme, and for a URL with one slash, as ``Path`` makes of a whole one."""
     if _SERVED.match(location):
         return Kind.SERVED
     if _URL.match(location):
@@ -107,13 +101,7 @@ def is_in_memory(location: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``.
-
-    >>> shown("sftp://ann:s3cret@files.example.com/runs")
-    'sftp://***@files.example.com/runs'
-    >>> shown("ducklake:postgres:dbname=runs password=s3cret host=db")
-    'ducklake:postgres:dbname=runs password=*** host=db'
-    """
+    """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``."""
     for variable in _SECRET_VARIABLES:
         if value := os.environ.get(variable):
             text = text.replace(value, _HIDDEN)
@@ -128,7 +116,6 @@ def has_secret(location: str) -> bool:
 
 
 def refuse_secret(location: str) -> str:
-    """Returns a location that may be stored; raises WarehouseError if it contains a secret."""
     if has_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set it "
@@ -145,14 +132,12 @@ def missing(place: object) -> MissingWarehouseError:
 
 
 def cause_of(error: Exception, url: str = "") -> str:
-    """Returns the message of a filesystem's error in one line without credentials, or its class if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
     return shown(text.replace(url, shown(url)) if url else text)
 
 
 @contextmanager
 def remote_errors(verb: str, warehouse: object, url: str) -> Iterator[None]:
-    """Turns errors of a filesystem, which may be of any class, into a WarehouseError of one line."""
     try:
         yield
     except WarehouseError:

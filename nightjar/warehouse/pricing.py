@@ -15,7 +15,6 @@ from nightjar.warehouse.storage.store import Store
 logger = logging.getLogger(__name__)
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-"""A moment before any run."""
 
 
 def set_price(store: Store, price: Price) -> None:
@@ -26,13 +25,12 @@ def set_price(store: Store, price: Price) -> None:
 
 
 def set_first_price(store: Store, model: str, input_price: float, output_price: float) -> None:
-    """Sets the price of a model unless it has one; a price that the owner has set stays."""
     if all(one.model != model for one in store.prices()):
         set_price(store, Price(model, ALWAYS, input_price, output_price))
 
 
 def note_price(store: Store, run_dir: Path) -> None:
-    """Sets the price of a run's model if the run's configuration has one and the warehouse does not."""
+    """Does nothing if the run's configuration has no price, or the warehouse has one."""
     try:
         config = RunDirectory(run_dir).read_config()
     except RunDirectoryError:  # an imported run has no configuration
@@ -56,7 +54,7 @@ def note_price(store: Store, run_dir: Path) -> None:
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
-    """Removes the price of a model at one moment, or all of them, and returns the number removed."""
+    """Returns the number of removed prices: all of the model, or the one since a moment."""
     with store.changing_prices() as prices:
         gone = [one for one in prices if one.model == model and since in {None, one.since}]
         if not gone:

@@ -57,10 +57,8 @@ _COUNTS = "SELECT run_id, count(*) FROM segments.rollouts GROUP BY run_id"
 class Criteria:
     """Which runs to remove: the runs that meet all criteria that are not None.
 
-    Attributes:
-        before: started earlier.
-        keep_last: number of runs of each environment and model to keep in any case: the newest that can represent the
-            model (as in ``leaderboard``), before quick and failed ones.
+    ``before`` is a start time. ``keep_last`` runs of each environment and model always stay: the newest that can
+    represent the model (as in ``leaderboard``), before quick and failed ones.
     """
 
     before: datetime | None = None
@@ -84,7 +82,6 @@ class Candidate:
 
 
 def parse_age(text: str) -> timedelta:
-    """Returns the duration of an age such as ``26w``: a number and h, d, w or y."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise WarehouseError(f"Cannot read the age {text!r}: write a number and h, d, w or y, for instance 180d.")
@@ -131,7 +128,6 @@ def _share(catalog: Catalog, run_id: str, rollouts: dict[str, int]) -> int:
 
 
 def _remove_until_gone(store: Store, doomed: Sequence[str]) -> None:
-    """Removes runs, repeatedly if another machine packs them meanwhile; a publish may restore one."""
     for _ in range(_TRIES):
         _remove(store, doomed)
         holders = store.catalog().holders

@@ -1,4 +1,4 @@
-"""Finds damaged segments, moves them to the folder ``damaged``, and publishes their runs again from run directories.
+"""Moves damaged segments to the folder ``damaged``, and publishes their runs again from run directories.
 
 Every step leaves the warehouse consistent, even if it is killed or others read and publish meanwhile.
 """
@@ -29,7 +29,6 @@ from nightjar.warehouse.writing.publishing import Progress, publish_all, silent
 SET_ASIDE = "damaged"
 
 _DIGEST_CHARACTERS = 64
-"""The length of a digest that replaces a very long run id in the name of a segment."""
 
 _ROWS = "SELECT num_rows FROM parquet_file_metadata(?)"
 _COLUMNS = "SELECT DISTINCT name FROM parquet_schema(?)"
@@ -49,13 +48,7 @@ class AsideRun:
 
 @dataclass
 class Fixed:
-    """The result of a repair.
-
-    Attributes:
-        set_aside: damaged segments to where they were moved.
-        examples_kept: damaged segments whose examples stay in the warehouse, because later segments rely on them.
-        failures: run directory to why it could not be published.
-    """
+    """The result of a repair; later segments rely on the examples in ``examples_kept``, which stay in the warehouse."""
 
     set_aside: dict[str, Path] = field(default_factory=dict)
     examples_kept: list[str] = field(default_factory=list)
@@ -65,13 +58,7 @@ class Fixed:
 
 @dataclass
 class RebuildReport:
-    """The result of a rebuild.
-
-    Attributes:
-        kept: other runs, by run_id, to why they were left unchanged.
-        failures: run directory to why it could not be published.
-        lost: runs that only the damaged segments had.
-    """
+    """The result of a rebuild; ``lost`` are the runs that only the damaged segments had."""
 
     published: int = 0
     rollouts: int = 0
@@ -87,7 +74,6 @@ class RebuildReport:
 
 
 def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> Fixed:
-    """Sets damaged segments aside, publishes their runs again, removes leftovers, and rewrites the snapshot."""
     fixed = set_damaged_aside(folder, deep=deep, progress=progress)
     catalog = folder.catalog()
     runs = {run_id: run for path in fixed.set_aside.values() for run_id, run in runs_in(path).items()}
@@ -190,7 +176,6 @@ def _keep_examples(folder: Folder, name: str, examples: Path, schema: int) -> bo
 
 
 def set_aside(folder: Folder, name: str) -> Path:
-    """Moves a segment to the folder ``damaged`` and returns its new path."""
     target = folder.path / SET_ASIDE / name
     try:
         target.parent.mkdir(exist_ok=True)
@@ -208,7 +193,7 @@ def aside_segments(folder: Folder) -> Iterator[tuple[Path, dict[str, AsideRun]]]
 
 
 def runs_in(path: Path) -> dict[str, AsideRun]:
-    """Returns the runs of a damaged segment from its ``runs.parquet``, else its ``segment.json``, else its name."""
+    """Reads the runs from ``runs.parquet``, else from ``segment.json``, else from the name of the segment."""
     query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
     with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):
         found = connection.execute(query).fetchall()
@@ -231,14 +216,13 @@ def older_in(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideR
 
 
 def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:
-    """Returns the run directories that are on this machine, in order."""
     return sorted({str(run.run_dir) for run in runs if run.is_here})
 
 
 def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
     """Returns the segments with a readable ``segment.json``, and the faults of the others.
 
-    Raises WarehouseError if a newer Nightjar wrote a segment, or if this user may not read it.
+    Raises WarehouseError for a segment of a newer Nightjar, or without the right to read it.
     """
     segments, faults = [], []
     for path in sorted(path for path in folder.segments_path.glob("[!.]*") if path.is_dir()):
@@ -256,10 +240,7 @@ def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
 
 
 def file_faults(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progress = silent) -> Iterator[Fault]:
-    """Yields the faults of all needed segments: in lengths, footers, and the columns that identify runs.
-
-    With ``deep`` each file is also compared with its SHA-256.
-    """
+    """Yields the faults of needed segments in lengths, footers and ids of runs; with ``deep`` also in SHA-256."""
     for done, segment in enumerate(catalog.needed.values(), start=1):
         yield from list(folder.faults([segment], deep=deep)) or _content_faults(folder, segment)
         progress(done, len(catalog.needed))

@@ -1,8 +1,7 @@
 """``ServedWarehouse``: tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
 
-The schema ``segments`` has the tables of a segment, ``prices`` and the tables of ``LINE_FILES``; the schema ``main``
-has views over them for other tools. A publish is one transaction that replaces the rows of the run. It first
-increments a counter row, so that of two simultaneous publishes one fails and is retried, and no run is there twice.
+The schema ``segments`` has the tables, the schema ``main`` views over them for other tools. A publish is one
+transaction. It first increments a counter row, so that of two simultaneous publishes one fails and is retried.
 """
 
 from __future__ import annotations
@@ -60,10 +59,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Address:
-    """A database that DuckDB attaches; ``target`` is the argument of ATTACH.
-
-    ``file`` is that of ``duckdb:path``. ``data_path`` is where a new DuckLake stores its files; None for its default.
-    """
+    """A database to attach; ``file`` is that of ``duckdb:path``, ``data_path`` the folder of a new DuckLake or None."""
 
     location: str
     target: str
@@ -84,7 +80,7 @@ class Address:
         return shown(self.location)
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attaches the database; creates it if it is missing, unless it is read only.
+        """Creates the database if it is missing, unless it is read only.
 
         Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
         """
@@ -122,11 +118,7 @@ class Address:
 
 
 def parse_address(location: str) -> Address:
-    """Returns the database that a location means; refuses a location with a password or a token.
-
-    >>> parse_address("md:runs").catalog, parse_address("ducklake:postgres:dbname=runs").extensions
-    ('runs', ('postgres', 'ducklake'))
-    """
+    """Refuses a location with a password or a token."""
     if has_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which logs and queries would show. "
@@ -164,7 +156,6 @@ class ServedWarehouse:
             ask_patiently(self._open_for_writing, str(self))
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Replaces the rows of a run by those of its directory, unless the tables have a newer version."""
         with _discreet():
             return publish_with(run_dir, lambda _: None, self._write)
 
@@ -224,8 +215,6 @@ class ServedWarehouse:
     def _change(
         self, connection: duckdb.DuckDBPyConnection, change: Callable[[duckdb.DuckDBPyConnection], Answer]
     ) -> Answer:
-        """Calls a function in a transaction in the schema ``segments``; retries if others interfere."""
-
         def once() -> Answer:
             if self._address.file:
                 self._make_folder(self._address.file.parent)
@@ -262,10 +251,7 @@ class ServedWarehouse:
 
 
 def _define(connection: duckdb.DuckDBPyConnection, address: Address, spill: Path) -> str:
-    """Attaches a database read only, and defines the views over its tables.
-
-    Returns the prefix of all paths that a query may read: of a DuckLake's files, else of DuckDB's own spill folder.
-    """
+    """Attaches a database read only, defines the views, and returns the prefix of all paths that a query may read."""
     if address.file and not address.file.exists():
         raise missing(address)
     try:
@@ -332,7 +318,7 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:
-    """Returns the version of the tables; None if there are none. Raises if a newer Nightjar made them."""
+    """Returns None if there are no tables. Raises if a newer Nightjar made them."""
     if not address.has_table(connection, "version"):
         return None
     [(found,)] = connection.execute(f"SELECT max(number) FROM {address.schema}.version").fetchall()  # noqa: S608 - quoted
@@ -342,7 +328,6 @@ def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | N
 
 
 def _patiently(action: Callable[[], Answer]) -> Answer:
-    """Retries an action while other processes or threads interfere."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, duckdb.Error) and bool(_BUSY.search(str(error)))),
         wait=wait_random_exponential(multiplier=0.02, max=1),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightjar.warehouse.storage.store import Store
 
 LONGEST_STATEMENT = 1_000_000
-"""The maximum length of a statement in characters; parsing takes up to 10 KB for each."""
+"""In characters; parsing takes up to 10 KB of memory for each."""
 
 _PRICE = "SELECT input, output FROM prices WHERE model = $model AND since <= now() ORDER BY since DESC LIMIT 1"
 
@@ -36,10 +36,9 @@ _PRICE = "SELECT input, output FROM prices WHERE model = $model AND since <= now
 class Warehouse:
     """All published runs, as segments in a folder or an object store, or in the tables of a service.
 
-    Any number of processes may publish and query at the same time: segments never change, and nothing stays open
-    between two calls. Nothing is created or connected to before the first call. The constructor raises WarehouseError
-    if the location cannot be understood or a package for it is missing; methods raise it if the warehouse cannot be
-    read or written.
+    Any number of processes may publish and query at the same time. Nothing is created or connected to before the first
+    call. The constructor raises WarehouseError if the location cannot be understood or a package for it is missing;
+    methods raise it if the warehouse cannot be read or written.
 
     Args:
         location: a folder; ``s3://bucket/prefix`` or another URL that fsspec knows; or ``md:name``,
@@ -60,21 +59,18 @@ class Warehouse:
 
     @classmethod
     def of(cls, place: str | Path | Warehouse | None) -> Warehouse:
-        """Returns a warehouse, or the one at a location; None for the one that runs are published to."""
+        """Takes None for the warehouse that runs are published to."""
         return place if isinstance(place, Warehouse) else cls(place or resolve_warehouse())
 
     def check_writable(self) -> None:
-        """Checks, before a run costs money, that it can be published; leaves nothing behind.
-
-        A folder is checked at once; a remote place may take half a minute.
-        """
+        """Checks within half a minute that a run can be published, before it costs money; leaves nothing behind."""
         self._backend.check_writable()
 
     def publish(self, run_dir: str | Path, *, tidies: bool = True) -> PublishReport:
         """Publishes a run directory, atomically.
 
-        Publishing again replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass
-        ``tidies=False`` and call ``tidy`` now and then.
+        Replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass ``tidies=False``
+        and call ``tidy`` now and then.
         """
         report = self._backend.publish(Path(run_dir))
         if report.is_new and tidies:
@@ -86,19 +82,18 @@ class Warehouse:
         self._backend.tidy()
 
     def nights(self) -> list[Night]:
-        """Returns the nights of suites by suite and date; an empty list if there is no warehouse."""
+        """Returns the nights by suite and date; an empty list if there is no warehouse."""
         from nightjar.warehouse.storage.records import NIGHTS
 
         return self.rows(NIGHTS)
 
     def write_night(self, night: Night) -> None:
-        """Writes a night, replacing an earlier record of it."""
         from nightjar.warehouse.storage.records import NIGHTS
 
         self.write_rows(NIGHTS, [night])
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind; an empty list if there is no warehouse."""
+        """Returns an empty list if there is no warehouse."""
         try:
             return self._backend.rows(file)
         except MissingWarehouseError:
@@ -118,14 +113,9 @@ class Warehouse:
     ) -> QueryResult:
         """Runs one reading statement, which can access the warehouse's tables and nothing else.
 
-        Args:
-            sql: a SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
-            parameters: values for ``?`` (a sequence) or ``$name`` (a mapping).
-            timeout_seconds: how long it may run.
-            largest_bytes: the memory that its rows may take; None for 2 GB.
-
-        Raises:
-            WarehouseError: there is no warehouse, or the statement is refused, or takes too long or too much memory.
+        ``parameters`` are values for ``?`` (a sequence) or ``$name`` (a mapping); ``largest_bytes`` is the memory that
+        the rows may take, None for 2 GB. Raises WarehouseError if there is no warehouse, or if the statement is
+        refused, or takes too long or too much memory.
         """
         [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds, largest_bytes=largest_bytes)
         return result
@@ -151,11 +141,9 @@ class Warehouse:
         *,
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
-        """Runs one reading statement, and returns an Arrow table; otherwise like ``query``."""
         return self._ask("table", [(sql, parameters)], TimeLimit(timeout_seconds))
 
     def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:
-        """Returns the statements of a text, which semicolons separate; none for blanks and comments."""
         found: list[WrittenStatement] = process.ask("statements", text, limit=TimeLimit(timeout_seconds))
         return found
 
@@ -168,13 +156,12 @@ class Warehouse:
         """Returns a new DuckDB connection for notebooks, which the caller owns.
 
         It has views of the currently published runs; anything created in it stays in memory. Read results with
-        ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``. Open another connection to see
-        runs that are published later.
+        ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``.
         """
         return self._backend.connect()
 
     def store(self) -> Store:
-        """Returns the store of its segments; raises WarehouseError if it has tables instead."""
+        """Raises WarehouseError if the warehouse has tables instead of segments."""
         from nightjar.warehouse.backend import open_store
 
         return open_store(self._location)
@@ -222,7 +209,6 @@ class Unlocked(Warehouse):
         timeout_seconds: float = 0,  # noqa: ARG002 - no limit
         largest_bytes: int | None = None,  # noqa: ARG002 - no limit
     ) -> list[QueryResult]:
-        """Runs statements of any kind without limits; Ctrl-C stops them."""
         from nightjar.warehouse.reading.querying import run_statement, run_stoppable
 
         def run() -> list[QueryResult]:
@@ -236,15 +222,11 @@ class Unlocked(Warehouse):
         *,
         timeout_seconds: float = 0,  # noqa: ARG002 - no limit
     ) -> list[WrittenStatement]:
-        """Returns the statements of a text of any length."""
         return split_statements(text)
 
 
 def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Returns a DuckDB connection to a warehouse, see ``Warehouse.connect``.
-
-    ``location`` is as for ``Warehouse``; None for ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``.
-    """
+    """Returns a DuckDB connection to a warehouse, see ``Warehouse`` for its location and its method ``connect``."""
     return Warehouse(location if location is not None else resolve_warehouse()).connect()
 
 

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig, resolve_client
+from nightjar.clients.failures import classify
 from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 from nightjar.environments.rubrics import JudgeRubric
 from nightjar.errors import (
@@ -277,15 +278,12 @@ TWO = [{"index": n, "finish_reason": "stop", "message": MESSAGE} for n in (0, 1)
         (CHAT, chat(choices=MISSING), "none"),
         (CHAT, chat(choices=[{"index": 0, "finish_reason": "stop"}]), "without a message"),
         (CHAT, b"<html>502</html>", "<html>502</html>"),
-        (CHAT, {"error": {"message": "upstream overloaded", "code": 502}}, "upstream overloaded"),
         (CHAT, chat(without_text(tool_calls=[NO_TEXT_ARGUMENTS]), "tool_calls"), None),
         (TEXT, text(choices=[]), "0"),
         (TEXT, {"id": "c1"}, "none"),
-        (TEXT, {"error": {"message": "busy"}}, "busy"),
         *((RESPONSES, body, None) for body in ({"id": "r1"}, {"output": None}, {"output": "x"})),
         (RESPONSES, response(status="failed", error={"code": "x", "message": "out of order"}), "out of order"),
         (RESPONSES, response({**ITEM, "arguments": {"a": 1}}), None),
-        (MESSAGES, {"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
         (MESSAGES, message({"type": "hologram", "data": "4"}), "hologram"),
         (MESSAGES, message({**USE, "name": None}), None),
     ],
@@ -357,3 +355,30 @@ class TestAnSdkClientOfTheUser:
                 await JudgeRubric(judge_client=sdk).judge("2+2?", "4", "4")
         errors = [*error_chain(caught.value), *error_chain(judged.value)]
         assert KEY not in " ".join(f"{error} {error!r} {getattr(error, 'message', '')}" for error in errors)
+
+
+@pytest.mark.parametrize("protocol", [CHAT, TEXT, RESPONSES, MESSAGES])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"code": 502, "message": "Bad gateway"}, 502),
+        ({"code": "429", "message": "Slow down"}, 429),
+        ({"type": "overloaded_error", "message": "Overloaded"}, 529),
+        ({"code": "model_not_found", "type": "not_found_error", "message": "No such model"}, 404),
+        ({"message": "Provider returned error"}, 502),
+        ("upstream failed", 502),
+    ],
+)
+async def test_an_error_object_with_status_200_is_that_error(ask, protocol, error, status):
+    with pytest.raises(ModelError) as caught:
+        await ask(protocol, {"type": "error", "error": error})
+    [found] = {cause.status_code for cause in error_chain(caught.value) if hasattr(cause, "status_code")}
+    assert found == status
+    assert classify(caught.value).is_repeatable == (status != 404)
+
+
+@pytest.mark.parametrize("count", [10**26, -5, 1e300, "many"])
+async def test_an_impossible_number_of_tokens_counts_as_unknown(ask, count):
+    usage = {"prompt_tokens": count, "completion_tokens": 7, "total_tokens": count}
+    found = (await ask(CHAT, chat(usage=usage))).usage
+    assert (found.prompt_tokens, found.completion_tokens, found.total_tokens) == (0, 7, 7)

@@ -1,87 +1,224 @@
-"""The pace of requests to an endpoint, and the headers that change it."""
+"""How fast an endpoint is asked: against simulated endpoints in virtual time, and what response headers say."""
 
 import asyncio
+import math
+import random
+import selectors
 import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
 
 import pytest
 
-from nightjar.clients import ClientConfig, resolve_client
+from nightjar.clients import ClientConfig, pace, resolve_client
 from nightjar.clients.failures import Failure, retry_after, seconds_until_more
 from nightjar.clients.pace import Pace, pace_of
+from nightjar.clients.retries import wait_seconds
+from nightjar.core.calling.limits import Places
 from nightjar.core.messages import UserMessage
 from nightjar.errors import ModelError
 from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
-TOO_MANY = Failure("slow down", is_retryable=True, is_repeatable=True, is_overload=True)
+LATENCY_SECONDS = (0.05, 0.1)
 BROKEN = Failure("oops", is_retryable=True, is_repeatable=True)
 
 
-async def send(pace, count, failure=None):
-    """Has so many requests in flight at once, and answers them all."""
+def too_many(retry_after_seconds=None):
+    return Failure(
+        "slow down", is_retryable=True, is_repeatable=True, is_overload=True, retry_after_seconds=retry_after_seconds
+    )
+
+
+class _Selector(selectors.SelectSelector):
+    now = 0.0
+
+    def select(self, timeout=None):
+        self.now += max(0.0, timeout or 0.0)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock jumps to the next timer."""
+
+    def __init__(self):
+        self._jumping = _Selector()
+        super().__init__(self._jumping)
+
+    def time(self):
+        return self._jumping.now
+
+
+def run(work):
+    """Runs a coroutine in virtual time, and returns its result."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
+
+
+@dataclass
+class Endpoint:
+    """A simulated endpoint: refuses a share of requests, more than so many a second or at once, or queues them."""
+
+    share: float = 0.0
+    retry_after_seconds: float | None = None
+    per_second: float = math.inf
+    slow_between: tuple[float, float] = (0.0, 0.0)
+    concurrent: float = math.inf
+    queue: int = 0
+    sent: int = 0
+    in_flight: int = 0
+    answered_at: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.random = random.Random(1)
+        self.tokens, self.filled_at = self.per_second, 0.0
+        self.served = asyncio.Semaphore(self.queue or 10**6)
+
+    async def answer(self):
+        """Returns None for an answer, else the failure."""
+        self.sent += 1
+        if not self.has_token() or self.in_flight >= self.concurrent or self.random.random() < self.share:
+            return too_many(self.retry_after_seconds)
+        self.in_flight += 1
+        async with self.served:
+            await asyncio.sleep(self.random.uniform(*LATENCY_SECONDS))
+        self.in_flight -= 1
+        self.answered_at.append(asyncio.get_running_loop().time())
+        return None
+
+    def has_token(self):
+        if self.per_second == math.inf:
+            return True
+        now = asyncio.get_running_loop().time()
+        rate = self.per_second / (2 if self.slow_between[0] < now < self.slow_between[1] else 1)
+        self.tokens = min(rate, self.tokens + (now - self.filled_at) * rate)
+        self.filled_at = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+async def evaluate(endpoint, count, at_once):
+    """Sends requests as the engine does: one that waits for a retry gives its place to another."""
+    asked, places = Pace(), Places(at_once)
+    asked.allow(at_once)
+    loop = asyncio.get_running_loop()
+
+    async def rollout():
+        async with places:
+            tries = 0
+            while True:
+                tries += 1
+                async with asked.request() as sample:
+                    started_at = loop.time()
+                    if failure := await endpoint.answer():
+                        asked.failed(sample, failure)
+                if failure is None:
+                    asked.answered(sample, loop.time() - started_at)
+                    return
+                async with places.given_back():
+                    await asyncio.sleep(wait_seconds(tries, failure, [asked]))
+
     async with asyncio.TaskGroup() as tasks:
         for _ in range(count):
-            tasks.create_task(one(pace, failure))
+            tasks.create_task(rollout())
+    return asked, loop.time()
 
 
-async def one(pace, failure):
-    async with pace.request():
-        await asyncio.sleep(0)
-        if failure is not None:
-            pace.failed(failure)
-    if failure is None:
-        pace.answered()
+@pytest.fixture
+def simulate(monkeypatch):
+    """Returns the endpoint, its pace and the seconds that some requests took, in virtual time."""
+
+    def simulated(count, at_once, **kind):
+        async def work():
+            monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+            endpoint = Endpoint(**kind)
+            return endpoint, *await evaluate(endpoint, count, at_once)
+
+        random.seed(1)
+        return run(work())
+
+    return simulated
 
 
 class TestPace:
-    async def test_without_refusals_there_is_no_limit(self):
-        pace = Pace()
-        await send(pace, 1000)
-        await send(pace, 5, BROKEN)
-        assert (pace.rate, pace.places.ceiling, pace.changes) == (float("inf"), float("inf"), [])
+    @pytest.mark.parametrize(
+        ("count", "at_once", "kind", "ideal_seconds", "longest"),
+        [
+            # 0.075 s a request, so at_once / 0.075 a second
+            (600, 8, {"share": 0.05}, 600 / 107, 1.3),
+            (1319, 64, {"share": 0.05}, 1319 / 853, 1.3),
+            (1319, 32, {"share": 0.2}, 1319 / 427, 1.3),
+            (1319, 64, {"per_second": 50}, 1269 / 50, 1.1),
+            (1319, 64, {"concurrent": 16}, 1319 / 213, 1.3),
+            (1319, 64, {"queue": 16}, 1319 / 213, 1.05),
+            (1319, 64, {"per_second": 50, "share": 0.05}, 1319 / 47.5, 1.2),
+        ],
+    )
+    def test_the_run_takes_little_longer_than_the_endpoint_allows(
+        self, simulate, count, at_once, kind, ideal_seconds, longest
+    ):
+        endpoint, _, seconds = simulate(count, at_once, **kind)
+        assert len(endpoint.answered_at) == count
+        assert seconds < longest * ideal_seconds
+        assert endpoint.sent < 1.1 * count / (1 - kind.get("share", 0))
 
-    async def test_if_some_are_refused_it_slows_down_and_then_speeds_up_again(self):
-        pace = Pace()
-        await send(pace, 40)
-        await one(pace, TOO_MANY)
-        # 40 of 41 accepted, in what counts as a second: 0.95 * 40 = 38
-        assert pace.rate == pytest.approx(38, rel=0.01)
-        assert pace.refused == 1
-        pace._rate_since -= 10
-        # 38 * (1 + 0.02 * 10 + 0.003 * 10^3) = 159.6
-        assert pace.rate == pytest.approx(159.6, rel=0.01)
-        pace._rate_since -= 60
-        assert pace.rate == float("inf")
+    def test_refusals_that_do_not_depend_on_the_rate_become_noise(self, simulate):
+        _, asked, _ = simulate(3000, 64, share=0.1)
+        assert asked.noise == pytest.approx(0.1, abs=0.05)
+        assert (asked.rate, asked.places.ceiling) == (math.inf, 64)
 
-    async def test_requests_are_spread_out(self):
-        pace = Pace()
-        await send(pace, 21)
-        await one(pace, TOO_MANY)
-        started = time.monotonic()
-        await send(pace, 5)
-        assert time.monotonic() - started >= 4 / 25
+    def test_a_wait_that_is_asked_for_delays_its_request_only(self, simulate):
+        _, _, seconds = simulate(400, 16, share=0.2, retry_after_seconds=1)
+        # 400 requests at 16 / 0.075 a second, then the longest chain of refusals: 0.2^4 * 400 < 1
+        assert 1 < seconds < 400 / 213 + 4 * 1.5 + 1
 
-    async def test_if_all_are_refused_only_as_many_as_are_in_flight_are_allowed(self):
-        pace = Pace()
-        pace.allow(32)
-        hold = asyncio.Event()
+    def test_a_limit_that_halves_and_recovers_is_followed_within_15_seconds(self, simulate):
+        endpoint, _, _ = simulate(11_000, 64, per_second=100, slow_between=(20, 80))
 
-        async def long():
-            async with pace.request():
-                await hold.wait()
-            pace.answered()
+        def per_second(first, last):
+            return sum(first <= moment < last for moment in endpoint.answered_at) / (last - first)
 
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(3):
-                tasks.create_task(long())
-            while pace.places.in_use < 3:  # noqa: ASYNC110 - no event tells
-                await asyncio.sleep(0)
-            pace._window_since, pace._sent = time.monotonic() - 1.5, 0
-            await one(pace, TOO_MANY)
-            assert pace.places.ceiling == 3
-            hold.set()
-        assert pace.places.ceiling == pytest.approx(3 + 1 / 3 + 1 / (3 + 1 / 3) + 1 / 3.633, rel=0.01)
+        assert per_second(35, 80) > 45
+        assert per_second(95, 120) > 90
+        assert endpoint.sent < 1.05 * 11_000
+
+    def test_without_refusals_there_is_no_limit(self, simulate):
+        endpoint, asked, _ = simulate(1000, 1000)
+        assert (asked.rate, asked.changes, endpoint.sent) == (math.inf, [], 1000)
+
+    def test_one_refusal_changes_nothing(self):
+        async def work():
+            asked = Pace()
+            async with asked.request() as sample:
+                asked.failed(sample, too_many())
+            assert (asked.refused, asked.rate, asked.changes) == (1, math.inf, [])
+
+        run(work())
+
+    def test_an_endpoint_that_refuses_everything_is_asked_less_and_less(self, monkeypatch):
+        async def work():
+            monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+            asked = Pace()
+            asked.allow(4)
+            for _ in range(60):
+                async with asked.request() as sample:
+                    asked.failed(sample, too_many())
+            return asked.rate
+
+        assert run(work()) <= 1
+
+    def test_other_failures_are_no_refusals(self):
+        async def work():
+            asked = Pace()
+            for _ in range(50):
+                async with asked.request() as sample:
+                    asked.failed(sample, BROKEN)
+            assert (asked.refused, asked.changes) == (0, [])
+
+        run(work())
 
     async def test_all_clients_of_an_endpoint_share_it(self):
         assert pace_of(("http://a/v1", 1)) is not pace_of(("http://b/v1", 1))

@@ -75,7 +75,7 @@ async def serve():
 @pytest.fixture
 def no_waiting(monkeypatch):
     """Retries do not wait."""
-    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
     monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
 
 
@@ -167,7 +167,7 @@ async def test_a_prompt_that_is_too_long_is_no_error_and_not_retried(serve, no_w
 
 
 async def test_waits_count_against_the_time_of_the_rollout(serve, monkeypatch):
-    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 60.0)
+    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 60.0)
     server, client = serve(faults=faults_at("rate_500", False, True))
     [row] = await evaluate(Talk(timeout_seconds=0.3), client, max_retries=5)
     assert (row["error"], row["stop_condition"], row["reward"]) == (None, "timeout_reached", 1.0)
@@ -177,11 +177,11 @@ async def test_waits_count_against_the_time_of_the_rollout(serve, monkeypatch):
 async def test_waits_are_those_that_the_endpoint_asks_for(serve, monkeypatch):
     asked_for = []
 
-    def note(attempts, failure):
+    def note(attempts, failure, _):
         asked_for.append((attempts, failure.retry_after_seconds))
         return 0.0
 
-    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", note)
+    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", note)
     _, client = serve(faults=faults_at("rate_429", False, True, True, False, False, retry_after_seconds=7))
     [row] = await evaluate(Talk(), client)
     assert (row["error"], asked_for) == (None, [(1, 7.0), (2, 7.0)])
@@ -199,7 +199,7 @@ async def test_a_rollout_or_group_outside_of_a_run_has_retries_too(serve, no_wai
 
 async def test_a_waiting_rollout_holds_no_place(serve, monkeypatch):
     """One request at once is allowed; while one rollout waits, the other is generated."""
-    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 0.2)
+    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.2)
     server, client = serve(faults=faults_at("rate_500", True, False, False, False))
     asked = Talk(dataset=[{"question": "turn 1 of a?"}, {"question": "turn 1 of b?"}], max_turns=1)
     await evaluate(asked, client, max_concurrent=1)

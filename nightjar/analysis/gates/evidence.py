@@ -66,7 +66,7 @@ class GatedRun:
 
 
 def _gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
-    """Returns runs of the warehouse; unknown ids are left out."""
+    """Leaves unknown ids out."""
     if not run_ids:  # perhaps there is no warehouse
         return []
     return [GatedRun(*row) for row in warehouse.query(_RUNS, {"run_ids": list(run_ids)}).rows]
@@ -106,7 +106,7 @@ def _called(pairs: Sequence[tuple[GatedRun, GatedRun]]) -> list[str]:
 
 
 def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
-    """Returns the evidence on runs of different environments: none, even where they have the same examples."""
+    """Returns no evidence, because the environments differ, even where the runs have the same examples."""
     missing = (
         f"The baseline's environment is {a.env_id!r}, the candidate's {b.env_id!r}: they are different benchmarks."
     )
@@ -116,7 +116,7 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
 def _evidence_of_pair(
     warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun, names: Sequence[str]
 ) -> Evidence:
-    """Returns the evidence on a benchmark with these names; several baseline runs are averaged."""
+    """Averages several baseline runs."""
     rule = policy.rule(*names)
     run_ids = [run.run_id for run in baseline]
     coverages = [run.coverage for run in baseline if run.coverage is not None]
@@ -134,10 +134,7 @@ def _evidence_of_pair(
 
 
 def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
-    """Returns a night that has ended.
-
-    ``asked`` is ``SUITE@DATE``; ``SUITE`` for its newest night; empty for the newest of the only suite.
-    """
+    """Returns a night that has ended; an empty ``asked`` means the newest night of the only suite."""
     suite, _, date = asked.partition("@")
     ended = [night for night in warehouse.nights() if night.verdict in _ENDED]
     suites = sorted({night.suite for night in ended})
@@ -158,7 +155,7 @@ def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
 def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, count: int) -> Benchmarks:
     """Returns the evidence on each evaluation of a night, and on other benchmarks of the policy.
 
-    A night is compared with ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
+    The baseline is ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
     """
     run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
     tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}
@@ -187,7 +184,6 @@ def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
 
 
 def _stopped(warehouse: Warehouse, suite: str) -> set[str]:
-    """Returns the dates of a suite's nights whose last gate said NO-GO."""
     last = {one.night: one.verdict for one in warehouse.rows(GATE_DECISIONS) if one.suite == suite and one.night}
     return {date for date, verdict in last.items() if verdict == "NO-GO"}
 
@@ -219,7 +215,6 @@ def _beside(
 
 
 def _as_far_as_needed(rows: Sequence[tuple[str, bool]], count: int) -> list[tuple[str, bool]]:
-    """Returns the nights of the longest window, and enough normal ones before it."""
     normal = [at for at, (_, is_normal) in enumerate(rows) if is_normal and at <= len(rows) - max(WINDOWS)]
     return list(rows[normal[-count] if len(normal) >= count else 0 :])
 

@@ -27,11 +27,9 @@ def gate(
 ) -> Verdict:
     """Returns whether a candidate is within the losses that a policy allows, benchmark by benchmark.
 
-    Args:
-        baseline: results, as for ``selecting.selected``; None for the policy's.
-        candidate: results, too. If the baseline is accepted nights, a night as ``SUITE@DATE``, or ``SUITE`` for its
-            newest; None for the newest of the only suite.
-        record: stores the verdict, if the warehouse holds the runs of both sides.
+    The sides are named as for ``selecting.selected``; the default baseline is the policy's. If it is accepted nights,
+    the candidate is a night as ``SUITE@DATE``, or ``SUITE`` for its newest; None for the newest of the only suite.
+    ``record`` stores the verdict, if the warehouse holds the runs of both sides.
     """
     rules = policy if isinstance(policy, GatePolicy) else GatePolicy.read(Path(policy))
     place = Warehouse.of(warehouse)
@@ -47,7 +45,6 @@ def gate(
 def _gate_sides(
     policy: GatePolicy, baseline: str | Path | None, candidate: str | Path | None, warehouse: Warehouse
 ) -> tuple[Verdict, bool]:
-    """Returns the verdict, and whether the warehouse holds the runs of both sides."""
     before = baseline or (policy.baseline if isinstance(policy.baseline, str) else None)
     if not before or not candidate:
         lacking = "candidate" if before else "baseline, here or in the policy"

@@ -22,13 +22,7 @@ GateDecision: TypeAlias = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 @dataclass(frozen=True)
 class Nights:
-    """A benchmark night by night, the last night last.
-
-    Attributes:
-        values: night × example; NaN if missing.
-        is_normal: for each night, whether it was accepted.
-        count: maximum number of accepted nights to compare with.
-    """
+    """A benchmark night by night, the last night last: ``values`` are night × example, NaN if missing."""
 
     values: NDArray[np.float64]
     is_normal: Sequence[bool]
@@ -45,7 +39,7 @@ class Evidence:
         is_new: the baseline is nights, and none of them has the benchmark yet.
         baseline_coverage, candidate_coverage: scored / requested; None if unknown.
         not_made: the candidate's requested rollouts that are neither scored nor failed.
-        baseline_examples: number of examples, averaged over several runs; 0 if unknown.
+        baseline_examples: averaged over several runs; 0 if unknown.
         nights: None unless the baseline is earlier nights.
     """
 
@@ -108,9 +102,8 @@ class Verdict:
         decision: GO if every deciding benchmark passes; NO-GO if one has a breach, or is listed and missing;
             INCONCLUSIVE otherwise, also if no benchmark decides.
         level: chance of any false breach if nothing is worse than allowed; one-sided.
-        min_pairs: a benchmark with fewer never passes.
         not_gated: unlisted benchmarks that only one side has.
-        gate_id: id in the warehouse; empty if it is not stored.
+        gate_id: empty if the verdict is not stored.
     """
 
     decision: GateDecision
@@ -134,7 +127,6 @@ class Verdict:
 
 
 Benchmarks: TypeAlias = Mapping[str, Evidence]
-"""Name to evidence."""
 
 
 def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
@@ -196,7 +188,7 @@ def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
 
 
 def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
-    """Returns p-values adjusted over the deciding benchmarks; those of others are unchanged."""
+    """Leaves the p-values of benchmarks that do not decide unchanged."""
     deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.difference]
     found = [one.p for one in measured]
     own = [found[at] for at in deciding]
@@ -315,7 +307,6 @@ def _breach(one: _Measured, difference: Difference, p: float) -> str:
 
 
 def clearest(windows: Sequence[WindowTest]) -> WindowTest | None:
-    """Returns the window of nights with the smallest p-value; None without windows."""
     return min(windows, key=lambda window: window.p, default=None)
 
 

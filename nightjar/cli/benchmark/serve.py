@@ -25,7 +25,6 @@ from nightjar.errors import ConfigError, ServiceError, error_text
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
 _BACKLOG = 2048
 _ENDING_SECONDS = 1
-"""How long requests in progress may delay the end of the server."""
 
 
 def serve(

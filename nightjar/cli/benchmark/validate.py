@@ -68,7 +68,7 @@ def env_validate(
 
 
 def _key(variable: str | None) -> str | None:
-    """Returns the key of the model from its variable; None if no variable is named and no default variable is set."""
+    """Returns None if no variable is named and no default variable is set."""
     if variable is not None and not os.environ.get(variable):
         raise MissingKeyError([variable])
     return next((os.environ[name] for name in (variable, *KEYS) if name and os.environ.get(name)), None)

@@ -21,7 +21,6 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 def show_plans(evaluations: Sequence[Evaluation], warehouse: str | None, *, as_json: bool, is_suite: bool) -> None:
-    """Prints the values of each evaluation with their source, and its expected rollouts, tokens and cost."""
     check_environments([evaluation.config for evaluation in evaluations])
     house = Warehouse(resolve_warehouse(warehouse))
     plans = [(evaluation, estimate(evaluation.config, house)) for evaluation in evaluations]

@@ -1,7 +1,7 @@
-"""The flags of ``nightjar eval run`` that are fields of ``RunConfig``, made from the fields.
+"""The flags of ``nightjar eval run`` that are made from the fields of ``RunConfig``.
 
-The flag of a field is its name with hyphens. ``FLAGS`` adds short names, or changes the long name. A flag that is not
-a field is a parameter of ``eval_run``.
+A flag is named after its field, with hyphens. ``FLAGS`` adds short names, or changes the long name. Other flags are
+parameters of ``eval_run``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,9 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Flag:
     """The properties of a flag beyond its field.
 
-    Attributes:
-        names: short names; a long name replaces that of the field.
-        parser: of the text of the value; None to parse by type.
-        reader: of all texts of a flag that may be given several times; None to parse by type.
-        panel: of the help; None for that of the field's group.
-        text: help, where that of the field explains how to write it in a file.
+    ``parser`` reads the text of the value, ``reader`` all texts of a flag that may be given several times; None to
+    parse by type. ``panel`` is None for that of the field's group. ``text`` is the help, if that of the field is about
+    files.
     """
 
     names: tuple[str, ...] = ()
@@ -46,7 +43,7 @@ class Flag:
 
 
 def secret_values(text: str) -> dict[str, str]:
-    """Parses a JSON object of strings, without repeating it in errors."""
+    """Does not repeat the text in errors, because it holds secrets."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -61,9 +58,8 @@ def secret_values(text: str) -> dict[str, str]:
 def names_in(text: str) -> list[str]:
     """Splits a text at its commas, except in a URI, which extends to the end.
 
-    Example:
-        >>> names_in("gsm8k, lm-eval://sums?metric=exact_match,last")
-        ['gsm8k', 'lm-eval://sums?metric=exact_match,last']
+    >>> names_in("gsm8k, lm-eval://sums?metric=exact_match,last")
+    ['gsm8k', 'lm-eval://sums?metric=exact_match,last']
     """
     before, mark, after = text.partition("://")
     *names, last = before.split(",")
@@ -82,7 +78,6 @@ MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "En
 SCOPE, CONCURRENCY, OUTPUT = "Evaluation Scope", "Concurrency", "Output and Display"
 HOSTED = "Hosted Runs"
 PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT, HOSTED)
-"""The panels of the help, in order."""
 _PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
 
 FLAGS = {
@@ -141,7 +136,7 @@ def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
 
 
 def _is_on(field: FieldInfo) -> bool:
-    """Returns whether the field is on by default, so that its flag switches it off."""
+    """Returns whether the flag switches the field off."""
     return field.default is True
 
 
@@ -222,7 +217,6 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _typed(field: FieldInfo, known: Flag) -> Any:
-    """Returns the type that the command line checks; the configuration checks the value further."""
     if known.reader is not None:
         return list[str] | None
     is_text = known.parser is not None or get_origin(plain_type(field)) is Literal
@@ -243,7 +237,7 @@ _ALWAYS = {"model", "num_examples", "rollouts_per_example"}  # an environment ma
 
 
 def command_of(config: RunConfig) -> list[str]:
-    """Returns the command that starts a run of this configuration, without values that are the default."""
+    """Leaves out values that are the default."""
     defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
     values = config.model_dump(mode="json")
     values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}

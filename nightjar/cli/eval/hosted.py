@@ -102,7 +102,6 @@ def server_if_any(prefect_url: str | None) -> PrefectApi | None:
 
 
 def hosted_run(wanted: str, prefect_url: str | None) -> tuple[PrefectApi, HostedRun]:
-    """Finds a run on a server by its ID, the beginning of its ID, or its name."""
     api = server_if_any(prefect_url)
     if api is None:
         raise ServiceError("There is no Prefect server that knows of runs. Name one: --prefect-url URL")
@@ -203,7 +202,6 @@ def follow(
 
 
 def follow_to_its_end(submitted: Submitted, poll_seconds: float, prefect_url: str | None, *, as_json: bool) -> NoReturn:
-    """Follows a run that was just submitted, from its first line, and exits with its status."""
     api, run = hosted_run(submitted.flow_run_id, prefect_url)
     echo(f"Submitted {submitted.name}: run {submitted.run_id}, flow run {submitted.flow_run_id}", err=True)
     echo(f"Prefect: {submitted.page}", err=True)
@@ -257,7 +255,6 @@ def submit_all(
     prefect_url: str | None,
     shards: int | None = None,
 ) -> list[Submitted]:
-    """Submits a run for each evaluation, or for each of the parts of a single evaluation, to ``flow/deployment``."""
     if len(evaluations) > 1 and (budgets := [name for name in BUDGETS if getattr(evaluations[0].config, name)]):
         raise typer.BadParameter(f"{' and '.join(budgets)}: hosted runs are separate processes and share no budget")
     api_url = find_prefect_api(prefect_url)

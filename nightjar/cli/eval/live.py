@@ -42,7 +42,7 @@ _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozens
 
 
 def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
-    """Returns how to show progress; ``BadParameter`` if flags contradict each other."""
+    """Raises ``BadParameter`` if flags contradict each other."""
     styles: dict[str, Style] = {"--tui": "screen", "--debug": "plain", "--no-progress": "none"}
     is_given = {"--tui": tui, "--debug": debug, "--no-progress": no_progress}
     given = {flag: style for flag, style in styles.items() if is_given[flag]}
@@ -144,7 +144,7 @@ def _fill(bar: tqdm[Any], run: Run) -> None:
 
 
 def view(runs: Sequence[Run], chosen: int = 0) -> RenderableType:
-    """Returns the progress of runs: one in detail, below an overview if there are several."""
+    """Shows one run in detail, below an overview if there are several."""
     detail = _detail(runs[chosen])
     if len(runs) == 1:
         return detail
@@ -242,7 +242,7 @@ def status_line(run: Run) -> str:
 
 
 def page_in_prefect(flow_run_id: str | None) -> str | None:
-    """Returns the page of a flow run in the Prefect UI; None without a flow run, or on a temporary server."""
+    """Returns None without a flow run, or on a temporary server."""
     url = os.environ.get("PREFECT_API_URL")
     return page_of(flow_run_id, url) if flow_run_id and url and not is_temporary(url) else None
 

@@ -32,10 +32,8 @@ class NemoFlags:
 
     Attributes:
         is_used: these flags or a config name the environments: files are also written in NeMo Evaluator's format.
-        environments: named by these flags, as typed.
         overrides: ``key=value`` for a YAML config, as typed.
         layers: values of NeMo Evaluator's environment variables.
-        no_progress: show no progress.
         config: the YAML config in place of an environment; None without one.
     """
 
@@ -47,7 +45,6 @@ class NemoFlags:
     config: NemoConfigFile | None = None
 
     def with_config(self, env_id: str, *, is_hosted: bool) -> Self:
-        """Returns the flags with the YAML config, if that is given in place of an environment."""
         if not env_id.endswith(ENDINGS):
             if self.overrides:
                 raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")

@@ -1,7 +1,4 @@
-"""``nightjar eval run``: from the command line to the closing panel, for one evaluation or several.
-
-The flags of the configuration are made from ``RunConfig`` in ``flags``; the other flags are here.
-"""
+"""``nightjar eval run``: from the command line to the closing panel; ``flags`` makes the flags of ``RunConfig``."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ _option, _hosted = partial(option, panel=OUTPUT), partial(option, panel=HOSTED)
 
 
 def _ignored(text: str, *flags: str, **settings: Any) -> Any:
-    """Returns a flag of other programs that has no effect here."""
     return option(f"Accepted for compatibility: {text}", *flags, **settings)
 
 

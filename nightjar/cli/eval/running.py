@@ -67,7 +67,7 @@ def runner(
     prefect_url: str | None = None,
     where: str = "",
 ) -> Callable[[RunConfig], Awaitable[Outcome]]:
-    """Returns a function that runs an evaluation. Mode ``auto`` uses Prefect if a server responds."""
+    """Mode ``auto`` uses Prefect if a server responds."""
     limit_memory()
     location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api(prefect_url)
@@ -89,8 +89,6 @@ async def _run_as_flow(
 
 
 def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heartbeat_url: str | None = None) -> T:
-    """Runs one or several evaluations with a progress display, until they have ended or are stopped."""
-
     async def body() -> T:
         with display(style):
             async with stopped_by_signals(), heartbeats(heartbeat_url):
@@ -128,7 +126,6 @@ def run_together(
     style: Style = "auto",
     heartbeat_url: str | None = None,
 ) -> list[EndedEvaluation]:
-    """Runs several evaluations concurrently, with their progress on stderr."""
     with within_budget([each.config for each in evaluations], Warehouse(resolve_warehouse(warehouse))):
         return watched(lambda: evaluate_together(evaluations, run, _say_ended), style, heartbeat_url)
 
@@ -144,10 +141,9 @@ def _say_ended(ended: EndedEvaluation) -> None:
 
 
 def limit_memory() -> None:
-    """Limits the memory of this process; children inherit the limit.
+    """Limits the memory of this process and its children, so that a rollout fails before the system kills the run.
 
-    Code that exceeds it gets a ``MemoryError``, which costs its rollout. Without a limit the system would kill the
-    whole run. ``ConfigError`` if the environment variable is not a number.
+    Raises ``ConfigError`` if the environment variable is not a number.
     """
     if (wanted := _wanted_bytes()) is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -172,7 +168,7 @@ def _wanted_bytes() -> int | None:
 
 
 def _free_bytes() -> int | None:
-    """Returns the free memory of this machine or container; None if the system does not report it."""
+    """Returns None if the system does not report the free memory."""
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
     except OSError:

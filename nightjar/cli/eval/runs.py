@@ -153,7 +153,7 @@ def eval_get(
 
 
 def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | None, HostedRun | None]:
-    """Returns a server and its run; None if the server does not respond, or does not know the run."""
+    """Returns None for the server if it does not respond, and for the run if the server does not know it."""
     if (Path(wanted) / "metadata.json").is_file():
         wanted = str(RunDirectory(Path(wanted)).read_metadata().get("flow_run_id") or "")
     try:

@@ -17,7 +17,6 @@ from nightjar.evaluation.stored_runs import SampleGroup, StoredRun, find_stored_
 
 _LONGEST_TEXT = 1_500
 _ROLLOUTS, _GROUPS = 3, 20
-"""The default numbers per page."""
 
 
 def eval_samples(

@@ -1,9 +1,4 @@
-"""``nightjar sql``: queries the warehouse.
-
-nightjar sql "SELECT model, avg_reward, stderr FROM leaderboard WHERE env_id = 'gsm8k'"
-nightjar sql hardest -P env=gsm8k  # a named query
-nightjar sql                       # a prompt on a terminal
-"""
+"""``nightjar sql``: queries the warehouse."""
 
 from __future__ import annotations
 
@@ -121,7 +116,7 @@ def _list(name: str | None, as_json: bool) -> None:
 
 
 def _piped() -> str:
-    """Returns the text of a pipe or file on stdin; empty if stdin is neither."""
+    """Returns an empty text if stdin is neither a pipe nor a file."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):  # a test's stdin

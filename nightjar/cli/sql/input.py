@@ -1,7 +1,7 @@
 """Parses the input at the prompt of ``nightjar sql`` into commands, named queries and statements.
 
-A command (``.tables``) or a named query (``leaderboard``, ``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line,
-and so is a line that begins like none of the three. A statement extends over lines until its semicolon, or a command.
+A command (``.tables``) or a named query (``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line, and so is a line
+that begins like none of the three. A statement extends over lines until its semicolon, or a command.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ USAGES = {
     ".help": "this list",
     ".quit": "quit, like Ctrl-D",
 }
-"""The commands of the prompt."""
 
 COMMANDS = {usage.partition(" ")[0]: about for usage, about in USAGES.items()}
 
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
-"""Commands of other prompts, and their equivalents."""
 
 _BEGINNINGS = frozenset(
     re.findall(
@@ -42,7 +40,6 @@ _BEGINNINGS = frozenset(
         "set show start summarize table truncate unpivot update use vacuum values with",
     )
 )
-"""The first words of DuckDB's statements."""
 
 _FIRST_WORD = re.compile(r"\s*([^\W\d][\w-]*)")
 _OPTION = re.compile(r"^(?:-P|--parameter)=?")
@@ -51,10 +48,7 @@ _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
 
 
 def take_apart(text: str) -> list[str]:
-    """Returns the commands, named queries and statements of a text in order.
-
-    Only the last part, or one before a command, may be incomplete: see ``is_whole``.
-    """
+    """Returns the parts in order; only the last one, or one before a command, may be incomplete."""
     whole, rest = _taken_apart(text)
     return [*whole, rest] if rest else [*whole]
 
@@ -65,7 +59,7 @@ def goes_on(text: str) -> bool:
 
 
 def command_of(part: str) -> str | None:
-    """Returns the command of a line; None for SQL and for the bare name of a query."""
+    """Returns None for SQL and for the bare name of a query."""
     word = part.removesuffix(";").strip().lower()
     if word in WORDS:
         return WORDS[word]
@@ -84,9 +78,8 @@ def is_whole(part: str) -> bool:
 def values_of(arguments: Sequence[str]) -> dict[str, str]:
     """Parses values for ``$name``, with or without ``-P``; ``BadParameter`` for a value without a name, or a second.
 
-    Example:
-        >>> values_of(["-P", "env=gsm8k", "limit=5"])
-        {'env': 'gsm8k', 'limit': '5'}
+    >>> values_of(["-P", "env=gsm8k", "limit=5"])
+    {'env': 'gsm8k', 'limit': '5'}
     """
     values: dict[str, str] = {}
     for pair in filter(None, (_OPTION.sub("", argument) for argument in arguments)):
@@ -130,7 +123,6 @@ def _begins_no_statement(line: str) -> bool:
 
 
 def _is_call(line: str) -> bool:
-    """Returns whether a line is, or is meant as, a named query with values."""
     name, *rest = line.removesuffix(";").split() or [""]
     if not rest or not _begins_no_statement(line):
         return False

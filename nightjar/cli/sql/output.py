@@ -1,8 +1,7 @@
 """The formats that ``nightjar sql`` prints rows in.
 
-Values are whole and exact everywhere but in a table on a terminal. There long cells are cut, numbers are rounded and
-only the first rows are shown, unless the user asks for everything. Text between « and » in a cell is not cut off: it is
-what a search was for. Control characters are replaced on a terminal: a completion is a model's text.
+Only a table on a terminal cuts cells, rounds numbers and shows the first rows, unless the user asks for everything. It
+never cuts off text between « and », the match of a search, and replaces control characters.
 """
 
 from __future__ import annotations
@@ -96,8 +95,6 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
 
 
 class _Screen:
-    """A terminal on which control characters are replaced."""
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
@@ -114,7 +111,6 @@ def _write_markdown(result: QueryResult, stream: TextIO | _Screen) -> None:
 
 
 MOST_ROWS = 1_000
-"""The number of rows on a terminal without ``--full``."""
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
@@ -126,7 +122,6 @@ _SHORTEST_CUT = 24
 """With shorter cells, models and messages could not be told apart; rows are then printed as blocks."""
 
 _BLOCK_LINES = 3
-"""The number of lines of a value in a block without ``--full``."""
 
 _MARKED = re.compile("«.*?»")
 _GAP = "  "
@@ -153,7 +148,6 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
 
 
 def is_number(kind: str) -> bool:
-    """Returns whether the values of a type of DuckDB are numbers."""
     return _is_one(kind, _NUMBERS)
 
 
@@ -201,7 +195,6 @@ def _lines(value: Any, room: int, is_full: bool) -> list[str]:
 
 
 def _cell(value: Any, is_brief: bool) -> str:
-    """Returns a value on one line, without control characters."""
     if is_brief and isinstance(value, float):
         return _rounded(value)
     if is_brief and isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -248,7 +241,6 @@ def _from_near_mark(line: str, width: int) -> str:
 
 
 def print_records(records: Sequence[Mapping[str, Any]]) -> None:
-    """Prints records with the same keys as ``nightjar sql`` prints rows."""
     types = (_TYPES.get(type(value), "VARCHAR") for value in records[0].values())
     rows = [tuple(record.values()) for record in records]
     print_table(QueryResult((*records[0],), (*types,), rows), sys.stdout, is_full=False)

@@ -1,4 +1,4 @@
-"""The prompt of ``nightjar sql``: SQL over several lines until a semicolon, dot commands, history and completion.
+"""The prompt of ``nightjar sql``: SQL until a semicolon, dot commands, history and completion.
 
 Every query sees the runs published so far. Ctrl-C stops a query in progress, or discards the input; Ctrl-D quits.
 """
@@ -51,7 +51,6 @@ _WORDS = """
 _OF_A_TABLE = re.compile(r"(\w+)\.(\w*)$")
 _AFTER_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+(\w*)$", re.IGNORECASE)
 Meanings = Mapping[str, str]
-"""Completions, with their descriptions."""
 
 
 class SqlPrompt:
@@ -182,7 +181,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _open_history() -> History:
-    """Returns the history, in a file that only its owner can read; in memory if it cannot be written."""
+    """Keeps the history in a file that only its owner can read; in memory if it cannot be written."""
     try:
         path = home() / "sql_history"
         path.touch(mode=0o600)
@@ -233,7 +232,6 @@ class SqlCompleter(Completer):
         return typed, found
 
     def _parameters(self, query: str, typed: str) -> Meanings:
-        """Returns the parameters of a query, or the known values of the one being typed."""
         known = named_queries().get(query)
         parameters = {f"{one.name}=": one for one in known.parameters} if known else {}
         for name, parameter in parameters.items():

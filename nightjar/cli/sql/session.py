@@ -35,8 +35,6 @@ _JOINED = "\0"
 
 @dataclass
 class SqlSession:
-    """The settings of queries and their output, which goes to stdout without a file."""
-
     warehouse: Warehouse
     format: Format
     timeout_seconds: float
@@ -44,7 +42,6 @@ class SqlSession:
     output: Path | None = None
 
     def answer(self, text: str, given: Mapping[str, object] | None = None) -> None:
-        """Runs a statement, or a named query if the text is one word, and prints the rows and their number."""
         asked, start = question(text, given), time.perf_counter()
         rows = self._ask(asked)
         count = len(rows.rows) if isinstance(rows, QueryResult) else rows.num_rows
@@ -124,7 +121,7 @@ def print_catalog(catalog: QueryResult) -> None:
 
 
 def only_table(catalog: QueryResult, name: str) -> QueryResult:
-    """Returns the part of a catalog for one table; ``WarehouseError`` if it does not exist."""
+    """Raises ``WarehouseError`` if the table does not exist."""
     rows = [row for row in catalog.rows if row[0] == name.lower()]
     if not rows:
         names = list(dict.fromkeys(row[0] for row in catalog.rows))

@@ -16,7 +16,7 @@ def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
 
 
 def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
-    """Opens the folder of a warehouse; ``WarehouseError`` if it is an object store, or like ``open_store``."""
+    """Raises ``WarehouseError`` for an object store, or like ``open_store``."""
     store = open_store(warehouse, must_exist=must_exist)
     if not isinstance(store, Folder):
         raise WarehouseError(f"{store} is not a folder: this command works only on a local or shared folder.")

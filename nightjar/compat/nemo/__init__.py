@@ -1,7 +1,4 @@
-"""The names of NeMo Evaluator: a program runs after ``import nemo_evaluator`` becomes ``import nightjar.compat.nemo``.
-
-The names are listed in ``__init__.pyi`` and load on first use. docs/nemo.md describes their implementation.
-"""
+"""The names of NeMo Evaluator, listed in ``__init__.pyi`` and loaded on first use; see docs/nemo.md."""
 
 import lazy_loader
 

@@ -1,7 +1,6 @@
 """Scores, intervals and tests under the names of ``nemo_evaluator.metrics``, computed by ``nightjar.statistics``.
 
-The tests ask whether the candidate is worse. Differences are the baseline's reward minus the candidate's, so they are
-positive where the candidate is worse.
+The tests ask whether the candidate is worse. Differences are the baseline's reward minus the candidate's.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: floa
     """Returns the normal interval of a share of correct answers if the same problems were asked again.
 
     ``problem_results`` are the numbers of answers and of correct answers of each problem. Returns None if a problem has
-    fewer than two answers, because its spread is then unknown.
+    fewer than two answers.
     """
     if not problem_results or min(n for n, _ in problem_results) < 2:  # noqa: PLR2004 - a spread needs two
         return None
@@ -123,8 +122,6 @@ def _ci(estimate: Estimate, interval: Interval, confidence: float, method: str) 
 
 @dataclass
 class CategoryResult:
-    """The score of a category; ``n_samples`` counts scored rows."""
-
     category: str
     n_samples: int
     mean_reward: float
@@ -139,10 +136,7 @@ def category_breakdown(results: Sequence[Mapping[str, Any]], category_key: str =
 def scoring_details_breakdown(
     results: Sequence[Mapping[str, Any]], *, max_cardinality: int = 50
 ) -> dict[str, list[CategoryResult]]:
-    """Returns the scores by each string or bool that all scored rows have in their scoring details.
-
-    Fields with a single value or more than ``max_cardinality`` values are left out.
-    """
+    """Returns the scores by each string or bool that all scored rows have in their details, if its values are few."""
     scored = [row for row in results if row.get("reward") is not None]
     details = [row.get("scoring_details") or {} for row in scored]
     found = {}
@@ -183,12 +177,6 @@ def scores_of(
 
     Failed steps have no reward and count in neither mean. pass@n is over the problems with all repeats scored.
     ``expected_rows`` is None if no rows are missing.
-
-    Example:
-        >>> rows = [{"problem_idx": n, "repeat": 0, "reward": n / 2} for n in range(3)]
-        >>> scores = scores_of(rows, 1)
-        >>> scores["mean_reward"]["value"], round(scores["pass@1"]["value"], 4), scores["coverage"]["value"]
-        (0.5, 0.6667, 1.0)
     """
     groups, rows = defaultdict[Any, list[float]](list), 0
     for row in results:
@@ -296,7 +284,6 @@ class PermutationResult(_Result):
 def mcnemar_test(
     contingency: Mapping[str, int], n_paired: int = 0, alpha: float = SIGNIFICANCE_THRESHOLD
 ) -> McNemarResult:
-    """Returns McNemar's exact one-sided test."""
     lost, gained = (contingency.get(f"{side}_only_correct", 0) for side in ("baseline", "candidate"))
     pairs = n_paired or sum(contingency.values())
     p_value = _sign_p_value(lost, lost + gained)
@@ -306,7 +293,6 @@ def mcnemar_test(
 
 
 def sign_test(paired_deltas: Sequence[float], alpha: float = SIGNIFICANCE_THRESHOLD) -> SignTestResult:
-    """Returns the exact one-sided sign test."""
     worse, better = sum(delta > 0 for delta in paired_deltas), sum(delta < 0 for delta in paired_deltas)
     p_value = _sign_p_value(worse, worse + better)
     return SignTestResult(worse, better, len(paired_deltas) - worse - better, p_value, p_value < alpha)

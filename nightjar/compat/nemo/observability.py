@@ -1,7 +1,4 @@
-"""Records of an evaluation: responses, steps, runtime, failures, progress.
-
-Names and files are those of ``nemo_evaluator.observability``. A failed step has no reward.
-"""
+"""Records of an evaluation, with the names of ``nemo_evaluator.observability``. A failed step has no reward."""
 
 from __future__ import annotations
 
@@ -86,7 +83,7 @@ class StepRecord:
 
     @classmethod
     def from_dict(cls, line: dict[str, Any]) -> Self:
-        """Returns the step of a line of ``trajectories.jsonl``; missing fields have their defaults."""
+        """Reads a line of ``trajectories.jsonl``; missing fields have their defaults."""
         values = {name: line[name] for name in (*_PLAIN, *_WHERE_SET) if name in line}
         if (response := line.get("model")) is not None:
             tokens, plain = response.get("tokens") or {}, ("model", "finish_reason", "latency_ms")
@@ -113,13 +110,9 @@ class CostEstimate:
 
 @dataclass
 class RuntimeStats:
-    """Time and tokens of an evaluation; latencies include retries.
+    """Time and tokens of an evaluation; latencies include retries. ``cost`` is None if no price is known.
 
-    Attributes:
-        elapsed_seconds: duration; of merged shards the longest.
-        model_errors: steps that failed at the model.
-        total_retries: repeated requests and further attempts.
-        cost: None if no price is known.
+    ``total_retries`` counts repeated requests and further attempts. Merged shards have the longest ``elapsed_seconds``.
     """
 
     total_steps: int = 0
@@ -184,8 +177,6 @@ def _digest(text: str) -> str:
 
 
 class ProgressTracker(Protocol):
-    """Receives the progress of an evaluation."""
-
     def on_start(self, benchmark: str, total_problems: int, total_repeats: int) -> None:
         """The evaluation starts."""
 

@@ -53,7 +53,6 @@ def fuzzy_match(sample: ScorerInput) -> dict[str, Any]:
 
 
 def mcq_extract(sample: ScorerInput) -> dict[str, Any]:
-    """Compares the letter of an option, A to Z, with the target's."""
     return _compared_letters(stated_letter(sample.response, ascii_uppercase), sample.target)
 
 
@@ -77,7 +76,6 @@ def answer_line(sample: ScorerInput, pattern: str | None = None) -> dict[str, An
 
 
 def numeric_match(sample: ScorerInput) -> dict[str, Any]:
-    """Compares the last number of the response with the target's."""
     found, wanted = last_number(sample.response), read_number(str(sample.target))
     return {"correct": found is not None and found == wanted, "extracted": None if found is None else str(found)}
 
@@ -137,7 +135,6 @@ def validate_json_schema(response: str, schema: Mapping[str, Any]) -> dict[str, 
 
 
 def code_sandbox(sample: ScorerInput) -> dict[str, Any]:
-    """Runs the code of an answer against the tests of its row."""
     return run_sync(code_sandbox_async(sample))
 
 

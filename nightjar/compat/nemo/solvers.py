@@ -1,7 +1,7 @@
 """Solvers, which answer the problems of a benchmark by asking a model or an agent, or with the reference.
 
-``ReActSolver`` calls tools. A server lists its routes in ``/openapi.json``: every ``POST /NAME`` is a tool, unless it
-belongs to the protocol of resources servers.
+For ``ReActSolver``, every ``POST /NAME`` in a server's ``/openapi.json`` is a tool, unless it belongs to the protocol
+of resources servers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_toke
 
 
 class ErrorKind(Enum):
-    """The meaning of a solver's error: the problem counts as wrong, or the step failed."""
+    """Whether a solver's error makes the problem wrong or the step failed."""
 
     NONE = "none"
     GRACEFUL = "graceful"
@@ -46,12 +46,7 @@ class ErrorKind(Enum):
 
 @dataclass
 class SolveResult:
-    """The result of a solver: an answer, or an error with its kind.
-
-    Attributes:
-        model_response: the model's last response, for its tokens.
-        reward: set if the solver knows it; then the benchmark does not verify.
-    """
+    """An answer, or an error with its kind. With a ``reward``, the benchmark does not verify the answer."""
 
     response: str
     model_response: ModelResponse | None = None
@@ -65,15 +60,13 @@ class SolveResult:
 class Solver(Protocol):
     """Answers problems, many concurrently.
 
-    Its optional ``settings`` is a dict of what its answers depend on besides its client. A resume compares them.
+    An optional dict ``settings`` has what its answers depend on besides its client; a resume compares it.
     """
 
     async def solve(self, task: SeedResult) -> SolveResult:
         """Answers a problem.
 
-        Raises:
-            GracefulError: a limit is reached; the answer counts as wrong.
-            InfraError: the infrastructure failed; another attempt may succeed.
+        Raises ``GracefulError`` at a limit, which makes the answer wrong, or ``InfraError`` if a retry may succeed.
         """
 
 
@@ -243,8 +236,6 @@ def _model_response(text: str, answer: Any) -> ModelResponse:
 
 @dataclass
 class ToolResult:
-    """A tool's answer for the model, and whether the tool rejected the call."""
-
     content: str
     is_error: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)

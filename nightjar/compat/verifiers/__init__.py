@@ -1,7 +1,7 @@
-"""Runs environments written for ``verifiers`` unmodified.
+"""Runs environments written for ``verifiers`` unmodified: ``import verifiers`` gives Nightjar's own classes.
 
-After ``install()``, ``import verifiers`` and its submodules give Nightjar's own classes. A run installs the alias for
-its environment. ``load_environment`` installs it if verifiers is not installed, or with ``NIGHTJAR_ALIAS_VERIFIERS=1``.
+A run installs the alias for its environment. ``load_environment`` installs it if verifiers is not installed, or with
+``NIGHTJAR_ALIAS_VERIFIERS=1``.
 
 Example:
     >>> from nightjar.compat.verifiers import install

@@ -32,7 +32,6 @@ FIELDS = {
     "disable_tui", "fullscreen", "tui", "abbreviated_summary", "heartbeat_url", "disable_env_server", "num_workers",
     "timeout",
 }  # fmt: skip
-"""The fields of an evaluation in a file."""
 _SPELLINGS = {"api_base_url": "url", "api_key_var": "key", "type": "api_client_type", "headers": "extra_headers"}
 
 
@@ -134,10 +133,7 @@ def resolve_endpoints_file(endpoints_path: str) -> Path | None:
 
 
 def load_endpoints(endpoints_path: str) -> Endpoints:
-    """Returns the endpoints of a registry; none if it is missing or, with a warning, invalid.
-
-    ``nightjar eval run`` rejects an invalid file instead.
-    """
+    """Returns the endpoints of a registry; none if it is missing or, with a warning, invalid."""
     file = resolve_endpoints_file(endpoints_path)
     if file is None:
         return {}
@@ -180,8 +176,8 @@ def invalid_ablation_sweep_fields(sweep: Mapping[str, Any], valid_fields: set[st
 def load_toml_config(path: Path, extra_valid_fields: set[str] | None = None) -> list[dict[str, Any]]:
     """Returns the fields of each evaluation in a file; its own override those at the top of the file.
 
-    An ``[[ablation]]`` gives one evaluation for each combination of the values in its ``sweep``. A file with other
-    fields than ``FIELDS`` and ``extra_valid_fields``, or an evaluation without an environment, raises ``ValueError``.
+    An ``[[ablation]]`` gives one evaluation for each combination of the values in its ``sweep``. Raises ``ValueError``
+    for other fields than ``FIELDS`` and ``extra_valid_fields``, and without an environment.
     """
     if not path.is_file():
         raise FileNotFoundError(f"TOML config file not found: {path}")

@@ -50,7 +50,6 @@ _SWITCHES = {
 
 
 def main() -> None:
-    """Runs the evaluations of the command line or of the TOML file it names."""
     flags = vars(_parser().parse_args())
     setup_logging(get_log_level(bool(flags["verbose"])))
     name = flags["env_id_or_config"]
@@ -78,10 +77,7 @@ def _flag(field: str) -> str:
 
 
 def build_eval_config(raw: Mapping[str, Any]) -> EvalConfig:
-    """Returns the configuration of an evaluation from the values in ``raw``, named as in ``config.FIELDS``.
-
-    For a missing value or None, the environment's ``pyproject.toml`` or the default decides.
-    """
+    """Returns the configuration of an evaluation. Missing fields come from the environment's ``pyproject.toml``."""
     given = {name: value for name, value in raw.items() if value is not None}
     env_id, env_dir_path = given["env_id"], given.get("env_dir_path", DEFAULT_ENV_DIR_PATH)
     defaults = eval_defaults(env_id, Path(env_dir_path))

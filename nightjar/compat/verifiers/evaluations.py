@@ -40,7 +40,6 @@ def get_log_level(verbose: bool) -> str:
 
 @contextmanager
 def quiet_datasets() -> Iterator[None]:
-    """Hides the progress bars of the library ``datasets``."""
     from datasets.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
     was_enabled = is_progress_bar_enabled()
@@ -99,5 +98,4 @@ async def run_evaluations_tui(
     fullscreen: bool = False,  # noqa: ARG001 - 'nightjar eval run' has a display
     compact: bool = False,  # noqa: ARG001
 ) -> None:
-    """Does the same as ``run_evaluations``."""
     await run_evaluations(config)

@@ -34,14 +34,7 @@ class Metric(Protocol):
 
 
 class MeanMetric(Metric):
-    """The mean of one number per row, over the rows that have it; 0.0 without any.
-
-    Example:
-        >>> metric = RewardMetric()
-        >>> metric.add_outputs([{"reward": 1.0}, {"reward": 0.0}, {"reward": None}])
-        >>> metric.compute(), metric.count
-        (0.5, 2)
-    """
+    """The mean of one number per row, over the rows that have it; 0.0 without any."""
 
     @abstractmethod
     def extract(self, output: Row) -> float | None:
@@ -84,14 +77,10 @@ class _TokenUsageMetric(MeanMetric):
 
 
 class InputTokensMetric(_TokenUsageMetric):
-    """Mean input tokens of all requests of a rollout."""
-
     _key = "input_tokens"
 
 
 class OutputTokensMetric(_TokenUsageMetric):
-    """Mean output tokens of all requests of a rollout."""
-
     _key = "output_tokens"
 
 
@@ -108,8 +97,6 @@ class FinalOutputTokensMetric(_TokenUsageMetric):
 
 
 class EnvMetrics(Metric):
-    """The mean of each metric of the rubric, over the rows that have it."""
-
     def add_output(self, output: Row) -> None:
         for name, value in (output.get("metrics") or {}).items():
             if value is not None:
@@ -123,14 +110,7 @@ class EnvMetrics(Metric):
 
 
 class PassAtKMetric(Metric):
-    """pass@k and pass^k for k = 1, 2, 4, …, over the examples with all rollouts scored; nothing for one rollout.
-
-    Example:
-        >>> metric = PassAtKMetric(2)
-        >>> metric.add_outputs([{"example_id": 0, "reward": 1.0}, {"example_id": 0, "reward": 0.0}])
-        >>> metric.compute()
-        ({'1': 0.5, '2': 1.0}, {'1': 0.5, '2': 0.0})
-    """
+    """pass@k and pass^k for k = 1, 2, 4, …, over the examples with all rollouts scored; nothing for one rollout."""
 
     def __init__(self, rollouts_per_example: int, threshold: float = 0.5) -> None:
         self.rollouts_per_example = rollouts_per_example

@@ -61,7 +61,6 @@ async def parse_response_message(response: Response) -> Messages:
 
 
 async def parse_response_tokens(response: Response, max_seq_len: int | None = None) -> TrajectoryStepTokens | None:
-    """Returns the token ids of a response; None if the endpoint sent none."""
     return None if response is None else response_tokens(response, max_seq_len)
 
 
@@ -79,7 +78,6 @@ def format_dataset(
     dataset: Any, system_prompt: str | None = None, few_shot: Any = None, question_key: str = "question",
     answer_key: str = "answer", map_kwargs: Mapping[str, Any] | None = None,  # noqa: ARG001 - formatted on reading
 ) -> Any:  # fmt: skip
-    """Returns a dataset with the columns ``prompt``, ``answer`` and ``example_id``."""
     rows = [
         {**row, "question": row.get(question_key), "answer": row.get(answer_key)} if "prompt" not in row else row
         for row in dataset
@@ -104,7 +102,6 @@ def _printable_part(part: Any) -> str:
 
 
 def messages_to_printable(messages: Any) -> Any:
-    """Returns messages with ``[image]`` and ``[audio]`` for images and sounds."""
     return messages if isinstance(messages, str) else [message_to_printable(message) for message in messages or []]
 
 

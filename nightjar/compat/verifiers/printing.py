@@ -35,7 +35,6 @@ def get_env_outputs(results: Mapping[str, Any], env_id: str) -> GenerateOutputs:
 
 
 def print_rewards(results: Mapping[str, Any]) -> None:
-    """Prints mean and spread of rewards and metrics."""
     rows = results["outputs"]
     rewards = [row["reward"] for row in rows if row.get("reward") is not None]
     _print("Rewards:")
@@ -48,7 +47,6 @@ def print_rewards(results: Mapping[str, Any]) -> None:
 
 
 def print_info(results: Mapping[str, Any]) -> None:
-    """Prints how many rollouts were truncated, their stop conditions and errors."""
     rows = results["outputs"]
     _print("Info:")
     _print(f"  is_truncated: {sum(bool(row.get('is_truncated')) for row in rows)} of {len(rows)}")
@@ -67,7 +65,6 @@ def print_timing(results: Mapping[str, Any]) -> None:
 
 
 def print_usage(results: Mapping[str, Any]) -> None:
-    """Prints the mean tokens of a rollout, if the endpoint reported any."""
     usages = [row["token_usage"] for row in results["outputs"] if row.get("token_usage")]
     if usages:
         _print("Usage:")
@@ -112,10 +109,8 @@ def print_prompt_completions_sample(
 def print_prompt_completions_sample(*args: Any, **kwargs: Any) -> None:
     """Prints the first rollouts of ``generate`` or ``evaluate`` as a table.
 
-    Args:
-        *args: the outputs of ``generate`` or their rows; or prompts, completions, errors, rewards and the training
-            step.
-        **kwargs: the same by name; ``n`` or ``num_samples`` is the number of rollouts to print.
+    The arguments are the outputs or their rows; or prompts, completions, errors, rewards and the training step; all
+    also by name. ``n`` or ``num_samples`` is the number of rollouts to print.
 
     Example:
         >>> row = {"prompt": "2+2?", "completion": [{"role": "assistant", "content": "4"}], "reward": 1.0}

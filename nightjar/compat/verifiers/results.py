@@ -51,7 +51,6 @@ def write_temp_file(content: str, suffix: str = ".txt") -> str:
 
 
 def get_results_path(env_id: str, model: str, base_path: Path = OUTPUT_DIR, subdir: str = "evals") -> Path:
-    """Returns a new folder below ``base_path`` for results of an environment with a model."""
     return _folder(Path(base_path), subdir, env_id, model) / uuid.uuid4().hex[:_ID_CHARACTERS]
 
 
@@ -84,7 +83,7 @@ def find_latest_incomplete_eval_results_path(
     env_dir_path: str = "./environments",
     output_dir: str | None = None,
 ) -> Path | None:
-    """Returns the newest incomplete results with these settings and at most this many examples; None without any."""
+    """Returns the newest incomplete results with these settings and at most this many examples."""
     folder = get_eval_runs_dir(env_id, model, env_dir_path, output_dir)
     found = [path for path in folder.iterdir() if is_valid_eval_results_path(path)] if folder.is_dir() else []
     settings = {"env_id": env_id, "model": model, "rollouts_per_example": rollouts_per_example}
@@ -201,13 +200,7 @@ def push_results_to_hf_hub(results: Mapping[str, Any], dataset_name: str | None 
 
 
 class GenerateOutputsBuilder:
-    """Collects the rows of an evaluation in progress and builds its metadata.
-
-    Args:
-        client: a client or its configuration; only its URL is recorded.
-        state_columns: keys of the state that rows have besides their own.
-        pass_threshold: the reward from which a rollout is correct.
-    """
+    """Collects the rows of an evaluation in progress and builds its metadata, with only the URL of ``client``."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""``@stop``, ``@cleanup``, ``@teardown``: methods that the engine finds and calls.
-
-Both ``@stop`` and ``@stop(priority=10)`` work. Higher priorities come first; equal priorities are called in the order
-of their names.
-"""
+"""``@stop``, ``@cleanup``, ``@teardown``: methods that the engine finds and calls, by priority and then by name."""
 
 from __future__ import annotations
 
@@ -55,8 +51,7 @@ def cleanup(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def cleanup(func: F | None = None, priority: int = 0) -> Any:
     """Marks a method that runs at the end of every rollout, also of a failed one; sync or async.
 
-    In an environment it runs before the rollout is scored; in a rubric, after scoring. All of these methods run, even
-    if some raise.
+    An environment's runs before scoring, a rubric's after it. All of them run, even if some raise.
 
     Example:
         >>> from nightjar.clients import ClientConfig
@@ -84,8 +79,7 @@ def teardown(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def teardown(func: F | None = None, priority: int = 0) -> Any:
     """Marks a method of an environment or a rubric that runs once, when the object is no longer needed; sync or async.
 
-    It runs at the end of ``nightjar eval run``, or at the end of the process for ``evaluate`` and ``generate``, which
-    may be called again. All of these methods run, even if some raise.
+    It runs at the end of ``nightjar eval run``, or of the process for ``evaluate`` and ``generate``.
 
     Example:
         >>> import asyncio

@@ -32,14 +32,12 @@ async def _in_thread(func: Callable[[], Any]) -> Any:
 
 
 def function_name(func: Callable[..., Any]) -> str:
-    """Returns the name of a function, of the function in a ``partial``, or of a callable's class."""
     if isinstance(func, functools.partial):
         return function_name(func.func)
     return getattr(func, "__name__", None) or type(func).__name__
 
 
 def bound_names(func: Callable[..., Any]) -> frozenset[str]:
-    """Returns the names of the keyword arguments that a ``partial`` sets."""
     return frozenset(func.keywords) if isinstance(func, functools.partial) else frozenset()
 
 
@@ -77,10 +75,9 @@ def _signature(func: Callable[..., Any]) -> tuple[frozenset[str] | None, bool]:
 
 
 def user_error(raised: BaseException) -> Exception:
-    """Returns an error of environment or reward code as an ordinary exception.
+    """Converts ``sys.exit()`` or a cancellation in user code to an ordinary exception, which does not end the run.
 
-    ``sys.exit()``, or a cancelled task that the code waited for, must not end the run. On Ctrl-C, or if this task
-    itself is being cancelled, the error is raised again.
+    Raises it again on Ctrl-C, or if this task itself is being cancelled.
     """
     # The error is kept until the rollout is recorded; its frames must not keep the user's (large) objects alive.
     for error in error_chain(raised):

@@ -17,13 +17,15 @@ T = TypeVar("T")
 
 
 def backoff_seconds(
-    attempts: int, initial_seconds: float, *, max_seconds: float, asked_seconds: float | None = None
+    attempts: int,
+    initial_seconds: float,
+    *,
+    max_seconds: float,
+    asked_seconds: float | None = None,
+    factor: float = 2.0,
 ) -> float:
-    """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
-
-    ``attempts`` counts from 1. ``asked_seconds``, the server's ``Retry-After``, replaces the exponential wait.
-    """
-    backoff = initial_seconds * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
+    """Returns the wait before retry ``attempts`` (from 1): ``asked_seconds`` or exponential, with jitter, bounded."""
+    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
     return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 
@@ -40,10 +42,7 @@ class OverdueError(TimeoutError):
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Awaits a coroutine that has not started, for at most ``seconds`` (None for no limit).
-
-    Raises ``OverdueError`` if it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
-    """
+    """Awaits a coroutine that has not started; raises ``OverdueError`` after ``seconds`` (None for no limit)."""
     # Run up to the first wait without a timer: most hooks never wait.
     if seconds is None:
         return await work
@@ -78,10 +77,7 @@ def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, 
 
 
 class Places:
-    """A semaphore whose limit can change: at most ``ceiling`` calls run at once, first come, first served.
-
-    A ``ceiling`` of 0 or less in the constructor means no limit.
-    """
+    """A first-come, first-served semaphore whose limit can change; it starts unlimited if ``ceiling`` is 0 or less."""
 
     def __init__(self, ceiling: int) -> None:
         self.ceiling = float(ceiling) if ceiling > 0 else float("inf")
@@ -98,7 +94,6 @@ class Places:
         self._wake()
 
     async def acquire(self, *, is_first: bool = False) -> None:
-        """Waits for a place; ahead of all other waiting callers if ``is_first``."""
         if not self._waiting and self.in_use + 1 <= self.ceiling:
             self.in_use += 1
             return
@@ -144,4 +139,3 @@ class Places:
 
 
 scoring_places: ContextVar[Places] = ContextVar("scoring_places")
-"""Limits the rollouts that are scored at once in this context."""

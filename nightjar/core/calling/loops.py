@@ -1,8 +1,4 @@
-"""Objects that belong to one event loop or to one thread, such as connections, browsers and databases.
-
-An environment is created without a loop, and then used by one run after another, each with its own loop.
-``asyncio.run`` ends a loop's async generators before it closes the loop; ``PerLoop`` uses this to close its values.
-"""
+"""Objects of one event loop or one thread, such as connections: one environment serves runs in several loops."""
 
 from __future__ import annotations
 
@@ -28,8 +24,7 @@ _Job: TypeAlias = tuple[Callable[[], Any], "Future[Any]"]
 class HomeLoop:
     """Runs coroutines in one event loop, whichever thread or loop awaits them.
 
-    It is the loop in which ``settle`` was called; otherwise a loop in its own thread, which starts on first use, also
-    after ``stop``. Then callers may block their threads, and their loops may end.
+    It is the loop that called ``settle``, or else a loop in its own thread, which starts on first use.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,7 +64,6 @@ class HomeLoop:
         func(*args)
 
     def stop(self) -> None:
-        """Ends the object's own thread, and cancels its remaining work."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is None or self._loop is None:
@@ -107,14 +101,12 @@ class OwnThread:
         self._thread: threading.Thread | None = None
 
     async def call(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Returns the result of a function: an async function runs in the event loop, any other in the thread."""
         if is_async(func):
             return await func(*args, **kwargs)
         result = await self._run(partial(func, *args, **kwargs))
         return await result if inspect.isawaitable(result) else result
 
     def end(self) -> None:
-        """Ends the thread after its remaining calls."""
         self._jobs.put(None)
 
     async def _run(self, func: Callable[[], Any]) -> Any:
@@ -144,7 +136,7 @@ def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
 
 
 class PerLoop(Generic[T]):
-    """One value per event loop; ``make`` and ``close`` are called in the loop of the value."""
+    """One value per event loop, closed when ``asyncio.run`` ends the loop's async generators."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
         self._make = make

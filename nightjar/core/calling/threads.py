@@ -1,8 +1,7 @@
 """Threads for user code that may block or hang.
 
-Unlike the standard pool, this pool is cheap for the many functions that take microseconds: one thread takes all waiting
-calls at once, and further threads start only when a call has to wait. It also survives functions that never return:
-their threads are left behind, and keep no process alive.
+One thread takes all waiting calls, and another starts only when a call has to wait, so short calls are cheaper than in
+the standard pool. Threads that hang are left behind, and keep no process alive.
 """
 
 from __future__ import annotations
@@ -60,8 +59,6 @@ class _Call:
 
 
 class WorkerThreads:
-    """A pool of threads that starts empty and grows when calls have to wait."""
-
     def __init__(self) -> None:
         self._waiting: deque[_Call] = deque()
         self._done: deque[_Call] = deque()
@@ -139,7 +136,6 @@ class WorkerThreads:
             return self._waiting.popleft()
 
     def _deliver(self) -> None:
-        """Resolves finished calls, with one wake-up per event loop."""
         calls: list[_Call] = []
         with suppress(IndexError):  # another thread may hand over at the same time
             while True:
@@ -156,7 +152,6 @@ def _resolve_all(calls: list[_Call]) -> None:
 
 
 threads = WorkerThreads()
-"""The pool of the process."""
 
 
 def leave_threads_behind() -> None:

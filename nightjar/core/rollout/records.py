@@ -28,8 +28,6 @@ OWN_KEYS = frozenset(
 
 
 class Key(NamedTuple):
-    """Identifies a rollout in a run."""
-
     example_id: int
     rollout_index: int
 
@@ -145,7 +143,6 @@ def is_json_serializable(value: Any) -> bool:
 
 
 def _latencies(state: State) -> Sequence[float | None]:
-    """Returns the milliseconds of each model call; None for all if an environment added its own steps."""
     spans = state["timing"].model.spans if isinstance(state["timing"], RolloutTiming) else []
     if len(spans) != len(state["trajectory"]):
         return [None] * len(state["trajectory"])
@@ -168,7 +165,6 @@ def _saved_step(step: TrajectoryStep, conversation: Sequence[Any], latency_ms: f
 
 
 def _saved_response(response: Any) -> dict[str, Any] | None:
-    """Returns a response without its message; None for steps that an environment added without a response."""
     if not isinstance(response, Response):
         return None
     saved: dict[str, Any] = {field: getattr(response, field) for field in _RESPONSE_FIELDS}
@@ -182,7 +178,6 @@ def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
 
 
 def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
-    """Fills a new state from the row of an attempt, and returns it."""
     saved = attempt["state"]
     state.update(saved["extras"])
     for name, value in saved.get("input", {}).items():

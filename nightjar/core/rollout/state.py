@@ -142,7 +142,6 @@ def _snapshot(value: Any) -> Any:
 
 
 def new_state(rollout_input: RolloutInput, **known: Any) -> State:
-    """Returns the state of a rollout before it starts, with the ``known`` keys set."""
     tracker = UsageTracker()
     start: dict[str, Any] = {
         "input": rollout_input,
@@ -174,7 +173,6 @@ def usage_of(state: State) -> TokenUsage | None:
 
 
 def tracker_of(state: State) -> UsageTracker:
-    """Returns the tracker of a rollout's tokens; adds one if there is none."""
     tracker = state.get("usage_tracker")
     if not isinstance(tracker, UsageTracker):
         tracker = state["usage_tracker"] = UsageTracker()
@@ -183,7 +181,6 @@ def tracker_of(state: State) -> UsageTracker:
 
 
 def add_usage(state: State, response: Any) -> None:
-    """Adds the tokens of a response to the state's count, if it has usage."""
     usage = getattr(response, "usage", None)
     if usage is None:
         return
@@ -209,7 +206,6 @@ def new_step(
 
 
 def response_messages(response: Response) -> Messages:
-    """Returns a response as messages of a conversation: one assistant message."""
     message = response.message
     return [
         AssistantMessage(

@@ -71,7 +71,7 @@ class _Measure:
 class RolloutTiming(dict[str, float]):
     """The time of a rollout in milliseconds, and the spans behind it.
 
-    ``generation`` spans the rollout without scoring; within it, ``setup`` is ``setup_state`` and ``env`` is
+    ``generation`` is the rollout without scoring; ``setup`` and ``env`` are its calls of ``setup_state`` and
     ``env_response``.
 
     Example:
@@ -129,8 +129,7 @@ class RolloutTiming(dict[str, float]):
 class TokenUsage(TypedDict):
     """Tokens of a rollout; in records, ``input_tokens`` and ``output_tokens`` exclude responses from the cache.
 
-    ``final_input_tokens`` and ``final_output_tokens`` split the conversation at its end: the model's input, and its own
-    text.
+    The final counts split the conversation at its end into the model's input and its own text.
     """
 
     input_tokens: float
@@ -177,12 +176,10 @@ class UsageTracker:
             self.increment(**counts, is_cached=bool(prefix))
 
     def snapshot(self) -> TokenUsage | None:
-        """Returns the current counts; None if no response had usage."""
         return TokenUsage(**self._counts) if self._is_known else None  # type: ignore[typeddict-item]
 
 
 def usage_counts(usage: Any) -> tuple[int, int]:
-    """Returns the input and output tokens of a usage object with OpenAI's or Anthropic's names."""
     return _count(usage, "prompt_tokens", "input_tokens"), _count(usage, "completion_tokens", "output_tokens")
 
 

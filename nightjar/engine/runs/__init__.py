@@ -1,8 +1,4 @@
-"""Runs on disk: the run directory, its ledger (``attempts.jsonl``) and results, and their summary.
-
-``RunDirectoryError`` names a file that is damaged, or cannot be read or written. A file that could not be replaced
-keeps its old content.
-"""
+"""Runs on disk: the run directory, its ledger (``attempts.jsonl``) and results, and their summary."""
 
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs.directory import (

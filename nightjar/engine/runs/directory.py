@@ -25,10 +25,7 @@ from nightjar.engine.runs.recorded import RecordedConfig, RecordedMetadata, firs
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
 
 FORMAT = 2
-"""Version of the format that is written, and the newest that can be read (docs/run-directory.md).
-
-Version 1 has no field ``format``. Since version 2 ``config.json`` holds the run's id.
-"""
+"""Version of the format that is written, and the newest that can be read (docs/run-directory.md)."""
 _DIGEST_FIELD = "digest"
 _SMALLEST_RESERVE_BYTES = 1 << 14
 OUTPUT_DIR = Path("outputs")
@@ -38,7 +35,6 @@ _RESERVED_TIMES = 2
 
 
 def format_of(content: Mapping[str, Any]) -> int:
-    """Returns the format version of a file's content; 1 if it has none."""
     found = content.get("format")
     return found if isinstance(found, int) else 1
 
@@ -49,7 +45,6 @@ def check_format(content: object, path: Path) -> None:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of a JSON file with a digest of it."""
     return {**content, _DIGEST_FIELD: _digest(content)}
 
 
@@ -64,10 +59,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 class Reserve:
-    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros in the same folder.
-
-    It is overwritten in place and renamed, which copy-on-write file systems (btrfs, ZFS) may refuse.
-    """
+    """A file of zeros: disk space for the last replacement of a file. btrfs and ZFS may refuse to use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,13 +69,11 @@ class Reserve:
         replace_file(self._beside, [bytes(size_bytes)])
 
     def grow(self, at_least_bytes: int) -> None:
-        """Enlarges a reserve that was taken, if the disk allows it."""
         with suppress(OSError, RunDirectoryError):
             if self._beside.stat().st_size < at_least_bytes:
                 self.take(at_least_bytes)
 
     def spend(self, content: bytes) -> None:
-        """Replaces the file atomically, using the reserve."""
         with self._beside.open("r+b") as file:
             file.write(content)
             file.truncate()
@@ -104,10 +94,7 @@ def new_run_id(source: uuid.UUID | None = None) -> str:
 def runs_folder(
     env_id: str, model: str, output_dir: Path | None = None, environments_dir: Path = ENVIRONMENTS_DIR
 ) -> Path:
-    """Returns the folder of all runs of an environment with a model.
-
-    Without ``output_dir``, it is in ``{environments_dir}/{module}/outputs`` if that folder exists, else in ``outputs``.
-    """
+    """Returns the folder of an environment's runs with a model, in the environment's own ``outputs`` if that exists."""
     asked = EnvironmentId.parse(env_id)
     if output_dir is None:
         beside = environments_dir / asked.module / "outputs"
@@ -123,11 +110,7 @@ def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
 
 
 class RunDirectory:
-    """A run directory and its lock; locking creates a missing directory.
-
-    As a context manager it is locked for this process alone, until the block or the process ends; locking waits up to
-    ``patience_seconds`` for another process.
-    """
+    """A run directory; as a context manager it is locked for this process, waiting up to ``patience_seconds``."""
 
     def __init__(self, path: Path, patience_seconds: float = 0.0) -> None:
         self.path = path
@@ -149,12 +132,10 @@ class RunDirectory:
 
     @property
     def attempts_path(self) -> Path:
-        """The ledger: every finished attempt."""
         return self.path / "attempts.jsonl"
 
     @property
     def results_path(self) -> Path:
-        """The scores of record."""
         return self.path / "results.jsonl"
 
     def digests(self) -> dict[str, str]:
@@ -176,7 +157,6 @@ class RunDirectory:
         return host == socket.gethostname() and not psutil.pid_exists(process)
 
     def status(self, metadata: Mapping[str, Any]) -> str:
-        """Returns the status in the metadata, or ``crashed`` if that is ``running`` and the process is gone."""
         status = str(metadata["status"])
         return "crashed" if status == "running" and self.is_abandoned() else status
 
@@ -203,7 +183,6 @@ class RunDirectory:
         self._reserve.take()
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replaces status and summary; on a full disk, in the reserved space, which grows with them."""
         content = _dumped(sealed(orjson.loads(_dumped(metadata))))
         try:
             replace_file(self.path / "metadata.json", [content])

@@ -1,8 +1,4 @@
-"""The identity of a run: its id, and the settings that must be equal when it is resumed.
-
-An id is drawn when the run directory is created, and stored there before the first request. Nightjar names a folder by
-its run's id; if a person names the folder, the run has its own id.
-"""
+"""The identity of a run: its id, stored before the first request, and the settings that a resume must not change."""
 
 from __future__ import annotations
 
@@ -33,10 +29,7 @@ _DRAWN = re.compile(r"[0-9a-f]{12}")
 def check_same(
     directory: RunDirectory, asked: Mapping[str, Any], hashes: Sequence[str], env_version: str | None
 ) -> None:
-    """Raises ``ResumeMismatchError`` if a run on disk differs from the requested one in something that changes results.
-
-    ``asked`` are the fields that affect results; ``hashes`` may be of more examples than the run has.
-    """
+    """Raises ``ResumeMismatchError`` if a run on disk has other settings, examples or environment version."""
     saved = directory.read_config()
     found = differences(saved, asked)
     count = saved["selected_examples"]
@@ -56,10 +49,9 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str,
 
 
 def recorded_differences(held: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the settings in which two records of one run id differ: field to (first value, second value).
+    """Returns the known settings that differ between two records of one run: field to (first value, second value).
 
-    Unknown values (None) are not compared. For two imports, only the fields that form the id are compared: the other
-    program may have resumed the run with other settings.
+    For two imports, only the fields that form the id are compared.
     """
     are_imported = bool(held.get("original")) and bool(offered.get("original"))
     names = _OF_IMPORTS if are_imported else _RECORDED
@@ -81,16 +73,12 @@ def fingerprint(hashes: Iterable[str]) -> str:
 
 
 def id_for(directory: RunDirectory) -> str:
-    """Returns the id of a new run in a folder: the folder's name if Nightjar chose it, else a new id."""
     name = directory.path.name
     return name if _is_given_by_nightjar(name) else new_run_id()
 
 
 def settle_id(directory: RunDirectory, given: str) -> str:
-    """Returns the id of the run in a locked directory that is being opened; ``given`` is for a new run.
-
-    An older run known only by the name of its folder gets a new id, unless a warehouse knows it.
-    """
+    """Returns the id of the run that is being opened; a run without a stored id gets a new one, unless published."""
     if not directory.exists():
         settled = directory.stored_id() or given
     elif _needs_id(directory):

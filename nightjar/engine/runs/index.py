@@ -1,7 +1,4 @@
-"""``RolloutIndex``: a journal's facts about each rollout, in arrays.
-
-They take about 150 bytes per rollout; objects would take over a kilobyte, and a run may have a million rollouts.
-"""
+"""``RolloutIndex``: a journal's facts in arrays, 150 bytes per rollout; objects would take over a kilobyte."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ _NOWHERE = Place(0, 0)
 
 
 class Places:
-    """Positions of lines in a file, by slot; empty for no line."""
-
     def __init__(self) -> None:
         self._offsets, self._lengths = array("Q"), array("Q")
 
@@ -40,11 +35,7 @@ class Places:
 
 
 class RolloutIndex:
-    """Gives each rollout a slot, a number from 0 on, which indexes the attributes.
-
-    ``generated`` is the place in the ledger of the last attempt that did not fail, ``recorded`` the place of the result
-    that counts. Missing ``rewards`` and ``advantages`` are NaN.
-    """
+    """Gives each rollout a slot, a number from 0 on; missing ``rewards`` and ``advantages`` are NaN."""
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
@@ -82,7 +73,6 @@ class RolloutIndex:
                 yield Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX), self.rewards[slot]
 
     def recorded_slots(self) -> list[int]:
-        """Returns the slots of rollouts with a result, ordered by example and rollout."""
         return [self._slots[name] for name in self._recorded_names()]
 
     def moved_advantages(self) -> dict[int, float]:

@@ -26,7 +26,6 @@ _OF_NO_USE = frozenset({"client", "input", "usage_tracker"})
 _KEPT_ANYWAY = frozenset(
     {"advantage", "completion", "error", "is_completed", "is_truncated", "metrics", "model", "reward", "stop_condition"}
 )
-"""Keys of every state that results always have."""
 logger = logging.getLogger(__name__)
 # A crash of the machine loses what was appended in this time; a sync after each line would slow the run down.
 _SYNC_SECONDS = 1.0
@@ -47,20 +46,17 @@ class StateColumns:
 
     @property
     def unknown(self) -> list[str]:
-        """The requested keys that no state has had, sorted; empty before the first state."""
         return sorted(self._missing) if self._found else []
 
     @property
     def choices(self) -> list[str]:
-        """The keys that states have, sorted, without those that results always have."""
         return sorted(self._found - _OF_NO_USE - _KEPT_ANYWAY)
 
 
 class Journal:
     """The ledger and results of a locked run directory, held open. Memory holds places in files, not rollouts.
 
-    ``tokens_before`` are the input and output tokens of the attempts on opening. If older code wrote the scores
-    (``is_outdated``), they are removed (see ``outdated``), or ``RunError`` is raised.
+    If older code wrote the scores (``is_outdated``), they are removed, or ``RunError`` is raised.
     """
 
     def __init__(
@@ -97,7 +93,6 @@ class Journal:
         return bool(self._index.is_scored[self._index.slot(key)])
 
     def is_generated(self, key: Key) -> bool:
-        """Returns whether the ledger holds an attempt at a rollout that did not fail."""
         return self._index.generated.has(self._index.slot(key))
 
     def rewards(self) -> Iterator[tuple[Key, float]]:

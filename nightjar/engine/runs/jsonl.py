@@ -38,10 +38,7 @@ class Line(NamedTuple):
 
 
 class JsonLines:
-    """An append-only file of JSON objects, one per line; created if it is missing.
-
-    On opening, an incomplete last line, left by a crash, is cut off with a warning.
-    """
+    """An append-only file of JSON lines. On opening, an incomplete last line is cut off with a warning."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +72,6 @@ class JsonLines:
         return self._size
 
     def sync(self) -> None:
-        """Waits until everything appended is on disk."""
         size = self._size
         if self._synced_size != size:
             try:
@@ -176,7 +172,6 @@ def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
 
 
 def digest_of(path: Path) -> str:
-    """Returns the digest of a file: 64 bits of BLAKE2b in hexadecimal digits."""
     try:
         with path.open("rb") as file:
             return file_digest(file, partial(blake2b, digest_size=DIGEST_BYTES)).hexdigest()

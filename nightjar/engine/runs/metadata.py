@@ -20,18 +20,7 @@ Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "can
 class RunMetadata:
     """The settings, status and summary of a run; docs/run-directory.md describes the file.
 
-    Attributes:
-        status: ``completed`` if at most the tolerated part is missing, else ``incomplete``; ``failed`` after an error;
-            ``cancelled`` by a person; ``timed_out``; ``crashed`` if its process died.
-        env_version: None if the environment is not a package.
-        base_url: URLs of replicas are joined by commas.
-        dataset_fingerprint: identifies content and order of the examples; None if not all are known.
-        rescored_from: id of the run whose rollouts it scores again; None if it generated them itself.
-        time_ms: duration, resumed sessions added.
-        original: of an imported run, the other program's own record. An import may lack model, start and duration.
-        requests: of the last session: numbers of ``sent``, ``refused`` (rejected as too many) and ``again`` (retries),
-            and ``pace``: the changes of the limits, see ``clients.pace``.
-        digests: of the summarized files, see ``RunDirectory.digests``; None while it is running.
+    ``requests`` are those of the last session; ``refused`` were rejected as too many, ``again`` are retries.
     """
 
     run_id: str
@@ -66,10 +55,7 @@ class RunMetadata:
     summary: Summary | None = None
 
     def continued(self, before: Mapping[str, Any], lost_ms: int = 0) -> Self:
-        """Returns the metadata of a resumed run, with its earlier name, start and duration.
-
-        ``lost_ms`` is the duration of a killed last session, which could not record it.
-        """
+        """Returns the metadata of a resumed run; ``lost_ms`` is the unrecorded duration of a killed session."""
         started = before.get("started_at")
         return replace(
             self,
@@ -97,11 +83,7 @@ class RunMetadata:
         digests: Mapping[str, str] | None,
         requests: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Returns the metadata at the end of a session of ``ran_ms``.
-
-        ``tolerated_failures`` is the share of rollouts that may be missing in a completed run; ``digests`` is None for
-        a run in memory.
-        """
+        """Returns the metadata at the end of a session; ``tolerated_failures`` is the share that may be missing."""
         return replace(
             self,
             status=final_status(summary, error, tolerated_failures),
@@ -128,7 +110,6 @@ class RunMetadata:
 
 
 def final_status(summary: Summary, error: BaseException | None = None, tolerated_failures: float = 0.0) -> Status:
-    """Returns the status of a run that has ended; arguments as for ``RunMetadata.ended``."""
     if isinstance(error, asyncio.CancelledError | RunCancelledError):
         return "cancelled"
     if isinstance(error, RunTimedOutError):

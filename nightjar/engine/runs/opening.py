@@ -27,9 +27,7 @@ logger = logging.getLogger(__name__)
 class OpenRun:
     """A run that is open in this process: its directory is locked and compared, its journal is open.
 
-    ``directory`` None keeps the run in memory. ``identity`` holds the fields that must equal those of a run on disk,
-    ``hashes`` the content hashes of the examples in order. ``before`` is the metadata on opening, ``outdated`` are the
-    rollouts to score again because other code had scored them. Raises ``ResumeMismatchError`` and ``RunLockedError``.
+    ``directory`` None keeps it in memory. Raises ``ResumeMismatchError`` and ``RunLockedError``.
     """
 
     def __init__(
@@ -69,10 +67,7 @@ class OpenRun:
         return list(self.journal.rows())
 
     def finish(self, requests: Mapping[str, Any] | None = None) -> RunMetadata:
-        """Sorts and summarizes the results and writes the metadata, once nothing is in progress.
-
-        A full or broken disk ends the run with that error; its files are still summarized.
-        """
+        """Sorts and summarizes the results and writes the metadata; a broken disk ends the run with that error."""
         error = self.error
         try:
             self.journal.finish()
@@ -166,10 +161,7 @@ def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
 
 
 def end_crashed(directory: RunDirectory) -> None:
-    """Summarizes a locked run whose process died, with the status ``crashed``; other runs are left unchanged.
-
-    The time of its last write counts as its end.
-    """
+    """Summarizes a locked run whose process died, as ``crashed`` at its last write; other runs are left unchanged."""
     metadata = directory.read_metadata()
     if metadata.get("status") != "running":
         return

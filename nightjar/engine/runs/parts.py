@@ -23,11 +23,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def join_parts(parts: Sequence[RunDirectory], joined: RunDirectory) -> None:
-    """Joins the parts of a run, in order and of equal settings, into a run directory like that of one process.
-
-    Times are the first start, the last end and the longest duration. If rollouts are missing, the status is that of the
-    first stopped part.
-    """
+    """Joins the parts of a run, in order, with the first start, the last end and the longest duration."""
     config, of_parts = parts[0].read_config(), [part.read_metadata() for part in parts]
     whole = config.pop("whole")
     for name in ("attempts.jsonl", "results.jsonl"):
@@ -88,7 +84,6 @@ def pack_run(directory: RunDirectory, archive: Path) -> None:
 
 
 def unpack_run(archive: Path, folder: Path) -> RunDirectory:
-    """Unpacks an archive of ``pack_run`` into a new folder, and checks the files."""
     try:
         folder.mkdir(parents=True)
         with zipfile.ZipFile(archive) as packed:
@@ -108,7 +103,6 @@ def unpack_run(archive: Path, folder: Path) -> RunDirectory:
 
 
 def copy_files(source: RunDirectory, target: RunDirectory) -> None:
-    """Replaces the files of a run directory by those of another, the metadata last."""
     for name in _FILES:
         if (source.path / name).exists():
             with (source.path / name).open("rb") as content:

@@ -1,7 +1,4 @@
-"""The schema of a run directory's files, so that damage is found before requests are paid for.
-
-It covers only the fields that Nightjar reads; docs/run-directory.md describes all.
-"""
+"""The schema of the fields that Nightjar reads in a run directory, to find damage before requests are paid for."""
 
 from __future__ import annotations
 
@@ -102,7 +99,6 @@ class RecordedMetadata(_Recorded):
 
 
 def checked(line: Line, path: Path, kind: type[_Rollout]) -> Key:
-    """Checks a line against its schema and returns its rollout."""
     try:
         return kind.model_validate(line.row).key
     except ValidationError as error:
@@ -110,7 +106,6 @@ def checked(line: Line, path: Path, kind: type[_Rollout]) -> Key:
 
 
 def check_restorable(line: Line, path: Path) -> None:
-    """Checks that a rollout can be scored from the line of its attempt; errors as for ``checked``."""
     steps = line.row["state"]["trajectory"]
     length = steps[0]["prompt"] if steps and isinstance(steps[0]["prompt"], int) else 0
     nothing_yet = new_state({"prompt": [UserMessage(content="")] * length, "example_id": line.row["example_id"]})

@@ -78,17 +78,12 @@ def _check_attempt(line: Line, path: Path) -> None:
 
 
 def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Returns whether two ``version_info`` are known to be of different code."""
     pairs = ((before.get(name), now.get(name)) for name in _CODE)
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 def take_back_scores(directory: RunDirectory) -> frozenset[Key]:
-    """Removes and returns the results with a score, which a resume scores again from the ledger.
-
-    Nothing is lost if the process dies here; more remains to be scored. Raises ``RunError`` if the record of a rollout
-    is not enough to score it.
-    """
+    """Removes and returns the results with a score, for a resume; ``RunError`` if one could not be scored again."""
     path = directory.results_path
     scored = {checked(line, path, RecordedResult) for line in scan_lines(path) if line.row["error"] is None}
     if scored:

@@ -25,12 +25,7 @@ _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_outpu
 class Summary:
     """Aggregates of a run. Averages are over scored rollouts, and None without any.
 
-    Attributes:
-        stderr: of the mean reward, clustered by example; None with fewer than two examples.
-        pass_at_k, pass_all_k: by k, over examples with all rollouts scored; empty with one rollout per example.
-        usage: tokens of all recorded rollouts, cached tokens apart; None if the endpoint reported none.
-        errors, error_examples: chain of error classes to number of rollouts, and to the first message.
-        models: names in the endpoint's responses.
+    ``stderr`` is clustered by example. ``pass_at_k`` and ``pass_all_k`` are over examples with all rollouts scored.
     """
 
     rollouts: int
@@ -51,12 +46,10 @@ class Summary:
 
     @property
     def coverage(self) -> float:
-        """Share of the requested rollouts that are scored."""
         return self.scored / self.rollouts if self.rollouts else 0.0
 
     @property
     def avg_error(self) -> float:
-        """Share of the requested rollouts that failed."""
         return self.failed / self.rollouts if self.rollouts else 0.0
 
     def metadata(self) -> dict[str, Any]:
@@ -107,7 +100,6 @@ class _Tally:
 
 
 def summarize(results_path: Path, **asked_for: Any) -> Summary:
-    """Returns the aggregates of a results file; other arguments as for ``summarize_rows``."""
     return summarize_rows((line.row for line in scan_lines(results_path)), **asked_for)
 
 

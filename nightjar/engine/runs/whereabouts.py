@@ -17,11 +17,7 @@ _FOLDER, _RUN_DIR, _WAREHOUSE = "nightjar/folder", "nightjar/run-dir", "nightjar
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """The places of a run's results, stored in labels of its flow run.
-
-    ``run_dir`` and ``warehouse`` (None if it must not be stored) are relative to ``folder``, the working directory of
-    its process.
-    """
+    """The places of a run's results, stored in labels of its flow run; relative paths are below ``folder``."""
 
     host: str
     folder: Path
@@ -34,7 +30,6 @@ class Whereabouts:
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, Any]) -> Self | None:
-        """Returns the whereabouts in labels; None if the run was not opened."""
         if _RUN_DIR not in labels:
             return None
         host, _, folder = str(labels[_FOLDER]).partition(":")
@@ -49,12 +44,10 @@ class Whereabouts:
         return self.host == socket.gethostname()
 
     def is_unfinished_here(self) -> bool:
-        """Returns whether the run is of this folder, and is not completed or not published."""
         metadata = self._metadata() if self.folder == Path.cwd() else None
         return metadata is not None and not (metadata.get("status") == "completed" and metadata.get("published_at"))
 
     def is_unpublished(self) -> bool:
-        """Returns whether this machine has results that are in no warehouse yet."""
         metadata = self._metadata()
         return metadata is not None and not metadata.get("published_at")
 

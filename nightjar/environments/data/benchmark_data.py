@@ -23,10 +23,8 @@ from nightjar.errors import DatasetError, error_text
 class BenchmarkData:
     """A dataset on the Hugging Face Hub, or a file with the same rows.
 
-    Attributes:
-        configs: parts of the repository, read one after another; None if it has no parts.
-        others: further variants that the benchmark can read, each as the attributes that differ.
-        nested: columns with ``list`` or ``dict`` values, which are texts in a table.
+    ``configs`` are the parts of the repository, None if it has none. ``others`` are further variants, each as the
+    attributes that differ. ``nested`` are columns with ``list`` or ``dict`` values, which are texts in a table.
     """
 
     repository: str
@@ -45,7 +43,7 @@ class BenchmarkData:
         return [self, *(replace(self, others=(), **other) for other in self.others)]
 
     def rows(self, dataset: str | None = None, split: str | None = None) -> list[dict[str, Any]]:
-        """Returns the rows of ``dataset``, or of the hub's dataset, kept on this machine; raises ``DatasetError``.
+        """Returns the rows of ``dataset``, or of the hub's dataset, cached on this machine; raises ``DatasetError``.
 
         ``dataset`` is a file of JSON lines, ``.csv`` or ``.tsv`` with a header, also with ``.gz``. Lists and mappings
         may be texts, in JSON or Python syntax.
@@ -60,7 +58,7 @@ class BenchmarkData:
         dataset: str | None = None,
         split: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Returns the examples that ``make`` creates from rows, without None; arguments and errors as for ``rows``."""
+        """Returns the examples that ``make`` creates from ``rows``, without None."""
         return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
 
     def fetch(self) -> None:
@@ -128,12 +126,10 @@ def lettered(choices: Sequence[str]) -> str:
 
 
 def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str) -> tuple[list[str], str]:
-    """Returns choices in a question's order, and the letter of the correct one.
-
-    The order depends only on seed and question; without a seed it stays. ``right`` is its position.
+    """Returns choices in an order that depends only on seed and question, and the letter of the one at ``right``.
 
     Example:
-        >>> shuffled(["four", "five"], 1, None, "2+3?")
+        >>> shuffled(["four", "five"], 1, None, "2+3?")  # no seed: their own order
         (['four', 'five'], 'B')
     """
     if not 0 <= right < len(choices):

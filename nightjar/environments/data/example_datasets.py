@@ -39,7 +39,6 @@ def _columns(question: str, answer: str, convert: Callable[[Any], Any] = lambda 
 
 
 def _gpqa_question(row: Row) -> dict[str, str]:
-    """Asks for a letter. The order of the choices depends only on the question."""
     order = list(_GPQA_CHOICES)
     random.Random(row["Question"]).shuffle(order)  # noqa: S311 - no secret is made of it
     answer = ascii_uppercase[order.index("Correct Answer")]
@@ -101,19 +100,14 @@ EXAMPLE_DATASETS: Mapping[str, ExampleDataset] = {
 def load_example_dataset(
     name: str = "gsm8k", split: str | None = None, n: int | None = None, seed: int = 0, path: str | Path | None = None
 ) -> Dataset:
-    """Loads a dataset by its short name, as rows with ``question`` and ``answer``.
+    """Loads a dataset by its short name, one of ``EXAMPLE_DATASETS``, as rows with ``question`` and ``answer``.
 
-    Args:
-        name: one of ``EXAMPLE_DATASETS``; others are a ``ValueError``.
-        n: number of rows, drawn with ``seed``; None or 0 for all in their order.
+    ``n`` rows are drawn with ``seed``; None or 0 means all rows in their order.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> path = os.path.join(folder, "gsm8k.jsonl")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
-        >>> load_example_dataset("gsm8k", path=path)[0]
+        >>> from pathlib import Path
+        >>> _ = Path("gsm8k.jsonl").write_text('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
+        >>> load_example_dataset("gsm8k", path="gsm8k.jsonl")[0]
         {'question': '6 * 7?', 'answer': '42'}
     """
     import datasets

@@ -1,8 +1,4 @@
-"""Examples: the rows of a dataset as inputs of rollouts.
-
-A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. Rows are formatted when they
-are read, so the cost of a large dataset is that of the examples that are evaluated.
-"""
+"""Examples: the rows of a dataset as inputs of rollouts, formatted on reading: only evaluated examples take time."""
 
 from __future__ import annotations
 
@@ -27,13 +23,11 @@ _HASH_CHARACTERS = 16
 class Examples:
     """The examples of an environment, formatted on reading.
 
-    Args:
-        system_prompt: put first, unless a row's ``prompt`` starts with a system message.
-        few_shot: messages between the system prompt and the question; unused for rows with ``prompt``.
+    A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. Rows with ``prompt`` ignore
+    ``few_shot``, and ``system_prompt`` if they start with a system message.
 
     Example:
-        >>> examples = Examples([{"question": "What is 2+2?", "answer": "4"}])
-        >>> examples[0]["prompt"]
+        >>> Examples([{"question": "What is 2+2?", "answer": "4"}])[0]["prompt"]
         [{'role': 'user', 'content': 'What is 2+2?'}]
     """
 
@@ -138,7 +132,7 @@ def _with_info_as_text(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
-    """Reads rows of a ``datasets.Dataset``. Reading many at once costs little more than reading one."""
+    """Reads many rows of a ``datasets.Dataset`` at once, which costs little more than reading one."""
     columns = dataset[start : start + count]
     names = list(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -25,7 +25,7 @@ from nightjar.errors import DatasetError, error_text
 logger = logging.getLogger(__name__)
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-"""Suffix of a table to its delimiter; any other file has JSON lines."""
+"""Delimiters of tables by suffix; any other file has JSON lines."""
 _LONGEST_FIELD = 2**31 - 1
 _EXPECTED: Mapping[type, str] = {
     list: 'a list, or the text of one such as ["3", "4"]',
@@ -96,14 +96,7 @@ def _table(
 
 
 def read_nested(row: dict[str, Any], kinds: Mapping[str, type], place: str) -> dict[str, Any]:
-    """Parses the columns of a row that hold lists or mappings as text; empty values stay unchanged.
-
-    ``kinds`` maps a column to ``list`` or ``dict``; ``place`` is for the error.
-
-    Example:
-        >>> read_nested({"choices": '["3", "4"]', "answer": "1"}, {"choices": list}, "sums.csv, row 1")
-        {'choices': ['3', '4'], 'answer': '1'}
-    """
+    """Parses the columns of a row that hold lists or mappings as text, by the type in ``kinds``; keeps empty values."""
     found = {column: _read(row[column]) for column in kinds if row.get(column) not in (None, "")}
     for column, value in found.items():
         if not isinstance(value, kinds[column]):
@@ -113,7 +106,7 @@ def read_nested(row: dict[str, Any], kinds: Mapping[str, type], place: str) -> d
 
 
 def _read(value: Any) -> Any:
-    """Parses a text as JSON, Python, or a NumPy list of texts; returns the text itself if none of them fits."""
+    """Parses a text as JSON, Python, or a NumPy list of texts; otherwise returns the text itself."""
     if not isinstance(value, str):
         return value
     try:
@@ -135,10 +128,10 @@ def _with_commas(text: str) -> str:
 
 
 def load_hub_dataset(name: str, config: str | None, split: str, data_file: str | None = None) -> list[dict[str, Any]]:
-    """Loads a split from the Hugging Face Hub on first use, later from Nightjar's cache.
+    """Loads a split, or a ``data_file``, from the Hugging Face Hub on first use, later from Nightjar's cache.
 
-    A benchmark therefore stays the same, and needs neither network nor the slow import of ``datasets``. To reload it,
-    delete its file in ``cache_folder()``. A ``data_file`` is read instead of the split. Raises ``DatasetError``.
+    So a benchmark stays the same, and needs neither network nor the slow import of ``datasets``. To reload it, delete
+    its file in ``cache_folder()``. Raises ``DatasetError``.
 
     Example:
         >>> os.environ["NIGHTJAR_CACHE"] = "cache"
@@ -160,7 +153,7 @@ def load_hub_dataset(name: str, config: str | None, split: str, data_file: str |
 
 
 def fetch_hub_dataset(name: str, config: str | None, split: str, data_file: str | None = None) -> Path:
-    """Downloads a split into the cache, replacing what is there, and returns its path."""
+    """Downloads a split into the cache, replacing an existing copy, and returns its path."""
     path = hub_dataset_path(name, config, data_file or split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +167,7 @@ def fetch_hub_dataset(name: str, config: str | None, split: str, data_file: str 
 
 
 def hub_dataset_path(name: str, config: str | None, split: str) -> Path:
-    """Returns the cache file of a split, or of a ``data_file``, whether it exists or not."""
+    """Returns the cache file of a split or a ``data_file``, whether it exists or not."""
     parts = [part.strip("/").replace("/", "--") for part in (name, config or "default", split.removesuffix(".jsonl"))]
     folder = cache_folder().joinpath("datasets", *parts[:-1])
     return folder / f"{parts[-1]}.jsonl"

@@ -32,7 +32,7 @@ class EpisodicSumRubric(Rubric):
 
 
 class EpisodeEnv(MultiTurnEnv):
-    """Plays an episode for each example; ``done_key`` is the state's key for the end of the world's episode."""
+    """Plays an episode for each example; the world has ended it if ``done_key`` is true in the state."""
 
     done_key: str
     seed: int
@@ -89,7 +89,6 @@ def splits(
 
 
 def made_datasets(rows: Callable[[range], Any], num_train: int, num_eval: int) -> tuple[Dataset, Dataset | None]:
-    """Returns the same as two ``datasets.Dataset``, created at once."""
     from datasets import Dataset
 
     train, evaluate = splits(rows, num_train, num_eval).values()
@@ -102,10 +101,7 @@ def overridden(env: object, name: str, base: type) -> Any:
 
 
 def json_ready(info: dict[str, Any]) -> dict[str, Any]:
-    """Returns ``info`` if JSON can hold it; else a copy with lists for arrays and texts for objects.
-
-    A resumed rollout is scored from its saved form, so its trajectory must not have other objects.
-    """
+    """Returns ``info`` if JSON can hold it, else a copy that does: a resumed rollout is scored from its saved form."""
     try:
         orjson.dumps(info)
     except TypeError:

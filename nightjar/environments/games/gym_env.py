@@ -58,14 +58,12 @@ class StepResetEnv(Protocol):
 
 
 def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
-    """Returns (observation, info) of the result of ``reset``; a pair is only split if its second part is a dict."""
     if isinstance(out, tuple) and len(out) == 2 and (out[1] is None or isinstance(out[1], Mapping)):  # noqa: PLR2004
         return out[0], dict(out[1] or {})
     return out, {}
 
 
 def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple of ``step``."""
     if not isinstance(out, tuple | list) or len(out) not in {4, 5}:
         raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
     observation, reward, terminated, *truncated, info = out
@@ -83,9 +81,7 @@ class GymEnv(EpisodeEnv):
         action_parser: turns the text of a reply into an action; the text itself by default. Its exceptions end the
             episode, with reward 0.0 for that step.
         max_episode_steps: maximum number of actions; None for 1000.
-        rubric: ``EpisodicSumRubric`` by default.
-        ask_after_end: show the model how the episode ended and keep its last message, as verifiers does; False saves
-            that request.
+        ask_after_end: show the model how the episode ended, as verifiers does; False saves that request.
 
     Example:
         >>> from nightjar.model_server import FixedAnswer, ModelServer

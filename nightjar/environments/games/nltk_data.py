@@ -1,7 +1,4 @@
-"""NLTK's data for games: whether it is here, and how to download it.
-
-Needs the extra ``textarena``. ``nltk.download`` itself prints, and uses the network even for data that is here.
-"""
+"""NLTK's data for games. ``nltk.download`` prints and always needs the network, so it runs for missing data only."""
 
 from __future__ import annotations
 
@@ -30,8 +27,6 @@ _DOWNLOAD = "import nltk, sys; nltk.download(sys.argv[1:], quiet=True)"
 
 @dataclass(frozen=True)
 class NltkData:
-    """NLTK's data for a benchmark, with the interface of ``BenchmarkData``."""
-
     names: tuple[str, ...] = WORDS
     license: str = "not stated"
     num_examples: int | None = None
@@ -44,7 +39,6 @@ class NltkData:
         return len(self.paths()) == len(self.names)
 
     def fetch(self) -> None:
-        """Downloads missing data; ``DatasetError`` if it is unavailable."""
         try:
             ensure_here(self.names)
         except ImportError as error:
@@ -57,7 +51,6 @@ class NltkData:
 
 
 def ensure_here(names: Sequence[str]) -> None:
-    """Downloads missing data; ``DatasetError`` if it is unavailable."""
     if missing := [name for name in names if not _is_found(name)]:
         logger.info("Downloading NLTK data: %s", ", ".join(missing))
         command = [sys.executable, "-c", _DOWNLOAD, *missing]
@@ -68,7 +61,6 @@ def ensure_here(names: Sequence[str]) -> None:
 
 
 def missing_error(names: Sequence[str]) -> DatasetError:
-    """Returns an error that says how to download these."""
     missing = ", ".join(names) or "see the cause"
     return DatasetError(
         f"This game needs NLTK data that is not on this machine and cannot be downloaded: {missing}. "

@@ -47,7 +47,7 @@ _RESET_PAUSE_SECONDS = 0.25
 
 
 async def render_messages(renderer: PromptRenderer, observation: Any, context: str, **details: Any) -> Messages:
-    """Returns the messages that a prompt renderer makes of an observation; it gets the details that it names."""
+    """Renders an observation as messages. The renderer gets the details that it names."""
     offered = {"context": context, **details}
     parameters = inspect.signature(renderer).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -89,7 +89,7 @@ def _single_text_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call as an action; ``ValueError`` if it has no name, or its arguments are not a JSON object."""
+    """Returns a tool call as an action; ``ValueError`` without a name, or if its arguments are not a JSON object."""
     arguments = json.loads(tool_call.arguments)
     if not isinstance(arguments, dict):
         raise ValueError("tool arguments must be an object")  # noqa: TRY004 - it is the model's mistake
@@ -119,10 +119,8 @@ class OpenEnvEnv(EpisodeEnv):
     project with its dependencies as installed here. The sandbox is reachable only through connections to that server.
     Each example is an episode with its own seed in ``info["seed"]``; its prompt is the observation after a reset.
 
-    Args:
-        prompt_renderer: turns an observation into messages; may also take ``context`` (``"reset"`` or ``"step"``),
-            ``action_schema``, ``contract`` and ``seed``.
-        max_turns: maximum number of model calls; -1 for no limit. The last action is still carried out.
+    ``prompt_renderer`` turns an observation into messages; it may also take ``context`` (``"reset"`` or ``"step"``),
+    ``action_schema``, ``contract`` and ``seed``. After ``max_turns``, the last action is still carried out.
     """
 
     done_key = "openenv_done"

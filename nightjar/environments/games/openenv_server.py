@@ -1,10 +1,8 @@
 """An OpenEnv project, its server in a sandbox, and the protocol with it.
 
-A sandbox has no network, so the server's port cannot be reached. For each connection, a small process inside copies
-the bytes between its pipes and the port; outside, aiohttp connects to a Unix socket.
-
-A world lives as long as its WebSocket at ``/ws``, while each plain ``/reset`` and ``/step`` request of such a server
-gets a new world. Servers without ``/ws`` keep their one world between requests, and are used through these.
+A sandbox has no network. So for each connection, a small process inside copies the bytes between its pipes and the
+server's port; outside, aiohttp connects to a Unix socket. A world lives as long as its WebSocket at ``/ws``. Servers
+without ``/ws`` keep one world between requests; others would give each request a new one.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ def packed(project: Path) -> bytes:
 
 
 def needed_packages(project: Path) -> list[str]:
-    """Returns the dependencies of the project's ``pyproject.toml`` without versions: those installed here are used."""
+    """Returns the dependencies in ``pyproject.toml`` without versions: the installed ones are used."""
     path = project / "pyproject.toml"
     if not path.is_file():
         return []
@@ -180,7 +178,6 @@ class OpenEnvServer:
         self._closing = AsyncExitStack()
 
     async def start(self, seconds: float, poll_seconds: float, health_seconds: float) -> None:
-        """Starts sandbox and server, and waits up to ``seconds`` until the server is healthy."""
         self._closing.push_async_callback(self._sandbox.close)
         await self._sandbox.start()
         command = self._manifest.start_command
@@ -233,7 +230,7 @@ class OpenEnvServer:
         )
 
     async def action_schema(self, seconds: float) -> dict[str, Any]:
-        """Returns the JSON schema of actions from ``/schema``, after checking it against the manifest's contract."""
+        """Returns the JSON schema of actions, after checking it against the manifest's contract."""
         status, body = await self._fetch("GET", "/schema", seconds)
         schema = body.get("action", {}) if status == _OK and isinstance(body, dict) else None
         if not isinstance(schema, dict):
@@ -247,7 +244,6 @@ class OpenEnvServer:
         return schema
 
     async def connect(self) -> None:
-        """Starts a session with a new world."""
         closing = aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
         async with self._requesting(_CONNECT_SECONDS):
             if self._world is not None:

@@ -1,8 +1,7 @@
 """``TextArenaEnv``: TextArena's games for one player, such as Wordle. Needs the extra ``textarena``.
 
-Wordle needs NLTK's data ``words`` and ``averaged_perceptron_tagger_eng``; Hangman, WordLadder, WordSearch and
-Crosswords need ``words``. The games call ``nltk.download`` whenever they are created, which prints, and uses the
-network even for data that is here. It is replaced: missing data is downloaded once, or named in an error.
+The games call ``nltk.download``, which prints and always needs the network. It is replaced: missing data is
+downloaded once, or named in an error.
 """
 
 from __future__ import annotations
@@ -64,11 +63,7 @@ def unwrapped(game: Any) -> Any:
 
 
 class Luck:
-    """One game's own random numbers.
-
-    Games draw from the ``random`` module's only generator, so that a rollout would depend on everything else that runs.
-    Here, each game continues its own sequence.
-    """
+    """One game's own random numbers, because all games draw from the ``random`` module's only generator."""
 
     def __init__(self, seed: int | str) -> None:
         self._state = random.Random(seed).getstate()  # noqa: S311 - it is a game
@@ -119,16 +114,10 @@ def _import(module: str) -> Any:
 class TextArenaEnv(MultiTurnEnv):
     """Plays a game: the model moves, the game responds.
 
-    In a game with a secret word and a word list (Wordle), each example has its own word as its ``answer``. In any other
-    game each example has its own seed as its ``answer``. For reward functions, ``state["ta_reward"]`` is the game's
-    reward at its end (missing before), and ``state["ta_info"]`` has the reason for the end, the number of turns, etc.
-
-    Args:
-        num_eval_examples: evaluation examples; 0 to evaluate on the training examples.
-        parser: finds the guess; ``<guess>`` after ``<think>`` by default.
-
-    Attributes:
-        ta_env: a started game. Rollouts of word games get copies of it, which share ``shared_memo``.
+    In a game with a secret word and a word list (Wordle), each example has its own word as its ``answer``, in others
+    its own seed. ``state["ta_reward"]`` is the game's reward at its end (missing before), and ``state["ta_info"]`` has
+    the reason for the end, the number of turns, etc. Rollouts of word games get copies of the started game ``ta_env``,
+    which share ``shared_memo``. By default a guess stands in ``<guess>`` after ``<think>``.
 
     Example:
         >>> def paid(state):

@@ -1,7 +1,6 @@
 """The import hook that gives Nightjar's classes to code that imports ``verifiers`` or ``nemo_evaluator``.
 
-A module of these packages stands for modules of Nightjar, which a table in ``nightjar.compat`` names. A name is looked
-up there on first use, so nothing is imported in advance and nothing is copied.
+A table in ``nightjar.compat`` maps their modules to Nightjar's. Names are looked up on first use.
 """
 
 from __future__ import annotations
@@ -36,10 +35,6 @@ def install(package: str = VERIFIERS) -> None:
         >>> from verifiers.rubrics.judge_rubric import JudgeRubric
         >>> JudgeRubric.__module__
         'nightjar.environments.rubrics.judge_rubric'
-        >>> install("nemo_evaluator")
-        >>> from nemo_evaluator.environments import EvalEnvironment
-        >>> EvalEnvironment.__module__
-        'nightjar.environments.seeded.eval_environment'
     """
     if is_installed(package):
         return
@@ -54,10 +49,7 @@ def install(package: str = VERIFIERS) -> None:
 
 @contextmanager
 def preferred() -> Iterator[None]:
-    """Gives environments loaded in the block Nightjar's classes even if verifiers is installed.
-
-    A run does this, because it cannot run an environment of the other package.
-    """
+    """Gives environments in the block Nightjar's classes even if verifiers is installed, as a run needs."""
     token = _is_preferred.set(True)
     try:
         yield
@@ -66,10 +58,7 @@ def preferred() -> Iterator[None]:
 
 
 def install_where_needed() -> None:
-    """Installs an alias for each package that is missing.
-
-    The alias of verifiers is also installed in a ``preferred`` block and with ``NIGHTJAR_ALIAS_VERIFIERS=1``.
-    """
+    """Installs an alias for each missing package; that of verifiers also if ``preferred`` or set in the environment."""
     for package in _TABLES:
         if not is_installed(package) and (_is_wanted(package) or not _is_available(package)):
             install(package)
@@ -82,7 +71,7 @@ def _is_wanted(package: str) -> bool:
 
 
 def _is_available(package: str) -> bool:
-    """Returns whether the real package is imported or installed; a folder of its name without code is no package."""
+    """Returns whether the real package is imported or installed. A folder of its name without code does not count."""
     if package in sys.modules:
         return True
     spec = importlib.util.find_spec(package)

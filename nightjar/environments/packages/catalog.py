@@ -1,6 +1,5 @@
-"""The environments that exist, found without importing them.
+"""Finds environments without importing them: local folder first, then installed modules, then built-in ones.
 
-The folder of environments comes first, then installed modules, then built-in ones.
 A distribution contains an environment if it requires ``nightjar-evals`` or ``verifiers`` and one of its top-level
 modules has a ``load_environment``.
 """
@@ -64,14 +63,12 @@ def package_of(found: Distribution) -> EnvironmentPackage | None:
 
 
 def find_installed(module: str) -> EnvironmentPackage | None:
-    """Describes an importable module as an environment, without checking that it is one; None if there is no module."""
     found = find_distribution(module)
     source = _module_of(found, module) if found else _importable(module)
     return None if source is None else _describe_installed(source, found)
 
 
 def find_distribution(name: str) -> Distribution | None:
-    """Returns the installed distribution of a name in any spelling; None if there is none."""
     try:
         return distribution(name)
     except (PackageNotFoundError, ValueError):
@@ -88,7 +85,6 @@ def installed_from(found: Distribution) -> tuple[Path | None, bool]:
 
 
 def installed_commit(distribution: str) -> str | None:
-    """Returns the git commit that a distribution was installed from; None if it did not come from git."""
     found = find_distribution(distribution)
     record = json.loads((found and found.read_text("direct_url.json")) or "{}")
     commit: str | None = record.get("vcs_info", {}).get("commit_id")
@@ -104,7 +100,6 @@ def describe(
     version: str | None,
     description: str | None,
 ) -> EnvironmentPackage:
-    """Describes the environment of a module. The version defaults to that of ``found``, its distribution."""
     return EnvironmentPackage(
         env_id=listed_name(source.name),
         origin=origin,
@@ -175,8 +170,6 @@ def _importable(name: str) -> ModuleSource | None:
 
 @dataclass(frozen=True)
 class InFile:
-    """An environment given by its file; ``env_args`` select one of several benchmarks in it."""
-
     env_id: str
     folder: Path
     env_args: Mapping[str, str] = field(default_factory=dict)
@@ -229,14 +222,12 @@ def known_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) ->
 
 
 def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[EnvironmentPackage]:
-    """Returns all environments sorted by name, each as ``find_environment`` finds it."""
     found = [*built_in_packages(), *installed_packages(), *_local_packages(environments_dir)]
     by_name = {package.env_id: package for package in found}
     return [by_name[name] for name in sorted(by_name)]
 
 
 def built_in_packages(listed: str | None = None) -> Iterator[EnvironmentPackage]:
-    """Yields Nightjar's own environments, or the one called ``listed``, including those hidden by others."""
     spec = find_spec(BUILT_IN)
     for folder in (spec and spec.submodule_search_locations) or ():
         for module in pkgutil.iter_modules([folder]):
@@ -253,7 +244,6 @@ def built_in_packages(listed: str | None = None) -> Iterator[EnvironmentPackage]
 
 
 def local_package(path: Path) -> EnvironmentPackage | None:
-    """Describes the environment in a project folder or a file; None if there is none."""
     if not path.is_dir():
         is_module = path.suffix == ".py" and path.is_file()
         return _describe_local(ModuleSource(path.stem, path, path.parent), None) if is_module else None

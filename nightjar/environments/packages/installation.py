@@ -1,7 +1,6 @@
-"""Installs environment packages into Nightjar's Python, with its own pip, or with uv if there is no pip.
+"""Installs environment packages into Nightjar's Python with its own pip, or with uv.
 
-Packages are installed alone first, then their dependencies without ``verifiers``: Nightjar
-replaces it, and its pins would downgrade Nightjar's own dependencies.
+Dependencies follow without ``verifiers``: Nightjar replaces it, and its pins would downgrade Nightjar's own.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ _NIGHTJAR = "nightjar-evals"
 
 @dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """How packages are installed.
-
-    Attributes:
-        build_isolation: build in a separate environment, not with the installed build tools.
-    """
+    """How packages are installed; without ``build_isolation``, they are built with the installed build tools."""
 
     editable: bool = True
     upgrade: bool = False
@@ -72,7 +67,7 @@ class InstallOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to install: a folder or an archive, or a requirement (``name``, ``name==version``)."""
+    """A folder, an archive or a requirement (``name``, ``name==version``) to install."""
 
     asked: str
     requirement: str | None = None
@@ -80,7 +75,7 @@ class Target:
     is_latest: bool = False
 
     def arguments(self, editable: bool) -> list[str]:
-        """Returns the installer's arguments for it. A path is absolute: a bare name would be looked up in the index."""
+        """Returns the installer's arguments. A path is absolute: the index would be searched for a bare name."""
         if self.path is None:
             return ["--upgrade", str(self.requirement)] if self.is_latest else [str(self.requirement)]
         path = str(self.path.absolute())
@@ -92,7 +87,7 @@ class Installation:
     asked: str
     package: EnvironmentPackage
     left_out: tuple[str, ...] = ()
-    """Requirements that Nightjar stands in for."""
+    """Requirements that Nightjar replaces."""
 
 
 def install(
@@ -117,12 +112,7 @@ def install(
 
 
 def find_target(name: str, environments_dir: Path | None = ENVIRONMENTS_DIR) -> Target:
-    """Resolves a name: a path, else an environment in the folder, else the name of a distribution.
-
-    Example:
-        >>> find_target("ada/my-env@1.2", Path("no-such-folder")).requirement
-        'my-env==1.2'
-    """
+    """Resolves a name: a path, else an environment in the folder, else the name of a distribution."""
     path = Path(name).expanduser()
     if name.startswith((".", "/", "~")) or _is_installable(path) or ("/" in name and path.exists()):
         return Target(name, path=_checked(path, name))
@@ -136,7 +126,6 @@ def find_target(name: str, environments_dir: Path | None = ENVIRONMENTS_DIR) -> 
 
 
 def _find_local(asked: EnvironmentId, environments_dir: Path) -> EnvironmentPackage | None:
-    """Returns the local environment, unless the index's newest or another version is requested."""
     if asked.asks_for_latest:
         return None
     try:
@@ -201,7 +190,6 @@ def _installer() -> list[str]:
 
 
 def reason(log: Sequence[str]) -> str:
-    """Returns the line of an installer's log that explains its failure."""
     lines = [line.strip(" │╰─>▶×") for line in log]
     raised = [line for line in lines if _RAISED.match(line)]
     said = [match[1] for line in lines if (match := _REPORTED.match(line))]
@@ -261,7 +249,7 @@ def _is_replaced(text: str) -> bool:
 
 
 def import_extra(module: str, extra: str, user: str) -> Any:
-    """Imports a module of the extra ``extra``; the ImportError names ``user`` and the command that installs it."""
+    """Imports a module of an extra; the ImportError names ``user`` and the command that installs the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -54,13 +54,9 @@ class EvalDefaults(BaseModel):
 
 
 def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EvalDefaults:
-    """Returns the defaults in an environment's ``pyproject.toml``; all None if there are none.
+    """Returns the defaults in ``[tool.nightjar.eval]`` of an environment's ``pyproject.toml``; all None without any.
 
-    ::
-
-        [tool.nightjar.eval]        # or [tool.verifiers.eval], which it overrides key by key
-        num_examples = 50
-        rollouts_per_example = 4
+    They override ``[tool.verifiers.eval]`` key by key.
     """
     try:
         project = find_environment(env_id, environments_dir).project
@@ -107,7 +103,6 @@ def environments_in(folder: Path) -> Iterator[None]:
 
 
 def find_here(env_id: str) -> EnvironmentPackage:
-    """Returns the package of an environment in this context; raises the errors of ``find_environment``."""
     return find_environment(env_id, _environments_dir.get())
 
 
@@ -132,7 +127,7 @@ def environment_commit(env_id: str) -> str | None:
 
 
 def environment_hash(env_id: str) -> str | None:
-    """Returns the SHA-256 of an environment's files, see ``source_files``; None if it is not here."""
+    """Returns the SHA-256 of an environment's ``source_files``; None if it is not here."""
     package = known_environment(env_id, _environments_dir.get())
     try:
         return None if package is None else source_hash(source_files(package))
@@ -157,7 +152,7 @@ def _own_commit() -> str | None:
 
 
 def source_commit(file: Path) -> str | None:
-    """Returns the git commit of a file's working tree, with "-dirty" if it was modified; None for an untracked file."""
+    """Returns the git commit of a file's working tree, with "-dirty" if modified; None for an untracked file."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     return _git(file.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")

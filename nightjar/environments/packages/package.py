@@ -8,8 +8,7 @@ These layouts are recognised::
     my_env/__init__.py            the folder is the package
     my_env.py                     a single file
 
-A module has a ``load_environment``, or defines benchmarks with ``@benchmark`` or ``@register`` as NeMo Evaluator
-does (``nightjar.environments.seeded``).
+A module has a ``load_environment``, or benchmarks with NeMo Evaluator's decorators ``@benchmark`` or ``@register``.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ Origin: TypeAlias = Literal["local", "installed", "built-in"]
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """The source of a module: its import name, its file, and the folder it is imported from."""
-
     name: str
     path: Path
     root: Path
@@ -76,7 +73,6 @@ def first_line_of_docstring(path: Path) -> str:
 
 
 def parse_module(path: Path) -> ast.Module | None:
-    """Returns the syntax tree of a file; None if it cannot be read or is not Python."""
     try:
         return parse_python(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -97,7 +93,7 @@ def _binds(statement: ast.stmt) -> bool:
 
 
 def _benchmarks(tree: ast.Module) -> list[str]:
-    """Returns the names given to decorators; an empty text for a name that is not a literal."""
+    """Returns the names given to decorators; ``""`` for a name that is not a literal."""
     if not any(_imports_decorators(statement) for statement in tree.body):
         return []
     calls = [
@@ -138,7 +134,7 @@ class Project:
     tool: dict[str, Any] = field(default_factory=dict)
 
     def is_of(self, distribution: str) -> bool:
-        """Returns whether it belongs to a distribution, in any spelling; a project without a name fits all."""
+        """Returns whether the project is that of a distribution, in any spelling. A project without a name fits all."""
         return self.name is None or canonicalize_name(self.name) == canonicalize_name(distribution)
 
 
@@ -178,7 +174,6 @@ def read_project(folder: Path) -> Project | None:
 
 
 def parse_project(text: str, path: Path) -> Project:
-    """Parses the text of a ``pyproject.toml``; ``path`` is for messages."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,8 +1,7 @@
-"""The files of an environment: hashed for the record of a run, sent to workers, or installed there for one run.
+"""The files of an environment: hashed for a run's record, sent to workers, or installed there for one run.
 
 An environment is its whole folder, except for tests and generated files; or a single file with the neighbouring
-modules that it imports. A run's own files are in a folder of Nightjar's home named by a hash, which may be
-deleted later.
+modules that it imports. A run's own files are in a folder of Nightjar's home that may be deleted later.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ _LEFT_OUT = (".*", "*.pyc", "*.egg-info", "__pycache__", "build", "dist", "node_
 _LEFT_OUT_ON_TOP = (*_LEFT_OUT, "tests", "test_*.py", "conftest.py", "README.md", "CHANGELOG.md", "LICENSE")
 _MOST_BYTES = 50_000_000
 SENT = "sha256:"
-"""Prefix of the source of an environment that was sent; the hash of its files follows."""
+"""Prefix of the source of a sent environment; the hash of its files follows."""
 _GIT = re.compile(r"git\+(?P<url>\w+://[^#]*?)(?:@(?P<revision>[^@#:]+))?(?P<rest>#.*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _GIT_SECONDS = 60.0
 _NO_ENVIRONMENTS = Path(os.devnull)
-"""An empty folder of environments, so that a local environment does not hide an installed one."""
+"""An empty folder of environments: a local environment must not hide an installed one."""
 _OPTIONS = InstallOptions(editable=False)
 
 
@@ -59,7 +58,6 @@ def source_files(package: EnvironmentPackage) -> dict[str, Path]:
 
 
 def source_hash(files: Mapping[str, Path]) -> str:
-    """Returns the SHA-256 of the names and the content of files, in hexadecimal digits."""
     digest = sha256()
     for name, path in sorted(files.items()):
         with path.open("rb") as file:
@@ -150,7 +148,6 @@ def has_sent(source: str) -> bool:
 
 
 def keep_sent(source: str, archive: bytes) -> None:
-    """Unpacks an environment that was sent, in a folder named by its hash."""
     _created_once(source.removeprefix(SENT), partial(_unpack, archive, source))
 
 
@@ -212,7 +209,7 @@ def _folder_name(identities: Sequence[str]) -> str:
 
 
 def _constraints() -> list[str]:
-    """Returns the installed packages as constraints, so that their versions stay."""
+    """Returns constraints that keep the installed packages' versions."""
     here = {found.name: found.version for found in distributions() if found.name}
     return [f"{name}=={version}" for name, version in sorted(here.items())]
 

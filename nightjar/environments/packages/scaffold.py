@@ -18,8 +18,6 @@ README = "README.md"
 
 
 class Kind(StrEnum):
-    """The kind of a new environment; the value is also the folder of its templates."""
-
     SINGLE_TURN = "single-turn"
     MULTI_TURN = "multi-turn"
     TOOL = "tool"
@@ -42,17 +40,7 @@ class Scaffold:
 def make_environment(
     name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN, is_multi_file: bool = False
 ) -> Scaffold:
-    """Creates an environment package that loads, runs and passes its tests unchanged.
-
-    The folder and the module of ``owner/my-env`` are ``my_env``; ``is_multi_file`` makes the module a folder.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = make_environment("my-env", Path(folder))
-        >>> made.env_id, sorted(path.name for path in made.paths)
-        ('my-env', ['README.md', 'my_env.py', 'pyproject.toml', 'test_my_env.py'])
-    """
+    """Creates an environment package that works unchanged; ``owner/my-env`` is the folder and module ``my_env``."""
     asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
     contents = _render(asked, folder, kind, is_multi_file)

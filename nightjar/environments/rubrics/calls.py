@@ -18,7 +18,6 @@ GROUP_PARAMETERS = frozenset({"states", "prompts", "completions", "answers", "ta
 """A reward function with one of these parameters scores a whole group at once."""
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Handler: TypeAlias = Callable[[], Awaitable[Any]]
-"""An async function."""
 
 
 class RewardFunction:
@@ -63,7 +62,7 @@ def rollout_objects(state: Any) -> dict[str, Any]:
 
 
 def group_objects(states: Sequence[Any], each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the objects of a group as lists; ``each`` has the result of ``rollout_objects`` for each state."""
+    """Returns the objects of a group as lists; ``each`` has the ``rollout_objects`` of each state."""
     plural: dict[str, Any] = {f"{name}s": [objects.get(name) for objects in each] for name in _PLURALS}
     columns = (states[0].get("input") or {}) if states else {}
     further = {name: [objects.get(name) for objects in each] for name in columns if f"{name}s" not in plural}
@@ -71,7 +70,6 @@ def group_objects(states: Sequence[Any], each: Sequence[Mapping[str, Any]]) -> d
 
 
 def distinct_name(name: str, taken: Container[str]) -> str:
-    """Returns ``name``, or the first of ``name_2``, ``name_3``, … that is not taken."""
     candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     return next(candidate for candidate in candidates if candidate not in taken)
 

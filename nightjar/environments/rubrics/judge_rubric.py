@@ -56,13 +56,8 @@ _OPENAI_URL = "https://api.openai.com/v1"
 def the_verdict(reply: str, verdicts: Mapping[str, str], what: str = "verdict") -> str:
     """Returns the verdict that a judge's reply begins or ends with; ``JudgeVerdictError`` if none is clear.
 
-    A verdict that is questioned, withdrawn or contradicted is not clear.
-    ``verdicts`` maps what the judge may say, in lower case, to its meaning. Thoughts are ignored.
-
-    Example:
-        >>> grades = {"a": "right", "right": "right", "b": "wrong", "not right": "wrong"}
-        >>> the_verdict("A: it is right.", grades), the_verdict("The right answer is 5. So it is not right.", grades)
-        ('right', 'wrong')
+    A verdict that is questioned, withdrawn or contradicted is not clear. Thoughts are ignored. ``verdicts`` maps what
+    the judge may say, in lower case, to its meaning.
     """
     names = "|".join(sorted(map(re.escape, verdicts), key=len, reverse=True))
     verdict = re.compile(rf"{_LEAD}(?i:({names})){_REASON}")
@@ -85,13 +80,12 @@ def the_only(found: set[str], what: str, reply: str) -> str:
 class JudgeRubric(Rubric):
     """Asks a model whether an answer is correct; reward functions turn its reply into a score.
 
-    Reward functions get ``judge``, and ``judge_client``, ``judge_model``, ``judge_prompt`` and
-    ``judge_sampling_args``. A rollout that cannot be judged has an error and no reward.
+    Reward functions get ``judge`` and the ``judge_…`` arguments. A rollout that cannot be judged has an error and no
+    reward.
 
     Args:
         judge_client: an OpenAI client, a ``Client``, or a ``ClientConfig``. By default OpenAI, or ``OPENAI_BASE_URL``,
             with the key in ``OPENAI_API_KEY``, which is only needed for the first request.
-        judge_sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
         judge_prompt: with the fields ``{question}``, ``{answer}`` and ``{response}``.
 
     Example:
@@ -142,10 +136,10 @@ class JudgeRubric(Rubric):
         state: State | None = None,
         **further: Any,  # noqa: ARG002 - older reward functions pass on all that they get
     ) -> str:
-        """Returns the judge's reply to an answer; further keyword arguments are ignored.
+        """Returns the judge's reply about the answer to the last user message; ignores further keyword arguments.
 
-        The question is the last user message. With a ``state``, a request is sent only once:
-        ``state["judge_response"]`` keeps the reply by its prompt, ``state["judge_usage"]`` the tokens.
+        With a ``state``, a request is sent only once: ``state["judge_response"]`` keeps the reply by its prompt,
+        ``state["judge_usage"]`` the tokens.
         """
         asked = [] if isinstance(prompt, str) else self.parser.get_user_messages(prompt)
         question = prompt if isinstance(prompt, str) else message_text(asked[-1]) if asked else ""
@@ -213,7 +207,7 @@ class JudgeRubric(Rubric):
 
 
 class _LazyClient:
-    """Stands for a client that is created on first use, so that its key is not needed before."""
+    """A client that is created on first use, so that its key is not needed before."""
 
     def __init__(self, config: ClientConfig | None) -> None:
         self._config = config

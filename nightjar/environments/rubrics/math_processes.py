@@ -1,8 +1,7 @@
 """Processes that compare answers, shared by all ``MathRubric`` of a program.
 
-A comparison may hang inside the interpreter, out of reach of threads and signals, so it runs in a process that can
-be ended and replaced. Processes start on demand by running Python anew: ``fork`` may deadlock in a program with
-threads, and ``multiprocessing`` would run the user's script again.
+A comparison may hang out of reach of threads and signals, so it runs in a process that can be ended. Processes run
+Python anew: ``fork`` may deadlock with threads, and ``multiprocessing`` would run the user's script again.
 """
 
 from __future__ import annotations
@@ -80,7 +79,6 @@ class MathProcesses:
             self._changed.notify_all()
 
     def kill(self) -> None:
-        """Ends all processes at once, at the end of the program."""
         with self._changed:
             self._is_closed = True
             running = list(self._running)
@@ -166,7 +164,6 @@ def _read(process: subprocess.Popen[bytes]) -> Any:
 
 
 processes = MathProcesses()
-"""Shared by the whole program."""
 
 atexit.register(processes.kill)
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,4 @@
-r"""``MathRubric``: compares answers as mathematics, so that ``\frac{1}{2}`` equals ``0.5``.
-
-math-verify compares them, which may never end and therefore runs in ``math_processes``.
-"""
+r"""``MathRubric``: compares answers as mathematics, so that ``\frac{1}{2}`` equals ``0.5``."""
 
 from __future__ import annotations
 
@@ -45,13 +42,9 @@ class MathRubric(Rubric):
     r"""Scores 1.0 if the answer is mathematically equal to the expected one, and 0.0 otherwise.
 
     An answer that is not mathematics, too long, or too slow to compare is wrong. In addition to math-verify's syntax,
-    it reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end.
-
-    Args:
-        parser: extracts the answer; by default the content of the last ``\boxed{}`` after the thoughts, without which
-            the answer is wrong.
-        max_workers: processes that compare, at most one per processor. The rubrics of a program share them.
-        max_verify_chars: longer answers are wrong.
+    it reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end. By default an answer
+    must be in a ``\boxed{}`` after the thoughts. ``max_workers`` processes compare, at most one per processor; the
+    rubrics of a program share them.
 
     Example:
         >>> import asyncio
@@ -116,7 +109,7 @@ def verify_response(
 ) -> tuple[float, float]:
     """Compares a response, without its box, with the expected answer; works in the main thread only.
 
-    ``timeout_seconds`` holds for reading each of them and for the comparison, rounded up to whole seconds.
+    ``timeout_seconds`` limits each reading and the comparison, rounded up to whole seconds.
     """
     from math_verify.errors import TimeoutException
 
@@ -150,12 +143,7 @@ def _fraction(number: re.Match[str]) -> str:
 
 
 def are_of_two_kinds(given: str, expected: str) -> bool:
-    r"""Returns whether answers differ in something math-verify ignores: a number base, or set versus ordered pair.
-
-    Example:
-        >>> are_of_two_kinds("11_2", "11_3"), are_of_two_kinds("(1,2)", r"\{1,2\}"), are_of_two_kinds("11", "11_3")
-        (True, True, False)
-    """
+    r"""Returns whether answers differ in something math-verify ignores: a number base, or set versus ordered pair."""
     marks = ((mark(given), mark(expected)) for mark in (_BASE.search, _WHOLE.match, _LISTED.match))
     return any(one and other and one[1] != other[1] for one, other in marks)
 

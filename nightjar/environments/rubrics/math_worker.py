@@ -1,7 +1,6 @@
 """The process that compares answers: reads questions from stdin, writes scores to stdout, one JSON value per line.
 
-``math_processes`` starts it. It ends with its input, so it never outlives that program, and ends itself when a
-comparison hangs: faulthandler's timer works even while a computation blocks the interpreter.
+It ends itself when a comparison hangs: faulthandler's timer works even while the interpreter is blocked.
 """
 
 from __future__ import annotations

@@ -53,16 +53,7 @@ def partial_scores() -> Iterator[None]:
 
 
 def set_advantages(states: Sequence[State]) -> None:
-    """Sets each rollout's ``advantage``: its reward minus the mean reward of the group's scored rollouts.
-
-    Steps of the trajectory without a reward or advantage get the rollout's.
-
-    Example:
-        >>> states = [State(reward=1.0), State(reward=0.0)]
-        >>> set_advantages(states)
-        >>> [state["advantage"] for state in states]
-        [0.5, -0.5]
-    """
+    """Sets each rollout's ``advantage``, its reward minus the group's mean, and those of steps that have none."""
     rewards = [state["reward"] for state in states if state.get("reward") is not None]
     mean = math.fsum(rewards) / len(rewards) if rewards else 0.0
     for state in states:
@@ -80,19 +71,11 @@ def fill_steps(state: State) -> None:
 
 
 class Rubric:
-    """Scores rollouts with weighted reward functions.
+    """Scores rollouts with weighted reward functions; each weight is 1.0 by default.
 
     A function that raises, hangs or does not return a number costs that rollout, not the run: its ``error`` is set and
-    its ``reward`` stays None. A rollout that already has an error is not scored.
-
-    Args:
-        funcs: reward functions, called in this order.
-        weights: one per function; 1.0 each by default.
-        parser: given to reward functions as ``parser``.
-
-    Attributes:
-        scoring_timeout_seconds: limit for scoring one rollout, for one call of a group function, and for one clean-up
-            or teardown handler; None for no limit.
+    its ``reward`` stays None. A rollout that already has an error is not scored. ``scoring_timeout_seconds`` limits the
+    scoring of a rollout, a call of a group function, and a clean-up or teardown handler; None for no limit.
 
     Example:
         >>> import asyncio
@@ -206,7 +189,7 @@ class Rubric:
         await self.score_group([state])
 
     async def score_group(self, states: Sequence[State]) -> None:
-        """Scores the rollouts of one example: sets ``reward``, ``metrics`` and ``advantage`` of each.
+        """Sets ``reward``, ``metrics`` and ``advantage`` of each rollout of one example.
 
         Functions are called in their order; those for single rollouts run concurrently for all rollouts.
         """

@@ -42,10 +42,8 @@ def normalized(text: str) -> str:
     If nothing else is left, articles stay; if it is only punctuation, that stays.
 
     Example:
-        >>> normalized("The  Café!"), normalized("!!"), normalized("(A)."), normalized("-12")
-        ('cafe', '!!', 'a', '-12')
-        >>> normalized("1,200.50"), normalized("U.S.A."), normalized("C++")
-        ('1200.50', 'usa', 'c++')
+        >>> normalized("The  Café!"), normalized("(A)."), normalized("1,200.50"), normalized("C++")
+        ('cafe', 'a', '1200.50', 'c++')
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(c))
     joined = _THOUSANDS.sub("", _INITIALS.sub("", plain.replace("−", "-")))
@@ -55,22 +53,12 @@ def normalized(text: str) -> str:
 
 
 def same_text(given: str, reference: str) -> bool:
-    """Returns whether two texts are equal except for case, articles and punctuation; False for an empty text.
-
-    Example:
-        >>> same_text("The Hague.", "hague"), same_text("!!", "??"), same_text("", "")
-        (True, False, False)
-    """
+    """Returns whether two texts are equal except for case, articles and punctuation; False for an empty text."""
     return bool(given.strip()) and normalized(given) == normalized(reference)
 
 
 def contains_text(given: str, reference: str) -> bool:
-    """Returns whether one text contains the other as whole words; False for an empty text.
-
-    Example:
-        >>> contains_text("It is Paris, of course", "Paris"), contains_text("13 cats", "3"), contains_text("", "Paris")
-        (True, False, False)
-    """
+    """Returns whether one text contains the other as whole words; False for an empty text."""
     said, wanted = (f" {normalized(text)} " for text in (given, reference))
     return bool(said.strip() and wanted.strip()) and (wanted in said or said in wanted)
 
@@ -80,23 +68,12 @@ def stated_answer(text: str) -> str:
 
     It follows the last ``Answer:`` on its line or the next. Otherwise it is the content of the last box or the rest of
     the sentence after the last ``the answer is``, whichever is later; otherwise the last line.
-
-    Example:
-        >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")
-        ('42', 'it is 7.')
-        >>> stated_answer("Answer: M*A*S*H"), stated_answer(r"It is \boxed{\text{Paris}}."), stated_answer("Answer = 3")
-        ('M*A*S*H', 'Paris', '3')
     """
     return stated_lines(text)[0]
 
 
 def stated_lines(text: str) -> list[str]:
-    r"""Returns the answer that ``stated_answer`` finds, and the lines after it up to a blank line.
-
-    Example:
-        >>> stated_lines("Answer: Ann\nBob\n\nI am sure.")
-        ['Ann', 'Bob']
-    """
+    r"""Returns the answer that ``stated_answer`` finds, and the lines after it up to a blank line."""
     plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", text)).strip()
     return [_bare(line) for line in _paragraph(plain).splitlines()] or [""]
 
@@ -190,12 +167,6 @@ def stated_letter(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
     colon or "is". Otherwise, in this order: the chosen option; the only option mentioned; the last letter alone on a
     line, or after "I choose"; the letter of the only line that begins with one; the last letter in brackets. A letter
     that continues a sentence ("answer: I think") does not count.
-
-    Example:
-        >>> stated_letter("**Answer:** B (not option C)"), stated_letter("Answer: because of that\nAnswer: (c)")
-        ('B', 'C')
-        >>> stated_letter("Answer: I think C"), stated_letter("Answer: A, B"), stated_letter("no idea")
-        (None, None, None)
     """
     plain = _BLANKS.sub(" ", _CHOICE_MARKUP.sub("", unicodedata.normalize("NFKC", text)))
     for pattern in (_STATED, _CHOSEN, _OPTIONS, _ALONE, _PICKED, _BEGINNING, _IN_BRACKETS):
@@ -220,12 +191,7 @@ _UNREADABLE = (ValueError, RecursionError)
 
 
 def extract_json(text: str) -> Any | None:
-    """Returns the JSON value of a text: the whole text, a fenced block, or the first object or array; else None.
-
-    Example:
-        >>> extract_json('Sure: {"a": [1]} is it.'), extract_json("no JSON")
-        ({'a': [1]}, None)
-    """
+    """Returns the JSON value of a text: the whole text, a fenced block, or the first object or array; else None."""
     for candidate in (text, *_BLOCK.findall(text)):
         try:
             return json.loads(candidate)

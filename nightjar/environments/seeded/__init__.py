@@ -1,4 +1,1 @@
-"""Benchmarks with NeMo Evaluator's interface: ``seed(idx)`` asks, ``verify(response, expected)`` scores.
-
-``bridge`` turns a benchmark into an environment; ``lookup`` does the reverse.
-"""
+"""Benchmarks with NeMo Evaluator's interface: ``seed(idx)`` asks, ``verify(response, expected)`` scores."""

@@ -33,11 +33,7 @@ _KINDS = ("chat", "completions")
 
 @dataclass
 class BenchmarkDefinition:
-    """What ``@benchmark`` declares; see its arguments.
-
-    Attributes:
-        file: where the benchmark is defined; relative files are also looked for there.
-    """
+    """What ``@benchmark`` declares; relative files are also looked for next to ``file``, which defines it."""
 
     name: str
     dataset: Source
@@ -56,15 +52,7 @@ class BenchmarkDefinition:
 
 
 class ByobEnvironment(EvalEnvironment):
-    """A benchmark from a definition, with its first ``num_examples`` rows, or those of another ``dataset``.
-
-    Example:
-        >>> import asyncio
-        >>> rows = [{"question": "2+2?", "target": "4"}]
-        >>> env = ByobEnvironment(BenchmarkDefinition("sums", rows, "What is {question}"))
-        >>> asyncio.run(env.seed(0)).prompt, asyncio.run(env.verify(" 4 ", "4")).reward
-        ('What is 2+2?', 1.0)
-    """
+    """A benchmark from a definition, with its first ``num_examples`` rows, or those of another ``dataset``."""
 
     def __init__(
         self, definition: BenchmarkDefinition, num_examples: int | None = None, dataset: Source | None = None
@@ -78,7 +66,6 @@ class ByobEnvironment(EvalEnvironment):
         self.dataset = self._prepared(load_rows(self.definition.dataset, num_examples, self._folder))
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns the question of a row, with the whole row as metadata."""
         definition, row = self.definition, self.dataset[idx]
         if definition.seed_fn is not None:
             return definition.seed_fn(row, idx)
@@ -135,11 +122,9 @@ def benchmark(
 ) -> Callable[[ScorerT], ScorerT]:
     """Makes a benchmark from a function that scores; run it with ``nightjar eval run FILE.py:NAME``.
 
-    Args:
-        field_mapping: old to new names of columns.
-        prepare_row: turns a row, its number and a random generator into a row. One generator, seeded with 42, serves
-            all rows in order.
-        seed_fn: turns a row and its number into a ``SeedResult``, instead of ``prompt``.
+    ``field_mapping`` has old and new names of columns. ``prepare_row`` gets a row, its number and a random generator;
+    one generator, seeded with 42, serves all rows in order. ``seed_fn`` turns a row and its number into a
+    ``SeedResult``, instead of ``prompt``.
     """
 
     def decorate(function: ScorerT) -> ScorerT:
@@ -157,7 +142,7 @@ def benchmark(
 
 
 def scorer(fn: ScorerT) -> ScorerT:
-    """Marks a function that scores: it takes a ``ScorerInput`` and returns a dict, and may be async.
+    """Marks a function, sync or async, that takes a ``ScorerInput`` and returns a dict.
 
     The reward is the dict's ``correct``, else ``reward``, else its first number; ``extracted`` is the parsed answer.
     """
@@ -175,7 +160,6 @@ def image_builder(builder_fn: Callable[[list[dict[str, Any]]], Any]) -> Callable
 
 
 def verified(scored: Any) -> VerifyResult:
-    """Converts the return value of a scorer."""
     details = dict(scored) if isinstance(scored, Mapping) else {"reward": scored}
     named = [details[key] for key in ("correct", "reward") if details.get(key) is not None]
     numbers = [value for value in (*named[:1], *details.values()) if isinstance(value, int | float)]

@@ -71,11 +71,7 @@ class SeededRows(Sequence[dict[str, Any]]):
 
 
 class SeededEnv(SingleTurnEnv):
-    """A benchmark as an environment: ``seed`` gives the examples, ``verify`` the rewards.
-
-    The benchmark seeds in one event loop, and verifies in that of the run. ``rows`` are the known
-    problems.
-    """
+    """A benchmark as an environment. It seeds in one event loop, and verifies in that of the run."""
 
     state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
 
@@ -144,9 +140,7 @@ def as_environment(
 ) -> SeededEnv:
     """Returns a benchmark as an environment.
 
-    Args:
-        judge_model: scores answers that need a judge; None for the judge of the user's configuration.
-        judge_base_url, judge_api_key_var: the judge's URL and the variable with its key; None for OpenAI's.
+    ``judge_model`` scores answers that need a judge, at OpenAI by default; None for the user's configured judge.
     """
     own = read_config().get("judge", {})
     judge: ModelJudge | None = None
@@ -168,7 +162,6 @@ async def size_of(benchmark: EvalEnvironment) -> int:
 
 
 async def seeded(benchmark: EvalEnvironment, numbers: Sequence[int]) -> dict[int, SeedResult]:
-    """Seeds problems concurrently, and returns them by number."""
     found = await asyncio.gather(*(_seeded(benchmark, number) for number in numbers))
     return dict(zip(numbers, found, strict=True))
 
@@ -189,7 +182,6 @@ def _explained(benchmark: EvalEnvironment, what: str) -> Iterator[None]:
 
 
 def row_of(seed: SeedResult, system_prompt: str | None = None) -> dict[str, Any]:
-    """Returns a problem as a row of an environment; ``system_prompt`` as for ``messages_of``."""
     if not isinstance(seed, SeedResult):
         raise DatasetError(f"seed() returned {type(seed).__name__}, not a SeedResult")
     answer = {} if seed.expected_answer is None else {"answer": str(seed.expected_answer)}
@@ -215,7 +207,6 @@ def messages_of(seed: SeedResult, system_prompt: str | None = None) -> list[dict
 
 
 def said(state: State) -> str:
-    """Returns the text of the model's last message; empty if there is none."""
     completion = state.get("completion") or []
     texts = [content_text(message["content"]) for message in completion if message["role"] == "assistant"]
     return texts[-1] if texts else ""

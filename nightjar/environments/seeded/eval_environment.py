@@ -24,12 +24,9 @@ _OF_VERIFY = frozenset({"response", "expected", "sandbox", "self"})
 
 @dataclass
 class SeedResult:
-    """One problem, as it is sent to a model.
+    """One problem for a model: its ``messages``, or else ``system`` and ``prompt``, with ``images``.
 
-    Attributes:
-        metadata: given to ``verify``; becomes the ``info`` of the example.
-        messages: sent instead of ``system`` and ``prompt``.
-        images: URLs, ``data:`` URLs or paths of images that belong to the prompt.
+    ``metadata`` is given to ``verify``, and becomes the ``info`` of the example. Images are URLs or paths.
     """
 
     prompt: str
@@ -47,13 +44,7 @@ class SeedResult:
 
 @dataclass
 class VerifyResult:
-    """The score of an answer.
-
-    Attributes:
-        reward: usually 0.0 or 1.0.
-        extracted_answer: the part of the response that was scored.
-        scoring_details: how it was judged; numbers and booleans become metrics.
-    """
+    """The score of an answer: ``reward`` is usually 0.0 or 1.0; numbers in the details become metrics."""
 
     reward: float
     extracted_answer: str | None = None
@@ -95,7 +86,6 @@ class EvalEnvironment(ABC):
         return len(self.dataset)
 
     async def dataset_size(self) -> int:
-        """Returns the number of problems."""
         return len(self)
 
     @abstractmethod
@@ -109,10 +99,7 @@ class EvalEnvironment(ABC):
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
     ) -> VerifyResult:
-        """Scores an answer whose metadata may have any keys; drops those that clash with parameters of ``verify``.
-
-        Nightjar calls this method; benchmarks define ``verify``.
-        """
+        """Scores an answer as Nightjar calls it: metadata that clashes with parameters of ``verify`` is dropped."""
         named = {str(name): value for name, value in metadata.items() if name not in _OF_VERIFY}
         if sandbox is not None:
             named["sandbox"] = sandbox
@@ -122,15 +109,13 @@ class EvalEnvironment(ABC):
         """Prepares the benchmark before the first problem is seeded."""
 
     async def sandbox_specs(self) -> list[Any] | None:
-        """Returns the sandboxes that it needs; None for none."""
         return None
 
     async def image_build_requests(self) -> list[Any] | None:
-        """Returns the images to build; None for none."""
         return None
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> dict[str, Any] | None:  # noqa: ARG002
-        """Returns a bundle if another program evaluates it as a whole; None if it runs problem by problem."""
+        """Returns a bundle if another program evaluates the benchmark; None if it runs problem by problem."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close

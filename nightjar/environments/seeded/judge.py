@@ -40,12 +40,9 @@ class Judge(Protocol):
 
 @dataclass
 class JudgeScoringConfig:
-    """How a judge scores.
+    """How a judge scores, from 1 to ``max_score``; correct from the fraction ``threshold`` of the best score.
 
-    Attributes:
-        max_score: the best score; 1 is the worst.
-        threshold: fraction of the best score from which an answer is correct.
-        swap_check: ask again with answer and reference swapped, and take the mean.
+    ``swap_check`` asks again with answer and reference swapped, and takes the mean.
     """
 
     rubric_template: str = DEFAULT_RUBRIC
@@ -68,7 +65,6 @@ def build_judge_prompt(
     *,
     is_swapped: bool = False,
 ) -> str:
-    """Returns the judge's prompt; ``is_swapped`` puts the response after the reference."""
     config = config or JudgeScoringConfig()
     parts = [_RESPONSE.format(response=response), *([_REFERENCE.format(expected=expected)] if expected else [])]
     answers = "\n\n".join(reversed(parts) if is_swapped else parts)
@@ -77,7 +73,6 @@ def build_judge_prompt(
 
 
 def parse_judge_response(text: str, max_score: int = 5) -> dict[str, Any]:
-    """Returns the judge's score, and its fraction of the best score."""
     plain = without_thoughts(text)
     said = extract_json(plain)
     score = said.get("score") if isinstance(said, dict) else _bare(plain, max_score)

@@ -26,19 +26,7 @@ PROBLEM = "problem_idx"
 
 
 class RubricEnvironment(EvalEnvironment):
-    """An environment of one turn as a benchmark: its examples are seeded, its rubric verifies.
-
-    Example:
-        >>> import asyncio
-        >>> from nightjar.environments.rubrics import Rubric
-        >>> def right(completion, answer):
-        ...     return float(completion[-1]["content"] == answer)
-        >>> rubric = Rubric([right])
-        >>> env = RubricEnvironment(SingleTurnEnv(dataset=[{"question": "2+2?", "answer": "4"}], rubric=rubric))
-        >>> seed = asyncio.run(env.seed(0))
-        >>> seed.prompt, asyncio.run(env.verify("4", seed.expected_answer, **seed.metadata)).reward
-        ('2+2?', 1.0)
-    """
+    """An environment of one turn as a benchmark: its examples are seeded, its rubric verifies."""
 
     def __init__(self, env: Environment) -> None:
         super().__init__()
@@ -104,24 +92,13 @@ class RubricEnvironment(EvalEnvironment):
 
 
 def as_benchmark(env: Environment) -> EvalEnvironment:
-    """Returns an environment as a benchmark, unwrapped if it was made from one."""
     return env.benchmark if isinstance(env, SeededEnv) else RubricEnvironment(env)
 
 
 def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns a benchmark.
+    """Returns the benchmark of a registered name, ``path.py``, ``path.py:name``, a URI, or any one-turn environment.
 
-    Args:
-        name: a registered name; ``path.py`` or ``path.py:name``; a URI; or any environment of one turn.
-
-    Raises:
-        EnvironmentNotFoundError: the name is unknown. A ValueError.
-        ConfigError: the scheme of the URI is unknown, or the environment takes several turns.
-
-    Example:
-        >>> import asyncio
-        >>> asyncio.run(get_environment("arithmetic", num_problems=3).dataset_size())
-        3
+    Raises ``EnvironmentNotFoundError`` (a ValueError), or ``ConfigError`` for an unknown scheme or several turns.
     """
     if is_uri(name):
         return benchmark_of_uri(name, **kwargs)

@@ -24,12 +24,12 @@ SCHEMES = {
     "skills": "nightjar.compat.nemo.environments.skills:skills_environment",
     "vlmevalkit": "nightjar.compat.nemo.environments.vlmevalkit:vlmevalkit_environment",
 }
-"""Scheme of a URI to the ``module:function`` that makes a benchmark of the URI."""
+"""Scheme of a URI to the ``module:function`` that makes its benchmark."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered benchmark: its name in lower case, its factory, and where in which file it is defined."""
+    """A benchmark: its name in lower case, its factory, and where it is defined."""
 
     name: str
     make: Factory
@@ -41,17 +41,7 @@ _registered: dict[str, Registered] = {}
 
 
 def register(name: str) -> Callable[[BenchmarkClass], BenchmarkClass]:
-    """Registers a class of benchmarks under a name, ignoring case.
-
-    Example:
-        >>> from nightjar.environments.seeded.eval_environment import EvalEnvironment
-        >>> @register("Sums")
-        ... class Sums(EvalEnvironment):
-        ...     async def seed(self, idx): ...
-        ...     async def verify(self, response, expected, sandbox=None, **metadata): ...
-        >>> Sums.name, registered("sums").make is Sums
-        ('Sums', True)
-    """
+    """Registers a class of benchmarks under a name, ignoring case."""
 
     def decorate(cls: BenchmarkClass) -> BenchmarkClass:
         if "name" not in vars(cls):

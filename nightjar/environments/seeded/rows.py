@@ -28,7 +28,7 @@ Row: TypeAlias = dict[str, Any]
 Source: TypeAlias = str | Path | Sequence[Mapping[str, Any]] | Callable[..., Any]
 _HUB = "hf://"
 _BEGINNINGS = {"/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
-"""Start of a file of each kind in base64; anything else is taken for a PNG."""
+"""The first base64 characters of each kind of image; any others mean a PNG."""
 _FIRST_BYTES = {
     b"\x89PNG\r\n\x1a\n": "png",
     b"\xff\xd8\xff": "jpeg",
@@ -46,10 +46,6 @@ def prompt_of(template: str, folder: Path | None = None) -> Prompt:
 
     ``template`` is a text with ``{fields}``, or a file with such a text (``.txt``, ``.md``) or a Jinja template
     (``.jinja``, ``.jinja2``, ``.j2``), in the current folder or in ``folder``.
-
-    Example:
-        >>> prompt_of("{a} + {b} = ?")({"a": 1, "b": 2})
-        '1 + 2 = ?'
     """
     suffix = Path(template).suffix if "\n" not in template else ""
     if suffix not in _JINJA | _TEXT or " " in template.strip():
@@ -64,7 +60,6 @@ def prompt_of(template: str, folder: Path | None = None) -> Prompt:
 
 
 def found_file(name: str, folder: Path | None) -> Path | None:
-    """Returns a file in the current folder or in ``folder``; None if there is none."""
     if len(name) > _LONGEST_NAME:
         return None
     for path in (Path(name).expanduser(), *([folder / name] if folder else [])):
@@ -162,12 +157,7 @@ def image_url(image: str) -> str:
 
 
 def kind_of(content: bytes) -> str | None:
-    """Returns the image format of some bytes, from their signature; None if there is none.
-
-    Example:
-        >>> kind_of(b"GIF89a..."), kind_of(b"root:x:0:0")
-        ('gif', None)
-    """
+    """Returns the image format of some bytes, from their signature; None if there is none."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "webp"
     if content[:2] == b"BM" and content[6:10] == bytes(4):  # two reserved fields
@@ -190,7 +180,7 @@ def image_in(path: Path, folder: Path) -> str:
 
 
 def image_of_base64(text: str) -> str:
-    """Returns an image in base64 without white space."""
+    """Returns an image in base64 without white space, after checking it."""
     image = "".join(text.split())
     shown = repr(shortened(text, _SHOWN))
     try:

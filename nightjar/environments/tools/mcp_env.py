@@ -37,11 +37,9 @@ _READ_SECONDS = 0.2
 
 @dataclass
 class MCPServerConfig:
-    """How a server is started.
+    """How a server is started. It inherits only harmless variables such as PATH; ``env`` adds others.
 
-    Attributes:
-        env: further environment variables; only harmless ones such as PATH and HOME are inherited.
-        start_timeout_seconds: until the server has listed its tools.
+    ``start_timeout_seconds`` is the time until it has listed its tools.
     """
 
     name: str
@@ -63,10 +61,7 @@ class MCPServerConfig:
 
 
 class MCPServerConnection:
-    """Starts a server, calls its tools, restarts it after it ended, and ends it.
-
-    Without a ``background`` loop, it creates its own.
-    """
+    """Starts a server, calls its tools, restarts it after it ended, and ends it; by default in a loop of its own."""
 
     def __init__(
         self, config: MCPServerConfig, logger: logging.Logger = logger, background: HomeLoop | None = None
@@ -88,7 +83,7 @@ class MCPServerConnection:
         return self.tools
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
-        """Calls a tool and returns its result: a text, or content parts if it has images."""
+        """Returns a tool's result: a text, or content parts if it has images."""
         return await self._background.call(self._call(tool_name, arguments))
 
     async def disconnect(self) -> None:
@@ -175,8 +170,6 @@ class MCPServerConnection:
 
 
 class MCPToolWrapper:
-    """A tool of a server as a function."""
-
     def __init__(self, server_name: str, tool: MCPTool, server_connection: MCPServerConnection) -> None:
         self.server_name = server_name
         self.tool = tool
@@ -185,7 +178,7 @@ class MCPToolWrapper:
         self.__doc__ = tool.description or ""
 
     async def __call__(self, /, **kwargs: Any) -> str | list[dict[str, Any]]:
-        """Calls the tool and returns its result: a text, or content parts if it has images."""
+        """Returns the tool's result: a text, or content parts if it has images."""
         return await self.server_connection.call_tool(self.tool.name, kwargs)
 
     def to_tool_def(self) -> Tool:

@@ -19,7 +19,7 @@ _LOST = "The Python process was restarted: its variables are lost."
 
 
 class PythonWorkerState(TypedDict):
-    """A rollout's record of its Python session, with plain values that can be saved."""
+    """A rollout's Python session as plain values, which can be saved."""
 
     ready: bool
     execution_count: int
@@ -39,8 +39,6 @@ class PythonWorkerDeadError(PythonWorkerRequestError):
 
 
 class PythonMonitorRubric(Rubric):
-    """Records how long a rollout waited for its Python."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.python_ready_wait_time)
@@ -57,10 +55,8 @@ class PythonEnv(SandboxEnv):
     Ctrl-C, which keeps the variables. If that fails, or the code ends its own process, Python is restarted and the
     model is informed.
 
-    Args:
-        pip_install_packages: packages that the code can import, as pip takes them. A container's image gets them
-            installed on first use, which needs a network. A local sandbox shows those of this machine and refuses to
-            start if one is missing, except for the default packages, which only cause a warning.
+    In a container's image, ``pip_install_packages`` are installed on first use, which needs a network. A local sandbox
+    has this machine's packages and refuses to start if one is missing; for default packages it only warns.
 
     Example:
         >>> env = PythonEnv(pip_install_packages="sympy", dataset=[{"question": "What is the 100th prime?"}])

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class SandboxState(TypedDict):
-    """A rollout's record of its sandbox, times in seconds, with plain values that can be saved."""
+    """A rollout's sandbox as plain values, which can be saved; times in seconds."""
 
     ready: bool
     ready_wait_time: float
@@ -59,7 +59,6 @@ class SandboxMonitorRubric(Rubric):
         return float(state["sandbox_state"]["ready_wait_time"])
 
     async def sandbox_command_execution_time(self, state: State) -> float:
-        """Returns the mean seconds of a command; 0 without commands."""
         seconds = state["sandbox_state"]["command_execution_times"]
         return sum(seconds) / len(seconds) if seconds else 0.0
 
@@ -71,23 +70,19 @@ class SandboxEnv(StatefulToolEnv):
     network, without this process's environment, and with no files of this machine except programs and libraries; see
     docs/sandboxes.md. It starts in the background during the first request, and is deleted after the rollout. The model
     is informed of a command's failure (a crash, a time limit, memory). A failure of the whole sandbox is a
-    ``SandboxError``, which ends the rollout with that error and no reward.
+    ``SandboxError``, which ends the rollout with that error and no reward. With ``keeps_processes``, processes of the
+    model stay alive during ``post_rollout``, for a subclass that looks at a server started by the model.
 
     Args:
         docker_image: of a container. A local sandbox shows this machine's programs instead.
         memory_gb: of all processes and files together, in GiB.
         disk_size_gb: writable space in GiB; it is memory, so at most half of ``memory_gb``.
-        team_id, advanced_configs: of Prime's sandboxes; accepted, without effect.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: the first wait between them in seconds, its growth,
-            its maximum, and the maximum random addition.
-        sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted, without effect.
+        base_delay, backoff_factor, max_backoff_seconds, jitter: of retries: the first wait in seconds, its growth, its
+            maximum, and the maximum random addition.
+        team_id, advanced_configs, sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted,
+            without effect.
         sandbox_provider: a ``SandboxProvider``, or ``docker``, ``podman`` or ``local``. None for the environment
             variable ``NIGHTJAR_SANDBOX``, else docker if a daemon answers, else local.
-
-    Attributes:
-        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for ``post_rollout``.
-        keeps_processes: processes of the model stay alive during ``post_rollout``, which they may disturb; for a
-            subclass that looks at a server started by the model.
 
     Example:
         >>> class Writes(SandboxEnv):
@@ -262,7 +257,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def shown_text(stdout: str, stderr: str, value: str = "") -> str:
-    """Returns the parts of an output, without empty ones, as the model sees them."""
+    """Returns an output as the model sees it, without empty parts."""
     return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", value) if part) or "(no output)"
 
 

@@ -1,8 +1,8 @@
 """From a Python function to a tool for the model, and the allowed results of a tool.
 
-Types come from type hints, descriptions from the docstring (Google, NumPy or Sphinx style) or from ``Annotated``. In
-a strict schema every object lists all its properties, requires each of them and allows no others, so that an
-endpoint can force a model's arguments into it. The rules are those of OpenAI's structured outputs.
+Types come from type hints, descriptions from the docstring (Google, NumPy or Sphinx style) or from ``Annotated``. A
+strict schema follows the rules of OpenAI's structured outputs: every object lists all its properties, requires each
+of them and allows no others, so that an endpoint can force a model's arguments into it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class NotStrictError(ConfigError):
 
 
 def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:
-    """Returns a copy of a schema in strict form."""
     return _strict(schema, schema, ())
 
 
@@ -114,7 +113,6 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
         ...     Args:
         ...         x: The first.
         ...     '''
-        ...     return x + y
         >>> tool = convert_func_to_tool_def(add)
         >>> tool.name, tool.description, tool.parameters["properties"]["x"]
         ('add', 'Adds two numbers.', {'description': 'The first.', 'title': 'X', 'type': 'integer'})
@@ -181,7 +179,6 @@ def _docstring(func: Callable[..., Any]) -> str:
 
 
 def _documentation(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Returns the description of the function, and of its parameters by name."""
     description, parameters = "", dict[str, str]()
     text = _docstring(func)
     if not text:
@@ -200,7 +197,7 @@ def _documentation(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _docstring_style(text: str) -> Style:
-    """Returns the style with the most marks: the first of Sphinx, NumPy, Google in a tie, Google without any."""
+    """Returns the style with the most marks; in a tie the first of Sphinx, NumPy, Google; Google without any."""
     found = {style: len({match.group() for match in mark.finditer(text)}) for style, mark in _STYLE_MARKS.items()}
     return max(found, key=found.__getitem__) if any(found.values()) else "google"
 

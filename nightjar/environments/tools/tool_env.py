@@ -82,11 +82,10 @@ class ToolEnv(MultiTurnEnv):
     messages too, so that the model can try again.
 
     Args:
-        tools: functions, methods or callables. Async ones run in the event loop, others in threads, where they may
-            block but not use objects of another thread, such as a ``sqlite3`` connection. Schemas come from
-            their type hints and docstrings, see ``convert_func_to_tool_def``.
-        stop_errors: exceptions that end the rollout with an error instead: a ``ToolParseError`` for unreadable
-            arguments, a ``ToolCallError`` for a failed call, caused by the exception.
+        tools: functions, methods or callables, see ``convert_func_to_tool_def``. Async ones run in the event loop,
+            others in threads, where they may block but not use, for example, another thread's ``sqlite3`` connection.
+        stop_errors: exceptions that end the rollout instead: with a ``ToolParseError`` for unreadable arguments, or a
+            ``ToolCallError`` for a failed call.
 
     Example:
         >>> import asyncio

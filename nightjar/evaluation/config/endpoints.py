@@ -60,7 +60,6 @@ class Endpoint(TypedDict):
 
 
 Endpoints: TypeAlias = dict[str, list[Endpoint]]
-"""Registry of endpoints: name to variants."""
 
 ProviderName: TypeAlias = Literal[
     "prime", "openai", "anthropic", "openrouter", "deepseek", "minimax", "glm", "local", "vllm"
@@ -78,7 +77,6 @@ PROVIDERS: dict[str, Provider] = {
     "local": _LOCAL,
     "vllm": _LOCAL,
 }
-"""The providers, by ``ProviderName``."""
 
 
 def find_provider(name: str) -> Provider:

@@ -41,7 +41,6 @@ def _secrets(value: Any, place: str = "", is_named: bool = False) -> Iterator[st
 
 
 OpenArguments: TypeAlias = Annotated[dict[str, Any], AfterValidator(check_open)]
-"""Arguments with any names and values, at any depth, without secrets."""
 
 
 _HEADER_RULE = (

@@ -43,7 +43,6 @@ def parameters(kind: type[RunConfig] = RunConfig) -> dict[str, FieldInfo]:
 
 
 def plain_type(field: FieldInfo) -> Any:
-    """Returns the type of a field without None."""
     kinds = get_args(field.annotation)
     return kinds[0] if NoneType in kinds else field.annotation
 
@@ -66,11 +65,7 @@ def _left_empty(field: FieldInfo, source: str) -> FieldInfo:
 def takes_fields(
     kind: type[RunConfig] = RunConfig,
 ) -> Callable[[Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]], AsyncFunction[T]]:
-    """Replaces the parameter ``config`` of a function by the fields of the configuration.
-
-    Prefect builds a form from a function. It takes types, defaults, bounds and groups from the signature, and texts
-    from the docstring, where the line of ``config`` is replaced by a line for each field.
-    """
+    """Replaces the parameter ``config`` and its line in the docstring by the fields, which Prefect's form shows."""
     fields = parameters(kind)
 
     def decorate(function: Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]) -> AsyncFunction[T]:
@@ -101,10 +96,7 @@ class _Form(inspect.Signature):
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Returns a field as a parameter; an optional field has a plain type and no default in the form's schema.
-
-    Prefect's form shows such a field empty. It would send a default of None back, and fail because None is no number.
-    """
+    """Returns a field as a parameter; an optional one has a plain type and no default, since forms send None back."""
     default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
     plain = plain_type(field)
     annotation: Any = Annotated[plain, *field.metadata] if field.metadata else plain

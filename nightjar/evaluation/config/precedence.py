@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 FLAG, EVAL, SUITE = "flag", "[[eval]]", "suite"
 """Sources that a person has written for this run."""
 CONFIG = "config"
-"""The source of the user's defaults, see ``user_config``."""
 ENDPOINT_ID = "endpoint_id"
 """Key beside the fields of ``RunConfig``: an endpoint of the registry, instead of a model."""
 _JOINED = ("headers", "headers_from_state", "sampling_args")
@@ -49,8 +48,6 @@ class Layer:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A configuration with the source of each field."""
-
     config: RunConfig
     sources: Mapping[str, str]
 
@@ -64,10 +61,7 @@ class Evaluation:
 
 
 def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = None) -> Evaluation:
-    """Merges the values of several sources, most important first.
-
-    ``registry_path`` of None means ``configs/endpoints.toml`` if that exists.
-    """
+    """Merges the values of several sources, most important first; by default with ``configs/endpoints.toml``."""
     placed = [Layer(layer.source, located(layer.values)) for layer in layers]
     given, sources = _merged(
         [Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _without_other_endpoints(placed)]

@@ -51,7 +51,6 @@ SPELLINGS = {
     "type": "api_client_type",
     "extra_headers": "headers",
 }
-"""Other names of fields, from verifiers."""
 
 
 class Prices(BaseModel):
@@ -101,7 +100,6 @@ class Registry:
         return cls(file.path, rows)
 
     def fields(self, endpoint_id: str) -> dict[str, Any]:
-        """Returns the values that an endpoint sets, by field of ``RunConfig``."""
         if endpoint_id not in self.rows:
             raise ConfigError(
                 f"Endpoint id {endpoint_id!r} is not in the registry {self.path}. {nearest(endpoint_id, self.rows)}"
@@ -135,10 +133,7 @@ def _values(table: TomlTable) -> dict[str, Any]:
 def _extended(
     table: TomlTable, values: Mapping[str, Any], others: Sequence[Mapping[str, Any]], depth: int = 0
 ) -> list[dict[str, Any]]:
-    """Returns the values of a table with those it inherits, once for each replica of the endpoint that it extends.
-
-    A table with its own URL extends only the first replica.
-    """
+    """Returns a table's values with inherited ones, for each replica; a table with its own URL extends only one."""
     own = {key: value for key, value in values.items() if key != "extends"}
     if (base := values.get("extends")) is None:
         return [own]

@@ -33,7 +33,6 @@ MayChange: TypeAlias = Annotated[T, _MAY_CHANGE]
 _PROVIDER: ProviderName = "prime"
 _DEFAULT = PROVIDERS[_PROVIDER]
 PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
-"""Sampling parameters that are fields of their own."""
 LEFT_EMPTY = {
     **dict.fromkeys(EvalDefaults.model_fields, "what the environment's pyproject.toml says, else {default}"),
     **{field.name: "the provider's" for field in fields(Provider)},
@@ -239,7 +238,6 @@ def refuse_secrets(values: Mapping[str, Any]) -> None:
 
 
 def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults in the environment's ``pyproject.toml`` for fields that are not given."""
     env_id, folder = given.get("env_id"), given.get("env_dir_path") or ENVIRONMENTS_DIR
     is_checkable = isinstance(env_id, str) and isinstance(folder, str | Path)
     if given.keys() >= EvalDefaults.model_fields.keys() or not is_checkable:

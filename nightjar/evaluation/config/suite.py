@@ -50,7 +50,6 @@ BESIDE_A_SUITE = frozenset({"tags", *BUDGETS})
 _EVAL, _ABLATION, _SWEEP = "eval", "ablation", "sweep"
 _REGISTRY = "endpoints_path"
 _SPELLINGS = {"id": "env_id", "args": "env_args", "sampling": "sampling_args", "api_base_url": "base_url"}
-"""Other names of fields."""
 _WITHOUT_EFFECT = frozenset({"save_results", "disable_env_server", "num_workers"})
 _KINDS = {dict: "a table", list: "a list", str: "a text"}
 _SWEPT_BY_KEY = ("env_args", "extra_env_kwargs", "sampling_args")
@@ -65,10 +64,7 @@ class _Part(NamedTuple):
 
 
 def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
-    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator; errors name the line.
-
-    ``typed`` holds fields from the command line; its tags are added to those of the file.
-    """
+    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator; the tags in ``typed`` are added to its own."""
     if path.suffix in YAML:
         return NemoConfigFile.read(path).evaluations(typed)
     file = TomlFile.read(path)
@@ -84,7 +80,6 @@ def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
 
 
 def _fields(table: TomlTable, below: str = "") -> dict[str, Any]:
-    """Returns the values of a table, or of the one ``below`` it, by field."""
     own = {_SWEEP} if table.array == _ABLATION and not below else set[str]()
     known = {*RunConfig.model_fields, ENDPOINT_ID, _REGISTRY, *own}
     content = table.content[below] if below else table.content
@@ -100,7 +95,6 @@ def _fields(table: TomlTable, below: str = "") -> dict[str, Any]:
 
 
 def _check_kind(table: TomlTable, field: str, value: Any, place: str) -> None:
-    """Checks that tables, lists and texts have the right type; their contents are checked later."""
     annotation = plain_type(RunConfig.model_fields[field]) if field in RunConfig.model_fields else str
     kind = get_origin(annotation) or annotation
     if field != _SWEEP and kind in _KINDS and not isinstance(value, kind):

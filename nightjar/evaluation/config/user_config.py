@@ -85,7 +85,6 @@ def known_settings() -> Mapping[str, FieldInfo]:
 
 
 def user_defaults() -> dict[str, Any]:
-    """Returns the user's values for fields of runs, and ``output_dir``."""
     return dict(read_checked().get("eval", {}))
 
 
@@ -115,7 +114,6 @@ def field_of(key: str) -> tuple[FieldInfo, bool]:
 
 
 def below_of(key: str) -> list[str]:
-    """Returns the keys in a section; none for another key."""
     return [name for name in known_settings() if name.startswith(f"{key}.")]
 
 
@@ -129,7 +127,6 @@ def read_checked() -> dict[str, Any]:
 
 
 def checked(content: Mapping[str, Any]) -> BaseModel:
-    """Validates settings; raises ``ConfigError`` for an unknown setting or a wrong value."""
     try:
         return user_config().model_validate(content)
     except ValidationError as error:
@@ -148,7 +145,6 @@ def _flat(content: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, An
 
 
 def set_setting(key: str, text: str) -> Any:
-    """Parses and sets a value, and returns the validated value."""
     value = _parsed(key, text)
     with _document() as document:
         *places, name = key.split(".")
@@ -164,7 +160,6 @@ def set_setting(key: str, text: str) -> Any:
 
 
 def unset_setting(key: str) -> bool:
-    """Removes a value; returns whether there was one."""
     field_of(key)
     with _document() as document:
         return _remove(document, key.split("."))

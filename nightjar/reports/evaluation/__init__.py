@@ -1,10 +1,4 @@
-"""A report on runs, to share: one record, rendered as Markdown, CSV, JSON and LaTeX.
-
->>> with selected(["outputs"], warehouse, each=True) as (where, [run_ids]):                          # doctest: +SKIP
-...     print(RENDERERS["markdown"](gather(run_ids, where)))
-
-:mod:`nightjar.view.exporting` renders the HTML page of the same record, with the templates of pages.
-"""
+"""A report on runs: one record as Markdown, CSV, JSON, LaTeX, and (in ``nightjar.view.exporting``) HTML."""
 
 from collections.abc import Callable, Mapping
 

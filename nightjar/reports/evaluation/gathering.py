@@ -90,8 +90,7 @@ class RunReport:
         rewards: ``low`` and ``width`` of a range, 0 for a value, and ``count``.
         spreads: p50, p90 and p99 of a rollout's seconds and tokens.
         wrong: stop condition of wrong rollouts to their number.
-        samples: some right, wrong and failed rollouts.
-        results: every rollout, without texts; None unless requested.
+        results: None unless requested.
     """
 
     run_id: str
@@ -124,7 +123,7 @@ class RunReport:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all rollouts, in and out; None where no endpoint reported any."""
+        """Tokens in and out; None where no endpoint reported any."""
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
@@ -149,7 +148,7 @@ class Clip:
         self.left_out = 0
 
     def __call__(self, text: Any) -> str | None:
-        """Returns the beginning of a text, at most half of the room; None for None."""
+        """Cuts the text to at most half of the room."""
         if text is None:
             return None
         shown = str(text)
@@ -184,10 +183,9 @@ class Clip:
 def gather(
     run_ids: Sequence[str], warehouse: Warehouse, *, by: str | None = None, alpha: float = 0.05, results: bool = False
 ) -> Report:
-    """Returns the report on runs of a warehouse; ``results`` includes every rollout, without texts.
+    """Returns the report on runs; ``results`` includes every rollout, without texts.
 
-    ``by`` is a field of ``info``, or ``task``: runs whose examples have it are split by category; None for
-    ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field.
+    The default of ``by`` is ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field ``by``.
     """
     room = _ROOM // (3 * _OF_A_KIND * max(1, min(len(run_ids), DETAILED)))
     room = max(_LEAST, min(_MOST, room))

@@ -57,9 +57,8 @@ def document(parts: Iterable[str]) -> str:
 def escape(text: object) -> str:
     r"""Returns a text as TeX shows it, in one line that may break.
 
-    Example:
-        >>> escape(r"\input{a}")
-        '\\textbackslash{}input\\{a\\}'
+    >>> escape(r"\input{a}")
+    '\\textbackslash{}input\\{a\\}'
     """
     shown = one_line(visible(str(text)).encode("utf-8", "replace").decode(), _LONGEST)
     since, parts = 0, []
@@ -95,7 +94,6 @@ def _run(number: int, run: RunReport) -> Iterator[str]:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[object]], columns: str) -> str:
-    """Returns a table with LaTeX's column specification ``columns``; empty without rows."""
     body = [" & ".join(map(escape, row)) + r" \\" for row in rows]
     if not body:
         return ""

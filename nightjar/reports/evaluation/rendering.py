@@ -33,7 +33,6 @@ def headings(alpha: float) -> tuple[str, ...]:
 
 
 def overview(run: RunReport) -> tuple[str, ...]:
-    """Returns a run as a row of the table of all runs, below ``HEADINGS``."""
     statistics = run.statistics
     p50, _, p99 = latencies(run)
     return (
@@ -88,21 +87,18 @@ def measures(run: RunReport) -> Iterator[tuple[str, str, str]]:
 
 
 def failures(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
-    """Yields failures: number, kind, error classes, and the first with its message."""
     for one in run.failures:
         first = f"example {one.first['example_id']}: {one.first['message'] or ''}"
         yield f"{one.count:,}", str(one.kind), one.chain + (f", in {one.phase}" if one.phase else ""), first
 
 
 def spreads(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
-    """Yields a quantity of a rollout, and its p50, p90 and p99."""
     for what, places in run.spreads.items():
         cells = [f"{value:,}" if isinstance(value, int) else took(value) for value in places]
         yield what, cells[0], cells[1], cells[2]
 
 
 def reward_rows(run: RunReport) -> Iterator[tuple[str, int]]:
-    """Yields a value or a range of rewards, and its number of rollouts."""
     for row in run.rewards:
         low, width = row["low"], row["width"]
         yield f"{low:.4g} to {low + width:.4g}" if width else f"{low:.4g}", row["count"]
@@ -172,7 +168,7 @@ def _told(message: Any, *, is_alone: bool) -> str:
 
 
 def render_csv(report: Report) -> str:
-    """Returns a report as CSV: a line for each run and metric, with cells of ``csv_cell``."""
+    """Returns a line for each run and metric, with cells of ``csv_cell``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -183,7 +179,7 @@ def render_csv(report: Report) -> str:
 
 
 def render_json(report: Report) -> str:
-    """Returns a report as JSON; null where an interval has no end."""
+    """Writes null where an interval has no end."""
     return json.dumps(finite(asdict(report)), indent=1, default=_plain) + "\n"
 
 
@@ -192,7 +188,7 @@ def _plain(value: Any) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """Returns a value as a cell of CSV, with a ``'`` before a text that begins like a formula."""
+    """Returns a value with a ``'`` before a text that begins like a formula."""
     if not isinstance(value, str):
         return "" if value is None else finite(value)
     text = visible(value).encode("utf-8", "replace").decode()
@@ -200,7 +196,6 @@ def csv_cell(value: Any) -> Any:
 
 
 def _lines(run: RunReport) -> Iterator[tuple[Any, ...]]:
-    """Yields metric, category, value, both ends of its interval, standard error, examples and scored rollouts."""
     statistics = run.statistics
     yield ("reward", None, *_mean(statistics.reward))
     for rate in statistics.pass_rates:

@@ -31,9 +31,9 @@ def known_values(kind: str, ask: Ask) -> list[str]:
 
 
 def require_known(asked: Question, ask: Ask) -> None:
-    """Raises WarehouseError, with similar names, if the warehouse has no such environment, model or run.
+    """Raises WarehouseError, with similar names, for an environment, model or run that the warehouse does not have.
 
-    Checks the values given to a named query, and in a user's statement the ids that it compares ``run_id`` with.
+    Reads the values of a named query; in a statement of a user, the ids that it compares ``run_id`` with.
     """
     if asked.query is None:
         _require_runs(asked, ask)
@@ -63,10 +63,7 @@ def nearest(value: str, known: Sequence[str]) -> list[str]:
 
 
 def asked_runs(sql: str, parameters: Mapping[str, object] | None, ask: Ask) -> list[str]:
-    """Returns the run ids that a statement compares ``run_id`` with, by ``=`` or ``IN``; negations do not count.
-
-    DuckDB's own parser finds them: ``json_serialize_sql`` returns the syntax tree.
-    """
+    """Returns the run ids that a statement compares ``run_id`` with, by ``=`` or ``IN``; negations do not count."""
     if _COLUMN not in sql.lower():
         return []
     try:

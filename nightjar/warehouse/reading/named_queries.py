@@ -47,7 +47,7 @@ _EXPECTED = {"integer": "a whole number, 0 or more", "number": "a number"}
 
 @dataclass(frozen=True)
 class QueryParameter:
-    """A parameter of a named query; see the module for types and defaults (as written; None if a value is required)."""
+    """A parameter of a named query; ``default`` is as written, None if a value is required."""
 
     name: str
     type: str
@@ -56,7 +56,6 @@ class QueryParameter:
 
     @property
     def usage(self) -> str:
-        """Its usage: ``env`` if it is required, else ``[model]`` or ``[limit=20]``."""
         if self.default is None:
             return self.name
         return f"[{self.name}]" if self.default == "NULL" else f"[{self.name}={self.default}]"
@@ -75,7 +74,7 @@ class QueryParameter:
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """A named query, as its file describes it; ``is_full`` if a terminal does not cut its texts."""
+    """A named query; ``is_full`` if a terminal does not cut its texts."""
 
     name: str
     about: str
@@ -85,11 +84,9 @@ class NamedQuery:
 
     @property
     def usage(self) -> str:
-        """Its parameters: ``env [model] [limit=20]``."""
         return " ".join(parameter.usage for parameter in self.parameters)
 
     def bind(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Returns a value for every parameter: the given one, else its default."""
         known = [parameter.name for parameter in self.parameters]
         if unknown := [name for name in given if name not in known]:
             raise WarehouseError(f"Query {self.name!r} has no parameter {unknown[0]!r}. {self._takes()}")
@@ -117,13 +114,6 @@ class Question:
 
 
 def question(text: str, given: Mapping[str, object] | None = None) -> Question:
-    """Returns the named query if the text is a single word, else the text as SQL.
-
-    >>> question("hardest", {"env": "gsm8k", "limit": "5"}).parameters
-    {'env': 'gsm8k', 'model': None, 'limit': 5}
-    >>> question("FROM runs").parameters is None
-    True
-    """
     word = _WORD.fullmatch(text)
     if word is None:
         return Question(text, dict(given) if given else None)
@@ -132,12 +122,10 @@ def question(text: str, given: Mapping[str, object] | None = None) -> Question:
 
 
 def is_name(text: str) -> bool:
-    """Returns whether a text is a single word: a query's name, and never SQL."""
     return _WORD.fullmatch(text) is not None
 
 
 def find_query(name: str) -> NamedQuery:
-    """Returns the query of this name; raises WarehouseError if there is none."""
     queries = named_queries()
     if name in queries:
         return queries[name]
@@ -148,7 +136,7 @@ def find_query(name: str) -> NamedQuery:
 
 @cache
 def named_queries() -> dict[str, NamedQuery]:
-    """Returns every query by name, in alphabetical order."""
+    """Returns the queries in alphabetical order."""
     folder = resources.files("nightjar.warehouse") / "queries"
     files = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     queries = (parse_query(name.removesuffix(".sql"), files[name].read_text("utf-8")) for name in sorted(files))

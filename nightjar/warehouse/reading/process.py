@@ -1,8 +1,8 @@
 """Runs queries in processes of their own (``answering.py``), which are killed when their time is up.
 
-DuckDB checks for an interrupt only between its steps. Parsing, planning, or one call of a function may take minutes
-and gigabytes, and nothing inside the same process can stop it. A query process stays for the next query, with its
-cached file metadata, and ends with the program, because the pipe between them closes.
+DuckDB checks for an interrupt only between its steps. Parsing, planning, or one call of a function may take minutes and
+gigabytes, and nothing inside the same process can stop it. A process stays for the next query, with its cached file
+metadata, and ends with the program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TimeLimit:
         self._ends_at: float | None = None
 
     def left(self) -> float:
-        """Returns the remaining seconds; raises WarehouseError if the time is up."""
+        """Raises WarehouseError if the time is up."""
         now = time.monotonic()
         if self._ends_at is None:
             self._ends_at = now + self._seconds
@@ -57,10 +57,9 @@ class TimeLimit:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a query process, with the state of this process that the answer depends on.
+    """A request to a query process; ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments.
 
-    ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments, ``folder`` the current directory (None
-    if it was removed). Storage credentials in ``environment`` may change between two queries.
+    ``folder`` is the current directory, None if it was removed.
     """
 
     kind: str
@@ -72,7 +71,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in place of an answer. Pickling an error loses its cause, so the cause is sent beside it."""
+    """An error in place of an answer, with its cause, which pickling would lose."""
 
     error: BaseException
     cause: BaseException | None
@@ -87,8 +86,6 @@ class Parts:
 
 
 class _QueryProcess:
-    """A process that answers one request after the other, with a scratch folder for its temporary files."""
-
     def __init__(self) -> None:
         self._is_ready = self._is_late = False
         self._user = _user()
@@ -108,7 +105,6 @@ class _QueryProcess:
         return not self._is_late and self._process.poll() is None and self._user == _user()
 
     def ask(self, kind: str, given: bytes, limit: TimeLimit) -> Any:
-        """Returns the answer or a ``Failure``; raises WarehouseError if the time is up or the process ended."""
         try:
             if not self._is_ready:
                 pickle.load(self._answers)  # noqa: S301 - our own process
@@ -174,14 +170,11 @@ class _QueryProcess:
 
 
 class _Processes:
-    """The query processes of this program: none at first, then as many as there are concurrent queries."""
-
     def __init__(self) -> None:
         self._of_others: list[_QueryProcess] = []
         self._reset()
 
     def prepare(self) -> None:
-        """Starts a process for the next query without waiting for it."""
         if not self._idle:
             self._idle.append(self._start())
 
@@ -213,7 +206,7 @@ class _Processes:
             self._idle.pop().end()
 
     def forget(self) -> None:
-        """Starts afresh in a forked child: the processes and folders belong to the parent and are left alone."""
+        """Starts afresh in a forked child, whose parent owns the processes and folders."""
         self._of_others += self._idle
         self._reset()
 
@@ -243,7 +236,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def ask(kind: str, *arguments: object, limit: TimeLimit) -> Any:
-    """Returns the answer of a query process for a kind of ``answering._ANSWERS``; Ctrl-C ends the query at once."""
+    """Returns the answer to a ``kind`` of ``answering._ANSWERS``. Ctrl-C ends the query."""
     try:
         given = pickle.dumps(arguments)
     except Exception as error:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_ANSWER_BYTES = 2_000_000_000
-"""How much memory the columns and rows of an answer may take."""
 
 _ARROW_ERRORS = {
     "Conversion": duckdb.ConversionException,
@@ -52,17 +51,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class PackedRows:
-    """An answer for another process: the columns, and the rows as pickled lists."""
-
     result: QueryResult
     parts: list[bytes]
 
 
 def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path) -> duckdb.DuckDBPyConnection:
-    """Returns a connection with fixed settings that can read the files of a warehouse and nothing else.
-
-    ``prepare`` is as ``Store.prepare``. DuckDB creates and removes the spill folder.
-    """
+    """Connects with the right to read the files of a warehouse, and no other; ``prepare`` is as ``Store.prepare``."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -89,7 +83,6 @@ def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: P
 
 
 def run_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs one reading statement on a locked connection that nothing else uses."""
     with _explained(connection):
         return _answer(connection.execute(one_reading(connection, sql), parameters))
 
@@ -100,14 +93,12 @@ def pack_rows(
     parameters: Parameters | None,
     largest_bytes: int | None = None,
 ) -> PackedRows:
-    """Runs one reading statement on a locked connection, for another process."""
     with _explained(connection):
         cursor = connection.execute(one_reading(connection, sql), parameters)
         return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor, largest_bytes)])
 
 
 def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
-    """Runs one reading statement on a locked connection, and returns an Arrow table."""
     import pyarrow as pa
 
     with _explained(connection):
@@ -125,10 +116,9 @@ def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: P
 
 
 def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Answer:
-    """Runs a query in a thread and interrupts it at Ctrl-C or when the time is up; nothing else may use the connection.
+    """Runs a query in a thread and interrupts it at Ctrl-C, which DuckDB may ignore, or when the time is up.
 
-    DuckDB itself checks for Ctrl-C only between its tasks, and often not at all. KeyboardInterrupt is raised once the
-    query has ended.
+    Nothing else may use the connection. KeyboardInterrupt is raised once the query has ended.
     """
     seconds = limit.left()
     with ThreadPoolExecutor(1, "nightjar-query") as pool:
@@ -189,7 +179,7 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-    """Yields the rows of an answer in chunks of limited size, starting with one row."""
+    """Yields the rows in chunks of limited size; the first chunk is one row."""
     rows, size, count = 0, 1, 1
     while chunk := cursor.fetchmany(count):
         rows += len(chunk)
@@ -219,7 +209,6 @@ def _check_size(size: int, largest_bytes: int | None = None) -> None:
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Numbers equal names, in linear time."""
     found: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for name in names:

@@ -1,8 +1,5 @@
 """Reads the current segments of a warehouse, and traces errors to damaged files.
 
-A ``Reader`` holds a DuckDB instance in memory with views over the files. No file stays open between two queries, but
-cached file metadata stays. If a segment is removed while it is read, the operation is repeated on a new listing.
-
 DuckDB's error about a damaged file often names no file. So when one of Nightjar's own statements fails, the files are
 compared with their ``segment.json``. A user's statement may fail in the same way without damage; then no file is read,
 and the message says how to check them.
@@ -34,7 +31,6 @@ _TRIES = 5
 _FEW_RUNS = 5
 
 _DuckDBError: TypeAlias = duckdb.Error | UnicodeDecodeError
-"""The latter if the message of an error quotes damaged data that is not UTF-8."""
 
 _POSSIBLE_DAMAGE = (
     duckdb.IOException,
@@ -43,7 +39,7 @@ _POSSIBLE_DAMAGE = (
     duckdb.FatalException,
     UnicodeDecodeError,
 )
-"""Classes of errors that damage can cause in a user's statement, besides errors without a class of their own."""
+"""The errors, besides those without a class of their own, that damage can cause in a user's statement."""
 
 _NEVER_DAMAGE = (duckdb.OutOfMemoryException, duckdb.InterruptException)
 
@@ -52,14 +48,10 @@ _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 Look = Callable[[], Catalog]
-"""Lists the current segments."""
 
 
 def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
-    """Calls a function again if a segment was removed while it read.
-
-    The function receives another one that lists the segments. Its error stands if the listing has not changed since.
-    """
+    """Calls a function again, with a new listing, if a segment was removed while it read."""
     seen = Catalog()
 
     def look() -> Catalog:
@@ -87,11 +79,9 @@ class Reader:
         self._warned: set[str] = set()
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else."""
         return read_patiently(self._store, lambda look: self._ask(look, question))
 
     def close(self) -> None:
-        """Closes the DuckDB instance; the next query opens another."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -132,7 +122,6 @@ class Reader:
 
 
 def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> QueryResult:
-    """Runs one reading statement in a DuckDB instance of its own."""
     limit = TimeLimit()
     with closing(Reader(store)) as reader:
         return reader.ask(
@@ -144,8 +133,8 @@ def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> Qu
 def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
     """Replaces an error that a damaged file causes by one that names its segment and runs, and the remedy.
 
-    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement, so that most
-    errors are expected and no file is read.
+    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement: most errors
+    have another cause, and no file is read.
     """
     try:
         yield
@@ -169,7 +158,6 @@ def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
 
 
 def listed(run_ids: Iterable[str]) -> str:
-    """Names runs in a message: ``runs 'a', 'b', 'c', 'd', 'e' and 2 more``."""
     names = sorted(run_ids)
     shown = ", ".join(map(repr, names[:_FEW_RUNS]))
     more = f" and {len(names) - _FEW_RUNS:,} more" if len(names) > _FEW_RUNS else ""

@@ -1,8 +1,7 @@
 """Refuses statements that do more than read, before they run.
 
-The rights of the connection are not enough: it may write where it may read, and a view can be replaced. Since DuckDB
-2.0 a WITH can write (``WITH x AS (COPY … TO …)``), and a PIVOT can be part of any statement and runs as several. Some
-functions run a text as SQL, which the syntax tree does not show.
+The rights of the connection are not enough: it may write where it may read, and a view can be replaced. In DuckDB 2.0 a
+WITH can write, a PIVOT can be part of any statement, and functions can run a text as SQL.
 """
 
 from __future__ import annotations

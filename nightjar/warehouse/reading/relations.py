@@ -1,8 +1,4 @@
-"""Defines the relations of a warehouse in a DuckDB connection: segments and records, and the views over them.
-
-The schema ``segments`` holds views over Parquet files, as here, or tables of a service. The scripts in ``views`` build
-on them.
-"""
+"""Defines the schema ``segments`` over the Parquet files and records of a warehouse, and the views over it."""
 
 from __future__ import annotations
 
@@ -22,10 +18,8 @@ from nightjar.warehouse.storage.tables import in_current_form, tables_script
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 
 _VIEWS = ("runs", "pairs", "steps", "records")
-"""The scripts in ``views``, in the order in which they build on each other."""
 
 FileOf = Callable[[str, str], str]
-"""From a segment's id and a kind to the path for DuckDB."""
 
 
 def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
@@ -34,7 +28,7 @@ def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: Fil
 
 
 def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
-    """Creates or replaces the relations in the schema ``segments``; existing views then read the new segments."""
+    """Replaces existing relations in the schema ``segments``, so that existing views read the new segments."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS segments")
     for kind in KINDS:
         sources = catalog.example_sources() if kind == "examples" else catalog.sources()
@@ -54,7 +48,6 @@ def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> N
 
 
 def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
-    """Returns the statement that selects all rows of a kind that count."""
     return in_current_form(kind, [(_rows(kind, source, file_of), source.schema) for source in sources])
 
 
@@ -86,7 +79,6 @@ CREATE OR REPLACE MACRO is_model_error(category) AS category IN ({models});
 
 @cache
 def views_version() -> str:
-    """Returns a hash that distinguishes these views from those of another version of Nightjar."""
     return hashlib.sha256(f"{tables_script()}{views_script()}".encode()).hexdigest()
 
 

@@ -13,21 +13,13 @@ from typing import Any, Protocol
 from nightjar.core.text import shortened
 
 Parameters = Sequence[object] | Mapping[str, object]
-"""Values for ``?`` in a statement, or for ``$name``."""
 
 AskedQuery = tuple[str, Parameters | None]
-"""A statement and the values of its parameters."""
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The answer to a query.
-
-    Attributes:
-        columns: names; the second of two equal names is ``name_2``.
-        types: DuckDB's type names, for instance ``DOUBLE`` or ``JSON``.
-        rows: one tuple per row with Python values; JSON is text.
-    """
+    """The answer to a query; ``types`` are DuckDB's names, JSON values are text, equal column names get a number."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -38,8 +30,6 @@ class QueryResult:
 
 
 class TextStream(Protocol):
-    """A stream that accepts text."""
-
     def write(self, text: str, /) -> object:
         """Writes a piece of text."""
 
@@ -55,10 +45,7 @@ def write_json(result: QueryResult, stream: TextStream) -> None:
 
 
 def as_records(result: QueryResult) -> list[dict[str, Any]]:
-    """Returns one object per row that ``json.dumps(..., default=value_text)`` can write.
-
-    Columns of type JSON are parsed. NaN and the infinities become None, because JSON has no name for them.
-    """
+    """Returns rows for ``json.dumps(..., default=value_text)``, with JSON parsed, and None for NaN and infinities."""
     readers = [json.loads if kind == "JSON" else plain_value for kind in result.types]
     return [
         {
@@ -70,7 +57,6 @@ def as_records(result: QueryResult) -> list[dict[str, Any]]:
 
 
 def as_table(result: QueryResult, most_rows: int = 1_000, longest_cell: int = 200) -> list[dict[str, Any]]:
-    """Returns the first rows for display: long texts are cut; maps, lists and JSON become text."""
     return [
         {name: _short(value, longest_cell) for name, value in zip(result.columns, row, strict=True)}
         for row in result.rows[:most_rows]

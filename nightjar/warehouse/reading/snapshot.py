@@ -1,8 +1,4 @@
-"""``nightjar.duckdb``: the warehouse as a database file for other tools.
-
-It holds the prices and other records, and views over the segments of the moment it was written, so that it stays small.
-It is read-only and disposable; every publish replaces it.
-"""
+"""``nightjar.duckdb``: records, and views over the present segments, as a read-only database file for other tools."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_snapshot(store: Store) -> None:
-    """Replaces the database file, if the place can have one; logs a warning if that fails, because only segments count.
-
-    If several processes ask at once, the first one writes, and the next one writes for all others.
-    """
+    """Replaces the database file once for all processes that wait for it; only warns if that fails."""
     if (folder := store.path) is None:
         return
     asked_at = time.time_ns()
@@ -70,7 +63,6 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _write(store: Store, look: Look, path: Path, previous: Path | None = None) -> None:
-    """Writes the database file; reusing the views of a previous one takes half the time."""
     if previous is not None and previous.exists():
         shutil.copyfile(previous, path)
     with duckdb.connect(":memory:") as connection:

@@ -1,7 +1,7 @@
 """Splits text into SQL statements, and checks the values given for their ``$name`` parameters.
 
-A value is always text, and DuckDB takes its type from the expression beside it: ``10`` is a number in ``LIMIT $n`` and
-a text in ``model = $m``. Without a type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
+A value is a text whose type DuckDB takes from the expression beside it: ``10`` is a number in ``LIMIT $n``. Without a
+type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
 """
 
 from __future__ import annotations
@@ -62,14 +62,12 @@ def unfinished(text: str) -> str:
 
 
 def require_fitting(given: Collection[str], names: Collection[str]) -> None:
-    """Raises WarehouseError unless exactly the parameters of a statement have values."""
     require_places(given, names)
     if missing := sorted({*names} - {name.lower() for name in given}):
         raise WarehouseError(f"The statement needs a value for {missing[0]!r}. It takes: {_listed(names)}.")
 
 
 def require_places(given: Collection[str], names: Collection[str]) -> None:
-    """Raises WarehouseError if a value is given for a parameter that the statement does not have."""
     if unknown := [name for name in given if name.lower() not in names]:
         raise WarehouseError(
             f"The statement has no parameter {unknown[0]!r}. It takes: {_listed(names)}. "
@@ -78,7 +76,6 @@ def require_places(given: Collection[str], names: Collection[str]) -> None:
 
 
 def type_advice(error: WarehouseError, given: Collection[str]) -> str:
-    """Returns how to give a parameter a type, if DuckDB could not bind a statement with values; else an empty text."""
     if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)

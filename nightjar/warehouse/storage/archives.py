@@ -30,7 +30,6 @@ class Archives:
         return max(self._versions(run_id), default=None)
 
     def put(self, run_id: str, version: str, archive: Path) -> None:
-        """Stores an archive, and removes older archives of the run."""
         path = self._path(run_id, version)
         with remote_errors("write", self._store, self._store.place):
             if self._filesystem.async_impl:  # an object store: an upload appears when it is complete
@@ -53,7 +52,7 @@ class Archives:
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
     def run_ids(self) -> set[str]:
-        """Returns the runs that have archives; very long ids as their hashes."""
+        """Returns hashes for very long ids."""
         return {unquote(name.partition(".")[0]) for name in self._names()}
 
     def _versions(self, run_id: str) -> list[str]:

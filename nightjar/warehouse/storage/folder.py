@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 
 class Folder(Store):
-    """A folder with a subfolder ``segments``."""
-
     is_remote = False
     path: Path
 
@@ -70,7 +68,6 @@ class Folder(Store):
         check_place(self.segments_path, str(self))
 
     def catalog(self) -> Catalog:
-        """Lists the folder until two listings agree."""
         names = self._listed()
         for _ in range(_LISTINGS):
             loaded = {name: self._known.get(name) or self._load(name) for name in names}
@@ -113,11 +110,10 @@ class Folder(Store):
 
     @cached_property
     def real_path(self) -> str:
-        """The real path of ``segments_path``: the same for every spelling, with ``..`` or through a link."""
+        """Equal for every spelling of ``segments_path``, with ``..`` or through a link."""
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
-        """Returns the command line of a ``nightjar warehouse`` command for this warehouse."""
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
@@ -127,7 +123,6 @@ class Folder(Store):
         return f"That may be damage. Run: {self.command('doctor --deep')}"
 
     def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
-        """Returns the error for a ``segment.json`` that cannot be read, though it may be sound."""
         message = f"Cannot read segment {segment_id!r} of the warehouse {self}: {COMMIT}: {error.strerror}"
         if isinstance(error, PermissionError):
             path = shlex.quote(str(self.segments_path / segment_id))
@@ -191,7 +186,7 @@ class Folder(Store):
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment; logs a warning if its files cannot be removed."""
+        """Logs a warning if the files cannot be removed."""
         grave = self.segments_path / scratch_name()
         try:
             with suppress(FileNotFoundError):
@@ -219,7 +214,6 @@ class Folder(Store):
                 path.unlink(missing_ok=True)
 
     def leftovers(self) -> list[Path]:
-        """Returns what dead processes began to write or to remove."""
         folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
         old = time.time() - _LEFTOVER_AFTER_SECONDS
         return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if _changed_at(path) < old)]
@@ -255,7 +249,7 @@ class Folder(Store):
 
 
 def check_place(path: Path, warehouse: str) -> None:
-    """Raises WarehouseError unless a folder can be written, or created if it is missing; leaves nothing behind."""
+    """Raises WarehouseError unless a folder can be written or created; leaves nothing behind."""
     nearest = path
     try:
         nearest = _nearest(path)
@@ -275,10 +269,7 @@ def scratch_name() -> str:
 
 
 def is_alive(path: Path) -> bool:
-    """Returns whether the process that made a scratch folder may still run.
-
-    In a shared folder its id may belong to another machine or container. Then the folder counts for a day.
-    """
+    """Returns whether the maker of a scratch folder may still run; on another machine, it may for a day."""
     pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
     try:
         if time.time() - path.stat().st_mtime > _SCRATCH_SECONDS:

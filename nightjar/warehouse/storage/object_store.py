@@ -40,7 +40,6 @@ LEFTOVER_AFTER = timedelta(days=1)
 """The age of its newest object at which an unfinished upload is abandoned."""
 
 _CATALOG_SECONDS = 10.0
-"""How long the check before a run reads the catalog; a large one may take longer without being a problem."""
 
 _THREADS = 16
 """More than there are processors, because DuckDB's threads mostly wait for the network."""
@@ -75,7 +74,6 @@ class ObjectStore(Store):
         """Does nothing: each upload creates its folder."""
 
     def try_to_write(self) -> None:
-        """Writes and removes an object, within half a minute."""
         try:
             ask_patiently(self._write_and_remove, str(self))
         except WarehouseError:
@@ -85,13 +83,12 @@ class ObjectStore(Store):
             raise WarehouseError(f"Cannot write the warehouse {self}: {reason}. {ADVICE}") from None
 
     def check_writable(self) -> None:
-        """Writes within half a minute, and reads the catalog for up to ten seconds."""
+        """Writes within half a minute, and reads the catalog for up to ten seconds (a longer read is no error)."""
         self.try_to_write()
         with suppress(TimeoutError):
             in_time(self.catalog, _CATALOG_SECONDS)
 
     def catalog(self) -> Catalog:
-        """Lists the store once, and reads the ``segment.json`` of new segments."""
         with remote_errors("read", self, self.url):
             names = {name for name, files in self._listing().items() if COMMIT in files}
             self._known = {name: segment for name, segment in self._known.items() if name in names}
@@ -148,7 +145,7 @@ class ObjectStore(Store):
             yield path
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Uploads the files, ``segment.json`` last; always True, because the catalog counts equal uploads once."""
+        """Uploads ``segment.json`` last; always returns True, because the catalog counts equal uploads once."""
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
@@ -159,7 +156,6 @@ class ObjectStore(Store):
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes ``segment.json`` first."""
         with remote_errors("write", self, self.url):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
@@ -167,7 +163,7 @@ class ObjectStore(Store):
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:
-        """Removes abandoned uploads, and old packs of which nothing counts."""
+        """Removes unfinished uploads, and old packs of which no run counts."""
         with remote_errors("write", self, self.url):
             listing = self._listing()
             for name in self._abandoned(listing):
@@ -176,7 +172,7 @@ class ObjectStore(Store):
             self.remove(name)
 
     def _write_and_remove(self) -> None:
-        """Writes an object into the folder of an upload, so that it is cleaned up later if it cannot be removed now."""
+        """Writes into the folder of an upload, so that the object is cleaned up later if it cannot be removed now."""
         folder = f"{self._segments}/probe-{uuid.uuid4().hex}"
         self._write(f"{folder}/probe", b"x")
         with suppress(Exception):
@@ -208,7 +204,6 @@ class ObjectStore(Store):
         return loaded
 
     def _abandoned(self, listing: dict[str, dict[str, int]]) -> list[str]:
-        """Returns the folders without a ``segment.json`` into which nothing was uploaded for a long time."""
         before = datetime.now(UTC) - LEFTOVER_AFTER
         return [
             name
@@ -247,7 +242,7 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """Returns fsspec's filesystem and the path in it; raises WarehouseError if a package for the URL is missing."""
+    """Raises WarehouseError if a package for the URL is missing."""
     scheme = url.partition("://")[0].rpartition("::")[2]
     retries_by_default = scheme in _EXTRAS and not any(variable in os.environ for variable in _S3_RETRY_VARIABLES)
     options = {"config_kwargs": _S3_CONFIG} if retries_by_default else {}

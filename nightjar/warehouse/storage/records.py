@@ -43,7 +43,7 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """Returns a checked price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """Reads ``since`` as a date or moment in ISO 8601, in UTC unless it names a zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
@@ -54,7 +54,7 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
 
 
 def load_prices(content: bytes) -> list[Price]:
-    """Reads ``prices.csv``; of several prices of one model and moment the last one counts."""
+    """Keeps the last of several prices of one model and moment."""
     prices: list[Price] = []
     number = 1
     try:
@@ -75,7 +75,7 @@ def load_prices(content: bytes) -> list[Price]:
 
 
 def dump_prices(prices: Sequence[Price]) -> str:
-    """Returns the content of ``prices.csv``, in order of model and moment."""
+    """Sorts by model and moment."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_HEADER)
@@ -116,10 +116,9 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class LineFile(Generic[Row]):
-    """A kind of records with one line each.
+    """A kind of records, one JSON record per line in ``{table}.jsonl``, and in a column of the table in ``segments``.
 
-    ``table`` is its name in the schema ``segments``, and of the file without ``.jsonl``. Its only column, ``column``,
-    holds the record as JSON. The fields in ``key`` identify a record and order the file.
+    The fields in ``key`` identify a record and order the file.
     """
 
     table: str
@@ -136,7 +135,7 @@ class LineFile(Generic[Row]):
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
-        """Reads the file; the error for a damaged file names the line."""
+        """Names the line in the error for a damaged file."""
         found = []
         for number, line in enumerate(content.splitlines(), start=1):
             try:
@@ -163,7 +162,7 @@ class LineFile(Generic[Row]):
 Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
 """The verdict on a night; ``skipped`` if a later one was due before it could start."""
 Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
-"""An evaluation against the last accepted night; ``new`` if that night does not have it."""
+"""The comparison with the last accepted night; ``new`` if that night does not have the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ class NightEvaluation:
     """An evaluation of a night; ``night_evaluations`` in ``views/records.sql`` describes more fields.
 
     Fields of its run are None if unknown; then ``reason`` says why there is no run. ``against_night`` is the last
-    accepted night that has this evaluation. Both sides have scored ``pairs`` examples, only one side ``unpaired``.
+    accepted night that has this evaluation; only one side has scored the ``unpaired`` examples.
     """
 
     name: str
@@ -201,10 +200,9 @@ class NightEvaluation:
 
 @dataclass(frozen=True)
 class Night:
-    """A suite on one date, ``night``, such as 2026-11-20.
+    """A suite on one date, ``night``, such as 2026-11-20; ``line`` is the verdict in a sentence.
 
-    ``line`` is the verdict in a sentence. ``is_accepted_by_hand``: a person accepted it whatever the verdict. ``file``
-    is the file of the suite.
+    A person accepted a night with ``is_accepted_by_hand``, whatever its verdict.
     """
 
     suite: str
@@ -219,19 +217,18 @@ class Night:
     evaluations: list[NightEvaluation] = field(default_factory=list)
 
     def under_way(self, flow_runs: Mapping[str, str]) -> Night:
-        """Returns the night with the flow runs of its evaluations, given by evaluation name."""
         known = [replace(one, flow_run_id=flow_runs.get(one.name, one.flow_run_id)) for one in self.evaluations]
         return replace(self, evaluations=known)
 
     @property
     def cost(self) -> float | None:
-        """The cost of its runs; None if no cost is known."""
+        """None if no cost is known."""
         costs = [one.cost for one in self.evaluations if one.cost is not None]
         return sum(costs) if costs else None
 
 
 def checked_night(text: str) -> str:
-    """Returns the date of a night; raises ConfigError if the text is not a date."""
+    """Raises ConfigError if the text is not a date."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -244,12 +241,10 @@ class RecordedComparison:
 
     Attributes:
         benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
-        direction: which direction of the metric is better.
         alpha: the probability that the interval misses.
-        gate_id: of the decision that it belongs to; None if it stands alone.
+        gate_id: None without a gate.
         method, seed: of the interval and the sign flips.
         pairs, clusters: examples that both sides have scored, and their groups.
-        baseline_coverage, candidate_coverage: scored / requested.
         low, high: None for an open end.
         pairs_needed: for a decision; None if it is decided or unknown.
     """
@@ -294,7 +289,6 @@ class GateDecision:
         baseline, candidate: as given on the command line.
         alpha: the probability that an interval misses.
         correction: for several benchmarks: holm, bh or none.
-        min_pairs: fewer pairs never pass.
         suite, night: of the candidate, if it is a night.
         breached, undecided: names of benchmarks that are not advisory.
     """
@@ -319,14 +313,13 @@ class GateDecision:
 
 
 Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
-"""The label of a note."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """A person's note on a rollout, whose recorded reward does not change; a later note with the same id replaces it.
+    """A person's note on a rollout; a later note with the same id replaces it, and a withdrawn note is in no view.
 
-    ``overruled_reward`` is what the author proposes; None for none. A withdrawn note is in no view.
+    ``overruled_reward`` is what the author proposes, None for none; the recorded reward does not change.
     """
 
     note_id: str
@@ -350,7 +343,7 @@ LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NO
 
 
 class Records(NamedTuple):
-    """All records of a warehouse; ``lines`` has those of each of ``LINE_FILES``, in that order."""
+    """All records of a warehouse; ``lines`` is in the order of ``LINE_FILES``."""
 
     prices: tuple[Price, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)

@@ -19,7 +19,6 @@ from nightjar.warehouse.location import cause_of
 from nightjar.warehouse.storage.segments import Catalog
 
 SMALL_BYTES = 256_000
-"""A file up to this size is fetched whole."""
 
 KEPT_BYTES = 128_000_000
 
@@ -27,7 +26,6 @@ _LARGEST_KEPT_BYTES = 4_000_000
 """A longer range is not cached, because it would evict many others."""
 
 _AT_ONCE_BYTES = 32_000_000
-"""How much of small files is fetched at once."""
 
 _PROTOCOL = "segments"
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -50,7 +48,7 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         self._lock = threading.Lock()
 
     def address(self, segment_id: str = "", kind: str = "") -> str:
-        """Returns the path of a file for DuckDB; without a segment the prefix of all paths."""
+        """Returns a path for DuckDB; without a segment the prefix of all paths."""
         return f"{_PROTOCOL}://{segment_id}/{kind}.parquet" if segment_id else f"{_PROTOCOL}://"
 
     def glob(self, path: str, **_: Any) -> list[str]:

@@ -38,7 +38,6 @@ from nightjar.warehouse.storage.tables import SCHEMA
 
 RUN_KINDS = ("runs", "rollouts", "attempts")
 KINDS = (*RUN_KINDS, "examples")
-"""The files of a segment, without ``.parquet``."""
 
 ORDER = {
     "runs": "run_id",
@@ -46,7 +45,6 @@ ORDER = {
     "attempts": "run_id, finished_at",
     "examples": "content_id",
 }
-"""The order of the rows of a pack."""
 
 COMMIT = "segment.json"
 """The file whose presence makes a segment exist."""
@@ -62,20 +60,16 @@ Level 3 would make files a seventh smaller, but take a third longer to read and 
 """
 
 _LONGEST_NAME = 120
-"""A longer run id is hashed in the name of a folder."""
 
 _PROGRESS_FIELDS = 3
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment, as its ``segment.json`` describes it.
+    """A segment, as its ``segment.json`` describes it; ``schema`` is the version of its tables.
 
-    Attributes:
-        versions: run_id to version.
-        rows, sizes, digests: kind to number of rows, bytes and SHA-256 of its file.
-        replaces: ids of the segments that a pack merges; empty for the segment of one run.
-        schema: the version of its tables.
+    ``versions`` are by run id; ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) by kind. A pack ``replaces`` the
+    segments with these ids; the segment of one run replaces none.
     """
 
     segment_id: str
@@ -102,10 +96,7 @@ class Segment:
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Returns the segment that a ``segment.json`` describes; unknown fields are ignored.
-
-        Raises WarehouseError if the file is damaged, or a newer Nightjar wrote it (then without a cause).
-        """
+        """Ignores unknown fields. Raises WarehouseError for a damaged file, or, without a cause, a newer version."""
         try:
             read = orjson.loads(content)
             found = int(read["schema"])
@@ -143,7 +134,7 @@ def write_files(
     relations: Mapping[str, str],
     replaces: Sequence[str] = (),
 ) -> Segment:
-    """Writes the Parquet files of a segment into an empty folder; ``relations`` selects the rows of each kind."""
+    """Writes into an empty folder; ``relations`` selects the rows of each kind."""
     rows, sizes, digests = {}, {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
@@ -160,11 +151,7 @@ def write_files(
 
 
 def segment_id_of(run_id: str, version: str) -> str:
-    """Returns the name of the segment of one published run.
-
-    >>> segment_id_of("gsm8k/1", "000000500-e5")
-    'gsm8k%2F1.000000500-e5'
-    """
+    """Returns the name of a published run's segment, such as ``gsm8k%2F1.000000500-e5``."""
     name = quote(run_id, safe="").replace(".", "%2E")
     if len(name) > _LONGEST_NAME:
         name = hashlib.sha256(run_id.encode()).hexdigest()
@@ -172,11 +159,7 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Returns whether a segment is a pack by its name; the name of a published run's segment has a dot.
-
-    >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
-    (True, False)
-    """
+    """Returns whether a name is that of a pack; only the name of a published run's segment has a dot."""
     return segment_id.startswith(PACK_PREFIX) and "." not in segment_id
 
 
@@ -190,7 +173,6 @@ class Source:
 
     @classmethod
     def all_of(cls, segments: Iterable[Segment]) -> list[Self]:
-        """Returns sources for all rows of some segments, one per version of their tables."""
         names: dict[int, list[str]] = defaultdict(list)
         for segment in sorted(segments, key=lambda segment: segment.segment_id):
             names[segment.schema].append(segment.segment_id)
@@ -209,7 +191,6 @@ class Catalog:
 
     @cached_property
     def replaced(self) -> frozenset[str]:
-        """Ids of the segments that a pack has merged."""
         named = (name for segment in self.segments.values() for name in segment.replaces)
         return frozenset(name for name in named if name in self.segments)
 
@@ -227,15 +208,11 @@ class Catalog:
 
     @cached_property
     def live(self) -> Mapping[str, Segment]:
-        """The segments with runs that count, by segment_id."""
         return {segment.segment_id: segment for segment in self.holders.values()}
 
     @cached_property
     def retired(self) -> Mapping[str, Segment]:
-        """The segments that are no longer needed, by segment_id: replaced ones, and old versions of a run.
-
-        A pack stays until another pack replaces it, because later packs rely on its examples.
-        """
+        """Replaced segments and old versions of a run. A pack stays until replaced, as later packs rely on it."""
         return {
             name: segment
             for name, segment in self.segments.items()
@@ -248,12 +225,11 @@ class Catalog:
         return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
-        """Returns the runs of a segment that do not count in it, in order."""
         own = {run_id for run_id in segment.versions if self.holder_of(run_id).segment_id == segment.segment_id}
         return tuple(sorted(segment.versions.keys() - (own & self.holders.keys())))
 
     def holder_of(self, run_id: str) -> Segment:
-        """Returns the segment that holds a known run, or the run that it is a part of."""
+        """Returns the segment of a run, or of the run that it is a part of."""
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
@@ -266,18 +242,13 @@ class Catalog:
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Returns a version; moments are in Unix time, 0 if unknown."""
+    """Takes moments in Unix time, 0 if unknown."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 
 
 def is_held(held: str | None, offered: str) -> bool:
-    """Returns whether a held version has the same content as an offered one, or content of a later moment.
-
-    >>> is_held("000000500-1763712000500-1763712001000-1763712002000-9f03",
-    ...         "000000499-1763712000400-1763712003000-1763712004000-11aa")
-    True
-    """
+    """Returns whether a held version has the same content as an offered one, or content of a later moment."""
     if held is None:
         return False
     return is_same(held, offered) or held.split("-")[:_PROGRESS_FIELDS] > offered.split("-")[:_PROGRESS_FIELDS]

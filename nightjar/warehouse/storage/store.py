@@ -41,8 +41,7 @@ Answer = TypeVar("Answer")
 class Fault:
     """A fault in a file of a segment; ``what`` is a predicate for messages.
 
-    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked, for
-    instance without the right to read it.
+    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked.
     """
 
     segment_id: str
@@ -57,7 +56,6 @@ class Fault:
 
     @classmethod
     def of_length(cls, segment: Segment, kind: str, length: int) -> Fault | None:
-        """Returns a fault if a Parquet file does not have the expected length."""
         expected = segment.sizes[kind]
         return None if length == expected else cls.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
 
@@ -69,9 +67,8 @@ class Store(ABC):
     be read or written, if a file is damaged, or if a newer Nightjar wrote it.
 
     Attributes:
-        is_remote: other machines write here too, without a lock. Then segments are packed on request only, a pack holds
-            all examples of its rollouts because another process may pack at the same time, and packed segments stay
-            for a while because a reader cannot keep them open.
+        is_remote: other machines write here too, without a lock. So segments are packed on request only, a pack holds
+            all examples of its rollouts, and packed segments stay for a while.
         place: the full location.
         path: the folder on this machine, which also holds ``nightjar.duckdb`` and the locks; None for a remote place.
     """
@@ -85,7 +82,6 @@ class Store(ABC):
         """Returns whether anything was published here."""
 
     def require(self) -> None:
-        """Raises MissingWarehouseError if nothing was published here."""
         if not self.exists():
             raise missing(self.place)
 
@@ -98,7 +94,6 @@ class Store(ABC):
         """Creates and removes a file."""
 
     def check_writable(self) -> None:
-        """Checks that segments can be written, and that the existing ones can be read."""
         self.try_to_write()
         self.catalog()
 
@@ -107,7 +102,6 @@ class Store(ABC):
         """Lists the current segments."""
 
     def undescribed(self, catalog: Catalog) -> set[str]:  # noqa: ARG002 - an upload in progress looks the same
-        """Returns the names of segments that have lost their ``segment.json``."""
         return set()
 
     @abstractmethod
@@ -156,7 +150,6 @@ class Store(ABC):
 
     @contextmanager
     def changing_prices(self) -> Iterator[list[Price]]:
-        """Yields the prices as a list to change, and writes it afterwards."""
         with self.changing_beside(PRICES_NAME):
             changed = self.prices()
             yield changed
@@ -202,10 +195,7 @@ class Store(ABC):
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - no lock
-        """Holds the right to pack and remove segments; yields whether it was obtained.
-
-        A place without locks always yields True; then each machine checks afterwards what others did meanwhile.
-        """
+        """Yields whether this process may pack and remove segments; in a place without locks always True."""
         yield True
 
 

@@ -28,15 +28,13 @@ _IN_JSON = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; ``schema`` is the first version of the tables that has it."""
-
     name: str
     sql_type: str
     schema: int
 
     @property
     def before(self) -> str:
-        """The SQL for its value in rows of earlier versions: from JSON if possible, else NULL."""
+        """SQL for the value in rows of earlier versions: from JSON if possible, else NULL."""
         return _IN_JSON.get(self.name, f"NULL::{self.sql_type}")
 
 
@@ -46,7 +44,6 @@ def tables_script() -> str:
 
 
 SCHEMA = FIRST_SCHEMA + len(_ADDED_COLUMN.findall(tables_script()))
-"""The version of the tables that this Nightjar writes."""
 
 
 @cache
@@ -64,7 +61,7 @@ def columns() -> Mapping[str, Sequence[Column]]:
 def in_current_form(kind: str, parts: Sequence[tuple[str, int]]) -> str:
     """Returns the statement that selects rows of several versions with the columns of the current version.
 
-    ``parts`` are relations for ``FROM``, each with the version of its rows; an empty sequence selects no rows.
+    ``parts`` are relations for ``FROM``, each with the version of its rows; without parts it selects no rows.
     """
     if not parts:
         empty = ", ".join(f"NULL::{column.sql_type} AS {column.name}" for column in columns()[kind])
@@ -73,7 +70,6 @@ def in_current_form(kind: str, parts: Sequence[tuple[str, int]]) -> str:
 
 
 def added_since(schema: int) -> Iterator[str]:
-    """Yields the statements that upgrade tables of an earlier version, with values from JSON."""
     for table, own in columns().items():
         for column in own:
             if column.schema > schema:

@@ -37,7 +37,6 @@ SELECT example_id, any_value(example_hash) FROM {} WHERE run_id = ? AND example_
 """
 
 Ask = Callable[[str, str], list[tuple[Any, ...]]]
-"""Runs a statement on a kind of rows of a segment, with the run id as its parameter."""
 
 _LOOKS = 3
 """How often a segment is looked up, because packing may replace it meanwhile."""
@@ -45,12 +44,7 @@ _LOOKS = 3
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The identity of a run.
-
-    Attributes:
-        config: its ``config.json``; empty for an imported run.
-        hashes: reads the content hash of each example, by ``example_id``.
-    """
+    """The identity of a run; ``config`` is empty for an imported run, ``hashes`` reads the hash of each example."""
 
     run_id: str
     metadata: Mapping[str, Any]
@@ -63,9 +57,9 @@ class RecordedRun:
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if a place holds another run with this id: a setting or an example of both differs.
+    """Raises RunConflictError if the runs differ in a setting or an example; ``place`` starts the message.
 
-    ``place`` starts the message: ``The warehouse outputs/warehouse``. Damaged results raise WarehouseError.
+    Damaged results raise WarehouseError.
     """
     if held is None:
         return
@@ -74,22 +68,18 @@ def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, 
 
 
 def check_publishable(store: Store, directory: RunDirectory, remedy: str = "") -> None:
-    """Raises RunConflictError if a warehouse holds another run with the id of a run directory.
-
-    An empty remedy is replaced by the command that gives this run a new id.
-    """
+    """Raises RunConflictError for another run with this id; the default remedy is the command that gives a new id."""
     offered = in_directory(directory)
     held = held_run(store, offered.run_id, store.catalog())
     refuse_conflict(held, offered, f"The warehouse {store}", remedy or new_id_remedy(directory.path, str(store)))
 
 
 def new_id_remedy(run_dir: Path, warehouse: str) -> str:
-    """Returns the sentence that says how to publish a conflicting run with a new id."""
     return f"To give this one a new id and publish it: {publish_command(run_dir, warehouse, '--new-id')}"
 
 
 def in_directory(directory: RunDirectory) -> RecordedRun:
-    """Returns the run of a run directory; raises RunDirectoryError if its metadata are damaged."""
+    """Raises RunDirectoryError if the metadata are damaged."""
     metadata, config = directory.read_metadata(), {}
     with suppress(RunDirectoryError):  # an imported run has none
         config = directory.read_config()
@@ -97,7 +87,7 @@ def in_directory(directory: RunDirectory) -> RecordedRun:
 
 
 def example_hashes(results: Path) -> dict[int, str]:
-    """Returns the content hashes in a file of results by ``example_id``; raises WarehouseError if a line is damaged."""
+    """Returns the content hashes by ``example_id``; raises WarehouseError if a line is damaged."""
     try:
         rows = (line.row for line in scan_lines(results))
         return {row["example_id"]: row["example_hash"] for row in rows if row.get("example_hash")}
@@ -106,7 +96,7 @@ def example_hashes(results: Path) -> dict[int, str]:
 
 
 def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:
-    """Returns a run in a warehouse of segments; None if there is none, or its segment is damaged."""
+    """Returns None if there is no such run, or its segment is damaged."""
     return recorded_run(run_id, partial(_ask, store, run_id, catalog))
 
 

@@ -28,7 +28,6 @@ from nightjar.warehouse.storage.segments import ORDER, PACK_PREFIX, RUN_KINDS, C
 from nightjar.warehouse.storage.store import Store
 
 FAN_IN = 16
-"""The number of segments of a size class that are merged into one."""
 
 LARGE_ROLLOUTS = 100_000
 LARGE_BYTES = 100_000_000
@@ -69,10 +68,7 @@ def tidy(store: Store) -> None:
 
 
 def pack_as_needed(store: Store) -> int:
-    """Merges segments while there are too many of a size, removes old retired ones, and returns the number of packs.
-
-    Does nothing if another process is packing.
-    """
+    """Merges crowded segments and removes retired ones; returns the number of packs, 0 if another process packs."""
     if store.is_remote:
         return 0
     packed = 0
@@ -111,7 +107,6 @@ def crowded(catalog: Catalog) -> list[Segment]:
 
 
 def outdated(catalog: Catalog) -> dict[str, int]:
-    """Returns the number of outdated runs in each large segment that has any, by segment_id."""
     large = (one for one in catalog.needed.values() if _is_large([one]))
     return {segment.segment_id: len(dead) for segment in large if (dead := catalog.dead_runs(segment))}
 
@@ -119,8 +114,8 @@ def outdated(catalog: Catalog) -> dict[str, int]:
 def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
     """Replaces segments by a pack of their rows that count; only one process at a time may pack.
 
-    Omits the runs in ``without`` and the examples that no other run uses. The warehouse stays unchanged if a segment is
-    damaged or another machine removed one of the runs.
+    Omits the runs in ``without`` and the examples that no other run uses. Changes nothing if a segment is damaged or
+    another machine removed one of the runs.
     """
     try:
         _merge(store, segments, without)
@@ -162,7 +157,7 @@ def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) ->
 def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
     """Removes a pack with a run that no other segment holds, because another machine pruned it meanwhile.
 
-    The merged segments still exist then. A pruner checks for such packs too, so that one of the two notices the other.
+    A pruner checks for such packs too, so that one of the two notices the other.
     """
     others = Catalog.of(one for name, one in store.catalog().segments.items() if name != pack.segment_id)
     gone = pack.versions.keys() - others.holders.keys()
@@ -246,10 +241,10 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 
 
 def _packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) -> list[Segment]:
-    """Returns other packs with examples of the segments to merge; the new pack need not write these again.
+    """Returns other packs with examples of the segments to merge, which the new pack need not write again.
 
-    A damaged pack is not among them: the new pack would lose its own good copies. In an object store there are none,
-    because another process may remove a pack at the same time.
+    Damaged packs are left out: the new pack would lose its own good copies. In an object store there are none, because
+    another process may remove a pack at the same time.
     """
     if store.is_remote:
         return []

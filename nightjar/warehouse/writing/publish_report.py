@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishReport:
-    """The result of a publish.
+    """The result of a publish; ``rollouts`` includes failed ones.
 
-    Attributes:
-        rollouts: number of records, including failed ones.
-        is_new: False if the warehouse already had this content, or newer content.
-        is_older: the warehouse has newer content.
-        is_update: the warehouse had the run with older content.
+    ``is_new``: False if the warehouse already had this or newer content. ``is_older``: it has newer content.
+    ``is_update``: it had the run with older content.
     """
 
     run_id: str

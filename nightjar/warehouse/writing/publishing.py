@@ -31,10 +31,8 @@ from nightjar.warehouse.writing.run_files import RunFiles, read_run
 from nightjar.warehouse.writing.staging import set_variable, stage_run
 
 Progress = Callable[[int, int], None]
-"""Takes the number of finished steps and the number of all steps."""
 
 Write = Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
-"""Writes a staged run from a connection; returns whether anything was new."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +52,8 @@ def publish_all(
 ) -> Iterator[tuple[Path, PublishReport | NightjarError]]:
     """Publishes run directories several at a time, and yields each with its report or its error; packs now and then.
 
-    A failed run directory is retried at the end, because it may have been in the middle of a write. Of several
-    directories with the same run id, all but the first are published at the end, one by one, to detect conflicts.
+    A failed run directory is retried at the end, because it may have been in the middle of a write. If run directories
+    have the same run id, all but the first are published at the end, one by one, to detect conflicts.
     """
     first: dict[str, Path] = {}
     later = [run_dir for run_dir in run_dirs if first.setdefault(RunDirectory(run_dir).run_id, run_dir) != run_dir]
@@ -84,7 +82,7 @@ def _outcome(store: Store, run_dir: Path, *, anew: bool) -> PublishReport | Nigh
 
 
 def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:
-    """Publishes a run directory, unless the warehouse has newer content, or this content and not ``anew``.
+    """Publishes unless the warehouse has newer content, or this content and not ``anew``.
 
     Raises RunConflictError if the warehouse holds another run with this id.
     """
@@ -152,7 +150,6 @@ def recorded_in(files: RunFiles) -> RecordedRun:
 
 
 def define_new(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
-    """Creates the views ``new_runs``, ``new_rollouts``, ``new_attempts`` and ``new_examples`` of a staged run."""
     variables = {
         "run_id": files.run_id,
         "version": files.version,

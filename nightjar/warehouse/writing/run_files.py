@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_THRESHOLD = 0.5
 _NOT_CONTENT = ("published_at", "format")
-"""Metadata that a publish or an upgrade changes; they are not part of a version's content."""
+"""Metadata that are not part of a version's content, because a publish or an upgrade changes them."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,9 @@ class JsonFile:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of a run directory, without torn lines.
+    """The files of a run directory, without torn lines; ``config`` is None for an imported run.
 
-    Attributes:
-        metadata: always with aggregates, even if the run was killed before it wrote them.
-        config: ``config.json`` as text; None for an imported run.
-        version: see ``segments.py``.
+    The metadata have aggregates even if the run was killed before it wrote them.
     """
 
     run_dir: Path
@@ -67,10 +64,9 @@ class RunFiles:
 
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
-    """Reads the small files of a run directory and measures the large ones; raises WarehouseError if one is damaged.
+    """Reads the small files and measures the large ones; raises WarehouseError if one is damaged.
 
-    A file with a torn last line is copied to ``scratch`` without that line, with a warning. The files of a run in
-    progress are always copied.
+    Copies a growing file, and one with a torn last line, to ``scratch`` without that line.
     """
     metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
@@ -208,14 +204,13 @@ def _settings(config: str | None) -> bytes:
 
 
 def _finished_at(last_attempt: bytes) -> float:
-    """Returns the Unix time of the newest attempt, the last one in the ledger; 0 if there is none."""
+    """Returns the Unix time of the last attempt in the ledger, the newest one; 0 if there is none."""
     with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
     return 0.0
 
 
 def _moment(text: object) -> float:
-    """Returns Unix time; as in DuckDB, a time without a zone is in UTC."""
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:
@@ -224,7 +219,7 @@ def _moment(text: object) -> float:
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
-    """Returns the aggregates of a run that was killed before it wrote them; the last line of a rollout counts."""
+    """Counts the last line of each rollout."""
     try:
         last = {_key(line.row): line.number for line in scan_lines(results)}
         summary = summarize_rows(

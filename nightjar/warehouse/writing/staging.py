@@ -72,7 +72,6 @@ _NAMELESS = "SELECT count(*) FROM {table} WHERE example_id IS NULL OR rollout_in
 
 
 def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
-    """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``."""
     _stage_metadata(connection, files, scratch)
     named = dict.fromkeys(files.metadata.get("state_columns") or ())
     results, extra, state = files.results, [name for name in named if name not in _RESULT_FIELDS], "state"
@@ -88,7 +87,6 @@ def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: P
 
 
 def _are_columns(names: Collection[str]) -> bool:
-    """Returns whether DuckDB can have these columns too: it ignores case, and refuses an empty name."""
     distinct = {name.casefold() for name in (*_RESULT_FIELDS, *names)}
     return all(names) and len(distinct) == len(_RESULT_FIELDS) + len(names)
 

@@ -87,10 +87,9 @@ def bundle_of(
     retries: int,
     expected_rows: int | None = None,
 ) -> Bundle:
-    """Returns the bundle of rows; its numbers depend only on the rows.
+    """Returns the bundle of rows and steps, sorted by problem and repeat; its numbers depend only on the rows.
 
-    ``results`` and ``steps`` have one entry per step, sorted by problem and repeat. ``retries`` counts repeated
-    requests and further attempts. ``expected_rows`` is None if no rows are missing.
+    ``retries`` counts repeated requests and further attempts. ``expected_rows`` is None if no rows are missing.
     """
     artifacts = RunArtifacts(list(steps), _runtime(steps, elapsed_seconds, retries), _failures(steps))
     scores = scores_of(results, repeats, expected_rows)
@@ -176,10 +175,7 @@ def cost_of(model: str, stats: RuntimeStats) -> CostEstimate | None:
 
 
 def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
-    """Writes the files of a bundle and returns their paths.
-
-    Files of another run in the folder are moved into a subfolder named by that run.
-    """
+    """Writes the files of a bundle and returns their paths; moves those of another run into a subfolder of its name."""
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder, bundle["run_id"])
@@ -236,7 +232,6 @@ def discover_bundles(directory: str | Path) -> dict[str, Path]:
 
 
 def extract_benchmark_name(bundle_path: str | Path) -> str | None:
-    """Returns the benchmark of a bundle; None if it names none or is not a bundle."""
     try:
         benchmark = read_object(Path(bundle_path)).get("benchmark")
     except WarehouseError:
@@ -248,6 +243,5 @@ def extract_benchmark_name(bundle_path: str | Path) -> str | None:
 def match_bundles(
     base: Mapping[str, Path], cand: Mapping[str, Path]
 ) -> tuple[dict[str, tuple[Path, Path]], set[str], set[str]]:
-    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks that only one side has."""
     both = {name: (path, cand[name]) for name, path in base.items() if name in cand}
     return both, set(base) - set(cand), set(cand) - set(base)

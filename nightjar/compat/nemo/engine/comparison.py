@@ -34,17 +34,11 @@ def compare_runs(
     min_effect: float = 0.005,
     test: Literal["auto", "mcnemar", "permutation"] = "auto",
 ) -> dict[str, Any]:
-    """Compares two evaluations over the problems that both scored.
+    """Compares two evaluations (anything that ``nightjar compare`` takes) over the problems that both scored.
 
-    Args:
-        baseline, candidate: a bundle, its path, a pattern with ``*``, a folder, or anything ``nightjar compare`` takes.
-        reward_threshold: accepted and ignored; an answer is correct from 0.5 on both sides.
-        min_effect: the allowed drop of the mean.
-        test: the p-value to report with the interval, which decides.
-
-    Returns:
-        The report. Its ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
-        entirely beyond, else ``INCONCLUSIVE``.
+    The report's ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
+    entirely beyond, else ``INCONCLUSIVE``. ``test`` selects the p-value to report; the interval decides.
+    ``reward_threshold`` is accepted and ignored: an answer is correct from 0.5 on both sides.
     """
     if test not in _TESTS:
         raise ConfigError(f"Unknown test {test!r}. Choose one of: {', '.join(_TESTS)}")
@@ -125,9 +119,8 @@ def _percent(delta: float, of: float | None) -> float | None:
 class BenchmarkGateResult:
     """The result of a gate on one benchmark; ``delta`` is the candidate's mean minus the baseline's.
 
-    Attributes:
-        status: PASS, BREACH, MISSING or INSUFFICIENT_EVIDENCE.
-        max_drop_threshold: the allowed drop, including the relative limit; None if nothing was measured.
+    ``status`` is PASS, BREACH, MISSING or INSUFFICIENT_EVIDENCE. ``max_drop_threshold`` is the allowed drop, including
+    the relative limit; None if nothing was measured.
     """
 
     benchmark: str = ""
@@ -169,10 +162,7 @@ class GateReport:
 
 
 def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GatePolicy | str | Path) -> GateReport:
-    """Checks whether a candidate stays within the limits of a policy.
-
-    Both sides are folders of bundles, patterns with ``*``, or anything ``nightjar gate`` takes.
-    """
+    """Checks a candidate against the limits of a policy; both sides are anything that ``nightjar gate`` takes."""
     policy = policy if isinstance(policy, GatePolicy) else GatePolicy.read(Path(policy))
     found = gate(policy, baseline_dir, candidate_dir)
     return GateReport(

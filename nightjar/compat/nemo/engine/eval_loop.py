@@ -148,28 +148,22 @@ async def run_evaluation(
     shuffle_seed: int | None = None,
     model_traffic_store: Any = None,
 ) -> Bundle:
-    """Runs a solver on the problems of a benchmark and returns the bundle.
+    """Runs a solver on the problems of a benchmark and returns the bundle, in the order of problems.
 
-    Solver, client and benchmark stay usable; the benchmark is closed at exit. Problems keep their numbers in the whole
-    dataset, and results are in the order of problems.
+    Solver, client and benchmark stay usable; the benchmark is closed at exit. Raises ``ResumeMismatchError`` if the
+    settings differ from those of the run to resume, ``RunError`` if the endpoint rejects every request.
 
     Args:
-        max_problems: use the first problems only.
         config: further settings to record; ``scorers`` are refused, because a benchmark has its own.
         problem_range: the first problem and the one after the last; overrides shuffling and shards.
         judge_client: scores answers that need a judge; has ``chat`` like ``ModelClient``.
         model_url: recorded if the solver does not name its endpoint.
-        step_log_dir: the folder for run directories, which keep finished rollouts; None for none.
-        resume: resume the newest run in ``step_log_dir``.
+        step_log_dir: the folder for run directories, which keep finished rollouts; ``resume`` continues the newest.
         skip_failed: accepted and ignored; a failed step never stops the others.
         max_system_retries: attempts at a step after infrastructure errors.
         shard_info: the shard, counted from 0, and the number of shards.
         shuffle_seed: draw problems in random order; None for their own order.
         sandbox_manager, instruction_template, model_traffic_store: refused: not supported.
-
-    Raises:
-        ResumeMismatchError: the settings differ from those of the run to resume.
-        RunError: the endpoint rejects every request.
     """
     refused = {
         "sandbox_manager": sandbox_manager,
@@ -239,12 +233,6 @@ def chosen_problems(
     shard_info: tuple[int, int] | None = None,
     shuffle_seed: int | None = None,
 ) -> list[int]:
-    """Returns the numbers of the problems to run; the arguments are those of ``run_evaluation``.
-
-    Example:
-        >>> chosen_problems(10, max_problems=6, shard_info=(1, 2)), chosen_problems(10, problem_range=(8, 99))
-        ([3, 4, 5], [8, 9])
-    """
     if problem_range is not None:
         return [*range(max(0, problem_range[0]), min(size, problem_range[1]))]
     numbers = [*range(size)]

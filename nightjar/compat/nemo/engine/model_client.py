@@ -16,7 +16,7 @@ from nightjar.clients.answer_cache import AnswerCache, CachingClient
 from nightjar.clients.client import AnyClient
 from nightjar.clients.credentials import NO_KEY
 from nightjar.clients.openai_chat import AiohttpOpenAI, OpenAIClient
-from nightjar.clients.pace import repeat
+from nightjar.clients.retries import repeat
 from nightjar.compat.nemo.observability import ModelResponse
 from nightjar.core.messages import Messages, Response, Tool, content_text, normalize_messages
 from nightjar.core.rollout.state import SamplingArgs, State
@@ -28,7 +28,7 @@ current_rollout: ContextVar[State | None] = ContextVar("current_rollout", defaul
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 ClientT = TypeVar("ClientT", bound=OpenAIClient[Any, Any, Any])
 _kept: set[AnyClient] = set()
-"""All clients: a reference keeps their connections open until their event loop ends."""
+"""Every client stays referenced, so its connections stay open until its event loop ends."""
 _ROUTE = "/chat/completions"
 
 
@@ -65,12 +65,8 @@ class ToolCallingResponse:
 class ModelClient:
     """A model at an endpoint with OpenAI's protocol. It works in any event loop, and again after ``close``.
 
-    Attributes:
-        base_url: with or without the route.
-        seed: sent with every request unless None, like the other sampling parameters; in an evaluation, each further
-            repeat adds 1 to it.
-        timeout: seconds per request.
-        reasoning_pattern: a regular expression of text to remove from responses.
+    ``base_url`` may include the route, ``timeout`` is in seconds per request, ``reasoning_pattern`` is a regular
+    expression of text to remove from responses. In an evaluation, each further repeat adds 1 to ``seed``.
     """
 
     base_url: str
@@ -160,8 +156,6 @@ class ModelClient:
 
 
 class _ChatClient(OpenAIChatCompletionsClient):
-    """Keeps the endpoint's own response with the parsed one."""
-
     async def from_native_response(self, response: Any) -> Response:
         answer = await super().from_native_response(response)
         setattr(answer, "native", response)  # noqa: B010 - it has no such field

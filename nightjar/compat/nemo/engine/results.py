@@ -41,7 +41,6 @@ def bundle_of_rows(
 
 
 def bundle_of_run(run_dir: str | Path) -> Bundle:
-    """Returns the bundle of a run directory of any environment, for ``write_all``."""
     directory = RunDirectory(Path(run_dir))
     attempts = (line.row for line in scan_lines(directory.attempts_path))
     responses = {

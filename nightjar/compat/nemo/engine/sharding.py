@@ -1,7 +1,4 @@
-"""Shards: parts of an evaluation that ran separately, and their merge.
-
-A part is the files that ``write_all`` or NeMo Evaluator wrote for a shard, or a run directory.
-"""
+"""Shards: parts of an evaluation that ran separately, as bundles or run directories, and their merge."""
 
 from __future__ import annotations
 
@@ -53,11 +50,8 @@ class _Row(Lenient):
 class EvaluationPart:
     """A part of an evaluation; None for an unknown range or number.
 
-    Attributes:
-        config: settings without those of the shard.
-        compared: settings that must be the same in all parts.
-        shard_range: the first problem and the one after the last.
-        results, steps: rows and steps by problem and repeat.
+    ``config`` lacks the settings of the shard; those in ``compared`` must be the same in all parts. ``shard_range`` is
+    the first problem and the one after the last. ``results`` and ``steps`` are by problem and repeat.
     """
 
     path: Path
@@ -81,7 +75,6 @@ def part_of(found: FoundResults) -> EvaluationPart:
 
 
 def shard_part(folder: Path) -> EvaluationPart:
-    """Returns a folder with one bundle as a part."""
     bundles = bundles_in(folder)
     if len(bundles) != 1:
         raise ConfigError(f"Expected one bundle (eval-*.json) in {str(folder)!r}, found {len(bundles)}")
@@ -124,7 +117,7 @@ def _of_run_directory(path: Path) -> EvaluationPart:
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that results depend on; the port of a local proxy is not one."""
+    """Returns the settings that results depend on, without the port of a local proxy."""
     settings = {name: value for name, value in config.items() if name not in (*SHARD_FIELDS, "output_dir")}
     if urlsplit(str(settings.get("model_url") or "")).hostname in LOOPBACK_HOSTS:
         del settings["model_url"]
@@ -189,7 +182,6 @@ def get_shard_range(total: int, shard_idx: int, total_shards: int) -> tuple[int,
 
 
 def shard_from_env() -> tuple[int, int] | None:
-    """Returns the shard and the number of shards from the environment variables, if they are set."""
     for names in _VARIABLES:
         values = [os.environ.get(name) for name in names]
         if None not in values:
@@ -201,10 +193,10 @@ def shard_from_env() -> tuple[int, int] | None:
 
 
 def merge_results(shard_dirs: Sequence[str | Path], output_dir: str | Path, n_repeats: int | None = None) -> Bundle:
-    """Merges shards that ``write_all`` wrote and writes the bundle of the whole; the shards are left unchanged.
+    """Merges shards that ``write_all`` wrote and writes the bundle of the whole; ``ConfigError`` if settings differ.
 
     All numbers are computed from all rows, so only times differ from those of an undivided evaluation. If several
-    shards contain a step, the last one counts. Different benchmarks or settings raise ``ConfigError``.
+    shards contain a step, the last one counts.
     """
     bundle = merged([shard_part(Path(folder)) for folder in shard_dirs], n_repeats)
     write_all(bundle, output_dir)
@@ -212,7 +204,6 @@ def merge_results(shard_dirs: Sequence[str | Path], output_dir: str | Path, n_re
 
 
 def merged(parts: Sequence[EvaluationPart], n_repeats: int | None = None) -> Bundle:
-    """Returns the bundle of all parts; if several parts contain a step, the last one counts."""
     if not parts:
         raise ConfigError("There are no shards to merge")
     if differing := differences(parts):
@@ -247,7 +238,7 @@ def differences(parts: Sequence[EvaluationPart]) -> dict[str, list[Any]]:
 
 
 def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
-    """Returns sentences about missing shards, duplicate shards and missing steps.
+    """Describes missing shards, duplicate shards and missing steps, one sentence each.
 
     Problems are numbered without gaps from the first one of any shard, unless they were shuffled.
     """
@@ -267,12 +258,7 @@ def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
 
 
 def ranges(numbers: Iterable[int]) -> Iterator[str]:
-    """Yields sorted numbers as ranges.
-
-    Example:
-        >>> list(ranges([1, 2, 3, 7, 9, 10]))
-        ['1-3', '7', '9-10']
-    """
+    """Yields sorted numbers as ranges: 1-3, 7, 9-10."""
     for _, together in groupby(enumerate(numbers), key=lambda one: one[1] - one[0]):
         found = [number for _, number in together]
         yield f"{found[0]}-{found[-1]}" if len(found) > 1 else str(found[0])
@@ -301,10 +287,7 @@ def _problems(parts: Sequence[EvaluationPart], seen: set[int]) -> list[int]:
 
 
 def _total(spans: set[tuple[int, int]], shards: int) -> int:
-    """Returns the number of problems that shards with these ranges divide; 0 if none fits.
-
-    Several totals may fit if the last shards are missing; the highest is returned.
-    """
+    """Returns the highest number of problems that shards with these ranges can divide; 0 if none fits."""
     longest = max((end - start for start, end in spans), default=0)
     totals = range(shards * longest, shards * max(0, longest - 1), -1)
     return next((n for n in totals if spans <= {get_shard_range(n, shard, shards) for shard in range(shards)}), 0)

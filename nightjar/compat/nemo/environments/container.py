@@ -1,9 +1,4 @@
-"""Evaluation images of NeMo Evaluator, and ``container://``.
-
-::
-
-    container://nvcr.io/nvidia/eval-factory/simple-evals:25.09#gsm8k
-    container://IMAGE#TASK?endpoint_type=completions&timeout=7200
+"""Evaluation images of NeMo Evaluator, and ``container://IMAGE#TASK?endpoint_type=completions&timeout=7200``.
 
 Docker or Podman runs the image, which gets the model's URL and the variable of its key, sends the requests itself and
 writes ``results.yml``::
@@ -75,7 +70,6 @@ class ContainerEnvironment(EvalEnvironment):
         model_url, model_id, api_key: the model; None for that of the run.
         endpoint_type: ``chat`` or ``completions``.
         legacy_params: ``params`` of the evaluation, such as ``{"limit_samples": 10}``.
-        adapter_config: settings of the adapter in the image.
         extra_mounts: further mounts, ``HOST:CONTAINER``.
         timeout: seconds for the evaluation.
     """
@@ -121,7 +115,7 @@ class ContainerEnvironment(EvalEnvironment):
         return VerifyResult(next(iter(scores.values())), None, scores)
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> Bundle:
-        """Runs the image and returns the bundle; the solver's ``client`` is the model unless another is configured.
+        """Runs the image and returns the bundle; the solver's ``client`` is the model unless ``config`` names another.
 
         ``config`` may have ``base_url``, ``model``, ``api_key``, ``endpoint_type``, ``sampling_args``, ``params``,
         ``adapter_config``, ``env_vars`` and ``mounts``.
@@ -243,12 +237,6 @@ def build_legacy_run_config(
     adapter_config: dict[str, Any] | None = None,
     api_key: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the ``run_config.yaml`` of an evaluation.
-
-    Example:
-        >>> build_legacy_run_config("gsm8k", "http://model/v1", "m", "chat", api_key="secret")["target"]
-        {'api_endpoint': {'url': 'http://model/v1', 'model_id': 'm', 'type': 'chat', 'api_key_name': 'NEMO_API_KEY'}}
-    """
     endpoint: dict[str, Any] = {"url": model_url, "model_id": model_id, "type": endpoint_type}
     if api_key:
         endpoint["api_key_name"] = KEY_VARIABLE
@@ -278,7 +266,6 @@ def parse_legacy_results(results_dir: Path) -> dict[str, Any]:
 
 
 def build_legacy_bundle(image: str, task: str, results_dir: Path) -> Bundle:
-    """Returns the bundle of an evaluation, with its rows if the image keeps them."""
     parsed = parse_legacy_results(results_dir)
     rows = _rows(results_dir)
     name = name_of(image, task)
@@ -289,12 +276,7 @@ def build_legacy_bundle(image: str, task: str, results_dir: Path) -> Bundle:
 
 
 def name_of(image: str, task: str) -> str:
-    """Returns the name of an evaluation, such as ``container/gsm8k``.
-
-    Example:
-        >>> name_of("nvcr.io/eval/simple-evals:25.09", ""), name_of("simple-evals", "gsm8k")
-        ('container/simple-evals', 'container/gsm8k')
-    """
+    """Returns the name of an evaluation, such as ``container/gsm8k``; without a task, of its image."""
     return f"container/{task or image.rpartition('/')[2].partition(':')[0]}"
 
 

@@ -1,15 +1,4 @@
-"""Benchmarks on servers, and ``gym://``.
-
-::
-
-    gym://HOST:PORT                                  nightjar serve or nel serve
-    gym://HOST:PORT?protocol=native&data=FILE.jsonl  a resources server of NeMo Gym, with its problems
-    gym://module:MODULE[:APP]                        an application for uvicorn
-    gym://cmd:COMMAND                                a shell command, with {host} and {port}
-    gym://NAME                                       nightjar serve NAME
-
-Servers of the last three start and end with the run. ``timeout=SECONDS`` is the limit of a request.
-"""
+"""Benchmarks on servers, and ``gym://``; docs/harnesses.md lists the forms of these URIs."""
 
 from __future__ import annotations
 
@@ -49,12 +38,7 @@ _SHOWN_BYTES = 1000
 
 
 def gym_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the query.
-
-    Example:
-        >>> gym_environment("gym://localhost:9090?timeout=5").timeout
-        5.0
-    """
+    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the query."""
     place, options = _taken_apart(uri)
     options |= kwargs
     if "data" in options:
@@ -96,7 +80,6 @@ class ManagedGymEnvironment(GymEnvironment):
         server_cmd: a shell command, with the address as ``{host}`` and ``{port}`` or ``$HOST`` and ``$PORT``.
         server_module: a module whose ``app`` uvicorn serves, or ``module:name``.
         nel_benchmark: a benchmark for ``nightjar serve``.
-        port: None for a free port.
         startup_timeout: seconds until the server must respond.
     """
 
@@ -146,7 +129,6 @@ class ManagedGymEnvironment(GymEnvironment):
                 raise
 
     def stop(self) -> None:
-        """Stops the server; it restarts on use."""
         with self._lock:
             self._end()
 

@@ -60,14 +60,8 @@ class GymDataset:
 class GymEnvironment(RowBenchmark):
     """A benchmark on a server: ``nightjar serve``, ``nel serve``, or a resources server of NeMo Gym.
 
-    Args:
-        protocol: ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does.
-        dataset: the problems; None for those of the server, which a server of NeMo Gym does not have.
-        timeout: seconds per request.
-
-    Example:
-        >>> GymEnvironment("localhost:9090").endpoint
-        'http://localhost:9090'
+    ``protocol`` is ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does. A server of
+    NeMo Gym needs a ``dataset``; None means the problems of the server. ``timeout`` is in seconds per request.
     """
 
     def __init__(
@@ -213,7 +207,6 @@ class GymEndpoint:
     async def call(
         self, method: str, path: str, body: Any = None, cookies: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Returns the JSON object of a response; ``cookies`` are those of a session."""
         return (await self._called(method, path, body, cookies))[0]
 
     async def open_session(self, body: Any) -> Mapping[str, str]:

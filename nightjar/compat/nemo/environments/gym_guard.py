@@ -1,7 +1,7 @@
 """Keeps a server running as long as its parent process lives: ``python -P gym_guard.py COMMAND…``.
 
-The command has its own process group. The group ends when standard input closes, so at the latest when the parent ends;
-on Linux it also ends with this process. This file needs only the standard library.
+The command's process group ends when standard input closes, which the parent's end causes; on Linux also with this
+process. This file needs only the standard library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Runs the command until it ends or standard input closes, then ends its process group."""
     die_with_us = _die_with_us if sys.platform == "linux" else None
     server = subprocess.Popen(  # noqa: S603
         sys.argv[1:],

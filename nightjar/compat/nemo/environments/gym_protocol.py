@@ -1,4 +1,4 @@
-"""Converts between texts and the messages of Gym servers, which have the form of OpenAI's Responses.
+"""Converts between texts and Gym servers' messages, which have the form of OpenAI's Responses.
 
 ``rcp`` is ``responses_create_params``: the request to a model.
 """
@@ -12,12 +12,7 @@ _BY = "evaluator"
 
 
 def extract_assistant_text(response: Any) -> str:
-    """Returns the model's text in a string, a Responses answer or a chat completion; empty if there is none.
-
-    Example:
-        >>> extract_assistant_text({"choices": [{"message": {"role": "assistant", "content": "4"}}]})
-        '4'
-    """
+    """Returns the model's text in a string, a Responses answer or a chat completion; empty if there is none."""
     match response:
         case str():
             return response
@@ -32,12 +27,6 @@ def extract_assistant_text(response: Any) -> str:
 
 
 def wrap_text_as_gym_response(text: str) -> dict[str, Any]:
-    """Returns a text as a Responses answer.
-
-    Example:
-        >>> extract_assistant_text(wrap_text_as_gym_response("4"))
-        '4'
-    """
     part = {"type": "output_text", "text": text, "annotations": []}
     message = {"id": f"msg-{_BY}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     return {
@@ -59,18 +48,11 @@ def wrap_text_as_responses_create_params(prompt: str, model: str = _BY) -> dict[
 
 
 def extract_prompt_from_rcp(rcp: Mapping[str, Any]) -> str:
-    """Returns the last message of the user.
-
-    Example:
-        >>> extract_prompt_from_rcp({"input": [{"role": "user", "content": [{"type": "input_text", "text": "2+2?"}]}]})
-        '2+2?'
-    """
     texts = [message["content"] for message in messages_from_rcp(rcp) if message["role"] == "user"]
     return texts[-1] if texts else ""
 
 
 def messages_from_rcp(rcp: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns the conversation of a request as chat messages of text."""
     given = rcp.get("input") or []
     turns: Sequence[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     instructions = rcp.get("instructions")
@@ -83,7 +65,6 @@ def messages_from_rcp(rcp: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def text_of(content: Any) -> str:
-    """Returns the text of a message's content, a string or a list of parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
     return "" if content is None else str(content)

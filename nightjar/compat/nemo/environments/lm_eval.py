@@ -1,14 +1,4 @@
-"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``.
-
-::
-
-    lm-eval://gsm8k
-    lm-eval://gsm8k?num_fewshot=5&limit=100&metric=exact_match,flexible-extract
-    lm-eval://my_task?include_path=FOLDER                   a task in your own YAML file
-
-``nightjar eval run lm-eval://gsm8k -m MODEL``, with ``--api-client-type openai_completions`` if the task compares
-probabilities.
-"""
+"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``; see docs/harnesses.md."""
 
 from __future__ import annotations
 
@@ -39,7 +29,7 @@ _OF_URI = ("num_fewshot", "limit", "include_path", "metric", "begin")
 DOC = "doc_id"
 """The number of a document in the metadata of its problem."""
 LIKELIHOODS = "log_likelihoods"
-"""Where the answer of a rollout has probabilities."""
+"""The key for the probabilities in the answer of a rollout."""
 _MOST_STOPS = 4
 
 
@@ -47,8 +37,7 @@ class LMEvalEnv(SeededEnv):
     """A task of lm-eval as an environment.
 
     A generating task sends what lm-eval would send: a chat with the examples as turns, or one text for a completions
-    endpoint. A task that compares probabilities sends one request per text. The list of probabilities as JSON is the
-    completion of the rollout, so it is journaled and scored like any other.
+    endpoint. A task that compares probabilities sends one request per text; its completion is their list as JSON.
     """
 
     def __init__(self, benchmark: Any, judge: Any = None, **kwargs: Any) -> None:
@@ -77,7 +66,6 @@ class LMEvalEnv(SeededEnv):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Returns the model's text, or the probabilities of texts."""
         if self._task.kind == GENERATED:
             return await super().get_model_response(state, prompt, client, model, tool_defs, sampling_args)
         found = [await self._likelihood(state, each) for each in self._task.problem(state["info"][DOC]).requests]
@@ -110,10 +98,8 @@ class LMEvalEnvironment(RowBenchmark):
         num_fewshot: examples before a question; None for the task's number.
         limit: use the first documents only, as a count or as a share below 1.
         include_path: a folder of YAML files with further tasks.
-        metric: the reward, as ``exact_match`` or with its filter ``exact_match,strict-match``; None for the first in
-            lm-eval's tables.
-        begin: put before texts without context, because a probability needs one; lm-eval uses the tokenizer's begin
-            token.
+        metric: the reward, such as ``exact_match,strict-match``; None for the first in lm-eval's tables.
+        begin: put before texts without context, because a probability needs one, in place of lm-eval's begin token.
     """
 
     environment_class = LMEvalEnv
@@ -136,7 +122,6 @@ class LMEvalEnvironment(RowBenchmark):
         return len(self.task)
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns the problem of a document; its metadata are its number and its fields of texts and numbers."""
         problem = self.task.problem(idx)
         metadata = {**self.task.columns(idx), DOC: idx}
         return SeedResult(problem.text, self.task.target(idx), metadata, messages=[*problem.messages] or None)

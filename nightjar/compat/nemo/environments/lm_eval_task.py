@@ -42,11 +42,7 @@ _NONE = (
 
 @dataclass(frozen=True)
 class Problem:
-    """The requests for a document.
-
-    ``text`` is the prompt for a completions endpoint, ``messages`` for a chat endpoint. ``requests`` are the texts
-    whose probabilities are the answer; it is empty if the task generates.
-    """
+    """The prompt for a document, as text and chat, or the ``requests``: texts whose probabilities are the answer."""
 
     text: str
     messages: Sequence[dict[str, Any]]
@@ -79,7 +75,7 @@ class LMEvalTask:
 
     @property
     def sampling_args(self) -> SamplingArgs:
-        """lm-eval's settings of the task as sampling arguments; 256 tokens unless set."""
+        """lm-eval's settings of the task; 256 tokens unless set."""
         if self.kind != GENERATED:
             return {}
         own = dict(self._task.config.generation_kwargs or {})
@@ -110,7 +106,6 @@ class LMEvalTask:
         return {n: v for n, v in doc.items() if isinstance(v, str | int | float)} if isinstance(doc, Mapping) else {}
 
     def score(self, number: int, answers: Sequence[Any]) -> tuple[dict[str, Any], Any]:
-        """Returns the scoring details of a document, and the extracted answer."""
         doc, task = self._docs[number], self._task
         make = import_lm_eval("lm_eval.api.instance").Instance
         given = [
@@ -165,7 +160,6 @@ class LMEvalTask:
 
 
 def list_tasks(include_path: str | None = None) -> list[str]:
-    """Returns the names of all tasks of lm-eval, without groups and tags."""
     return list(_tasks(include_path, has_defaults=True).all_subtasks)
 
 
@@ -259,7 +253,6 @@ class TaskMetrics:
         return {**means, **({RAW: others} if others else {})}
 
     def totals(self, details: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-        """Returns all metrics over documents, aggregated by lm-eval."""
         values: dict[str, list[Any]] = defaultdict(list)
         for each in details:
             for name, value in {**each, **(each.get(RAW) or {})}.items():
@@ -311,13 +304,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodRequest:
-    """A text whose probability is requested; trailing spaces of the context belong to the continuation, as in lm-eval.
-
-    Example:
-        >>> request = LikelihoodRequest.of("Answer: ", "Paris")
-        >>> request.context, request.continuation
-        ('Answer:', ' Paris')
-    """
+    """A request for a probability. As in lm-eval, trailing spaces of the context belong to the continuation."""
 
     context: str
     continuation: str
@@ -344,14 +331,8 @@ def sampling_args_of(own: Mapping[str, Any]) -> SamplingArgs:
 def likelihood_of(logprobs: TextLogprobs | None, request: LikelihoodRequest) -> Likelihood:
     """Returns the probability of a continuation from the endpoint's response.
 
-    The last token is the one that the endpoint had to add. The start of the continuation is counted back from it, as
-    some endpoints put a begin token before the prompt. A token that overlaps the context belongs to the continuation.
-
-    Example:
-        >>> logprobs = TextLogprobs(text_offset=[0, 4, 9], token_logprobs=[None, -0.5, -2.0],
-        ...                          top_logprobs=[None, {" upon": -0.5}, {" a": -0.1}])
-        >>> likelihood_of(logprobs, LikelihoodRequest("Once", " upon"))
-        (-0.5, True)
+    The endpoint had to add the last token, so the continuation is counted back from it: some endpoints put a begin
+    token before the prompt. A token that overlaps the context belongs to the continuation.
     """
     if logprobs is None or logprobs.top_logprobs is None or logprobs.text_offset[-1:] < [len(request.prompt)]:
         raise ConfigError(_NONE)

@@ -1,9 +1,6 @@
-r"""Benchmarks of NeMo Skills, and ``skills://``. None of their code runs.
+r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). None of their code runs.
 
 ::
-
-    skills://gpqa                                   with NeMo Skills installed and its data prepared
-    skills://gpqa?split=test&data_dir=FOLDER        FOLDER/gpqa/test.jsonl, without an installation
 
     dataset/gpqa/__init__.py        METRICS_TYPE = "multichoice"
                                     EVAL_SPLIT = "diamond"
@@ -65,14 +62,12 @@ _OF_EVALUATION = "eval_config."
 
 
 class SkillsEnvironment(EvalEnvironment):
-    """A benchmark of NeMo Skills.
+    """A benchmark of NeMo Skills, such as ``gpqa``; ``group.name`` in a group.
 
     Args:
-        benchmark: its name, such as ``gpqa``; ``group.name`` in a group.
         split: the file of problems; None for the benchmark's default.
         data_dir: the folder of benchmarks; None for ``NEMO_SKILLS_DATA_DIR`` or the installed package.
-        prompt_template: a text with ``{problem}`` and other fields of rows, or a file, as for ``benchmark``; None for
-            the prompt of NeMo Skills, or a plain one if that does not exist.
+        prompt_template: a text with ``{fields}`` of rows, or a file; None for NeMo Skills' prompt or a plain one.
         eval_type: ``math`` or ``multichoice``; None for the benchmark's own.
     """
 
@@ -175,8 +170,6 @@ def _field(row: dict[str, Any], names: tuple[str, ...], place: str) -> Any:
 
 
 class SkillsScorer:
-    """Scores answers as mathematics or by the letter of an option."""
-
     def __init__(self, eval_type: str, settings: Mapping[str, Any]) -> None:
         if unknown := settings.keys() - {*OPTIONS, *_WITHOUT_EFFECT, _MODULO}:
             raise ConfigError(
@@ -187,7 +180,6 @@ class SkillsScorer:
         self._math = MathRubric(parser=Parser())
 
     async def score(self, response: str, expected: str, row: Mapping[str, Any]) -> tuple[str | None, bool]:
-        """Returns the extracted answer and whether it is correct."""
         settings = self._settings | {name: row[name] for name in OPTIONS if name in row}
         answer = response.rpartition("</think>")[2]
         found = _extracted(answer, settings)
@@ -237,14 +229,10 @@ def _bare(text: str) -> str:
 
 @dataclass(frozen=True)
 class SkillsSettings:
-    """The settings in a benchmark's ``__init__.py``.
+    """The settings in a benchmark's ``__init__.py``; None for no prompt or no examples.
 
-    Attributes:
-        eval_type: the scoring; usually the same as ``metrics_type``.
-        split: the file of problems, without ``.jsonl``.
-        prompt_config: the name of the prompt in the package; None for none.
-        examples_type: the few-shot examples, which are code of the package; None for none.
-        has_judge: whether a model also judges the answers.
+    ``eval_type`` is the scoring, usually the same as ``metrics_type``. ``split`` is the file of problems without
+    ``.jsonl``. ``examples_type`` names few-shot examples, which are code of the package.
     """
 
     metrics_type: str = "math"
@@ -319,7 +307,6 @@ def read_prompt(settings: SkillsSettings, folders: Sequence[Path]) -> Mapping[st
 
 
 def list_skills_benchmarks(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
-    """Returns ``benchmark``, ``splits`` and ``metrics_type`` of the benchmarks with prepared problems."""
     folders = dataset_folders(data_dir)
     found: dict[str, list[str]] = {}
     for folder in folders:
@@ -361,7 +348,6 @@ def _assigned(path: Path) -> dict[str, Any]:
 
 
 def _hydra(arguments: str) -> dict[str, str]:
-    """Returns ``++name=value`` arguments as a dict."""
     pairs = (word.lstrip("+").partition("=") for word in shlex.split(arguments) if word.startswith("+"))
     return {name: value for name, _, value in pairs}
 

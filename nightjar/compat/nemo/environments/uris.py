@@ -1,4 +1,4 @@
-"""What benchmarks of other programs share: the parts of their URIs, and ``RowBenchmark``."""
+"""The parts of URIs of other programs' benchmarks, and ``RowBenchmark``."""
 
 from __future__ import annotations
 
@@ -47,14 +47,12 @@ def taken_apart(
 
 
 def count_of(value: Any, name: str, uri: str) -> int:
-    """Returns an option as an integer from 0."""
     if not str(value).isdecimal():
         raise ConfigError(f"{uri!r}: {name} must be a number (found {value!r})")
     return int(value)
 
 
 def number_of(value: Any, name: str, uri: str) -> float:
-    """Returns an option as a number above 0."""
     try:
         number = float(value)
     except (TypeError, ValueError):

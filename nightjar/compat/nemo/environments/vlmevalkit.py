@@ -1,10 +1,4 @@
-"""Datasets of VLMEvalKit, and ``vlmevalkit://``.
-
-::
-
-    vlmevalkit://MMBench_DEV_EN                              with VLMEvalKit installed, or its folder in LMUData
-    vlmevalkit://MMBench_DEV_EN?data_dir=FOLDER&limit=100    FOLDER/MMBench_DEV_EN.tsv, without an installation
-    vlmevalkit://Mine?data=mine.tsv&type=VQA&metric=anls     your own table
+"""Datasets of VLMEvalKit, and ``vlmevalkit://``; see docs/harnesses.md.
 
 A table is a TSV: ``index``, ``image`` (base64, a list of such, or the index of the row that has it) or ``image_path``,
 ``question``, ``answer``, and optionally ``A`` to ``Z``, ``hint``, ``category``, ``l2-category``, ``split``.
@@ -155,9 +149,7 @@ def _message(parts: list[Part]) -> dict[str, Any]:
 class VisualTable(Protocol):
     """The questions of a dataset.
 
-    Attributes:
-        kind: VLMEvalKit's type of the dataset: ``MCQ``, ``VQA``, ``Y/N`` or others.
-        scored_by: the class that scores it in VLMEvalKit; None if unknown.
+    ``kind`` is VLMEvalKit's type, such as ``MCQ``; ``scored_by`` its class that scores the dataset, None if unknown.
     """
 
     rows: list[dict[str, Any]]
@@ -248,7 +240,6 @@ class KitTable:
         self.rows = [_without_gaps(row) for row in self._dataset.data.to_dict("records")]
 
     def parts(self, idx: int) -> list[Part]:
-        """Returns the package's parts of a question."""
         return [
             _part(part["type"], str(value))
             for part in self._dataset.build_prompt(self._dataset.data.iloc[idx])
@@ -261,12 +252,7 @@ def choices_of(row: Row) -> dict[str, str]:
 
 
 def listed(text: str) -> list[str]:
-    """Returns the strings of a list in Python's syntax, or the text itself; nothing for an empty text.
-
-    Example:
-        >>> listed("['a', 'b']"), listed("a"), listed("")
-        (['a', 'b'], ['a'], [])
-    """
+    """Returns the strings of a list in Python's syntax, or the text itself; nothing for an empty text."""
     if text.startswith("[") and text.endswith("]"):
         try:
             found = read_literal(text)

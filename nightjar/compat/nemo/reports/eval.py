@@ -27,10 +27,7 @@ def load_bundles(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
 
 
 def build_table(bundles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns a table with one row per bundle: benchmark, model, scores, errors, tokens.
-
-    ``columns`` are the keys of ``rows``; a score ``s`` has its interval in ``s_ci_lower`` and ``s_ci_upper``.
-    """
+    """Returns a table with one row per bundle; a score ``s`` has its interval in ``s_ci_lower`` and ``s_ci_upper``."""
     rows = [_row(bundle) for bundle in bundles]
     return {"columns": list(dict.fromkeys(name for row in rows for name in row)), "rows": rows}
 

@@ -75,9 +75,8 @@ class GymVerifyRequest(BaseModel):
 def generate_app(env: EvalEnvironment, gym_compat: bool = False, data_export_dir: str | None = None) -> FastAPI:
     """Returns the application that serves a benchmark, which it prepares at its start and closes at its end.
 
-    Args:
-        gym_compat: ``/health`` reports ``gym``; both formats are accepted either way.
-        data_export_dir: the folder in which ``NAME.jsonl`` with the problems is written at the start; None for none.
+    With ``gym_compat``, ``/health`` reports ``gym``; both formats are accepted either way. The problems are written to
+    ``NAME.jsonl`` in ``data_export_dir`` at the start, unless it is None.
     """
 
     @asynccontextmanager

@@ -31,13 +31,9 @@ _NO_TAG = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class BenchmarkImage:
-    """The content of an image.
+    """The files of an image and the requirements to install; names and paths are relative to the benchmark's folder.
 
-    Attributes:
-        env_id: the benchmark, ``path.py`` or ``path.py:name``.
-        files: the files it needs, by their names in the image.
-        requirements: requirements files to install, by their paths relative to the benchmark.
-        required: requirements that the benchmark declares.
+    ``requirements`` are files, ``required`` the requirements that the benchmark declares.
     """
 
     env_id: str

@@ -164,10 +164,7 @@ def _coerced(text: str) -> Any:
 
 
 def expanded(value: Any, place: str = "") -> Any:
-    """Replaces environment variables by their values: ``${NAME}``, ``${NAME:-default}``; ``$${…}`` is literal text.
-
-    API keys and headers keep the names of their variables, which are read when requests are made.
-    """
+    """Replaces ``${NAME}`` and ``${NAME:-default}`` by values, except in keys and headers; ``$${…}`` stays literal."""
     if isinstance(value, Mapping):
         return {
             key: each

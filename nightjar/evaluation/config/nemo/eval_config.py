@@ -193,11 +193,9 @@ class EvalConfig(Section):
         return self.services[service_name].base_url
 
     def get_model_id(self, service_name: str) -> str:
-        """Returns the model of a service; by default the service's name."""
         return self.services[service_name].model or service_name
 
     def get_api_key(self, service_name: str) -> str | None:
-        """Returns the key of a service from its environment variable; None if that is not set."""
         return os.environ.get(self.services[service_name].api_key_var)
 
     def managed_services(self) -> dict[str, ExternalApiService]:

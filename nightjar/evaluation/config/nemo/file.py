@@ -69,7 +69,6 @@ class NemoConfigFile:
         return Path(self.config.output.dir)
 
     def evaluations(self, typed: Mapping[str, Any]) -> list[Evaluation]:
-        """Returns the benchmarks as evaluations of a suite; ``typed`` are fields from the command line."""
         return [*self._evaluations(typed)]
 
     def _evaluations(self, typed: Mapping[str, Any]) -> Iterator[Evaluation]:
@@ -90,7 +89,6 @@ class NemoConfigFile:
                 raise ConfigError(f"{self.path}: benchmarks.{number} ({benchmark.name}): {error}") from error
 
     def _said_and_default(self, benchmark: BenchmarkConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the fields that the config sets for a benchmark, and those with a default of NeMo Evaluator."""
         service = self.config.services[benchmark.solver.service]
         fields = {**_scope_of(benchmark), **self._asked(benchmark), **_requests_of(service, benchmark.max_concurrent)}
         fields["env_args"] = {**benchmark.params, **self._judge_of(benchmark)}
@@ -132,7 +130,6 @@ class NemoConfigFile:
         return {}
 
     def write_snapshot(self, folder: Path) -> Path:
-        """Writes the composed config, with variables by name, into a folder and returns the path."""
         said = [f"# {self.path}, read by Nightjar {nightjar.__version__}", *(f"# -O {each}" for each in self.overrides)]
         text = "\n".join(said) + "\n" + yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True)
         try:

@@ -53,7 +53,6 @@ def refused(why: str, *harmless: Any) -> BeforeValidator:
 
 
 def messages_of(error: ValidationError, kind: type[Section]) -> Iterator[str]:
-    """Yields a line for each error, with the dotted name of the key."""
     for found in error.errors():
         yield _unknown(found, kind) if found["type"] == _UNKNOWN else _said(found)
 
@@ -89,7 +88,6 @@ _MIDDLEWARE = "requests are changed by middleware of the endpoint: docs/configur
 
 
 def without_route(url: str, protocol: str = "chat_completions") -> str:
-    """Returns the base URL of an endpoint, without the route of its protocol."""
     return url.rstrip("/").removesuffix(PROTOCOLS[_CLIENTS[protocol]].route).rstrip("/")
 
 
@@ -112,7 +110,6 @@ class GenerationConfig(Section):
     presence_penalty: float | None = Field(None, ge=-2, le=2)
 
     def merge_onto(self, base: Self) -> Self:
-        """Returns the parameters of ``base`` overridden by these."""
         return base.model_copy(update=self.model_dump(exclude_none=True))
 
 

@@ -1,0 +1,94 @@
+"""Retries of single requests, and the observer that may stop them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from nightjar.clients.failures import Failure, classify
+from nightjar.clients.pace import Pace
+from nightjar.core.calling.limits import backoff_seconds
+from nightjar.errors import RunError
+
+T = TypeVar("T")
+
+_FIRST_WAIT_SECONDS = 0.5
+_SHORTEST_WAIT_SECONDS = 0.05
+_LONGEST_BACKOFF_SECONDS = 8.0
+_LONGEST_WAIT_SECONDS = 60.0
+
+
+class Watch(Protocol):
+    """Observer of requests: the engine, which may stop a run."""
+
+    def check(self) -> None:
+        """Raises ``RunError`` if no more requests may be sent."""
+
+    def answered(self, answer: Any) -> None:
+        """Records a successful response."""
+
+    def failed(self, failure: Failure, started_at: float) -> bool:
+        """Records a failure; returns whether it does not count as a retry. May raise ``RunError``."""
+
+    async def wait(self, seconds: float) -> None:
+        """Waits before a retry."""
+
+
+watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+"""The observer of requests in this context."""
+
+
+async def repeat(
+    request: Callable[[], Awaitable[T]],
+    max_retries: int,
+    *,
+    is_last_resort: bool = False,
+    paces: Callable[[], Sequence[Pace]] = tuple,
+) -> T:
+    """Sends a request, and retries it after temporary errors; raises the last error, or ``RunError`` if the run stops.
+
+    ``is_last_resort`` also retries errors that another attempt at the rollout could fix, because there will be none.
+    """
+    watching, counted = watch.get(), 0
+    for tries in itertools.count(1):
+        if watching is not None:
+            watching.check()
+        started_at = time.monotonic()
+        try:
+            answer = await request()
+        except RunError:
+            raise
+        except Exception as error:  # whatever client this is
+            failure = classify(error)
+            is_excused = watching is not None and watching.failed(failure, started_at)
+            counted += not is_excused
+            can_heal = failure.is_retryable if is_last_resort else failure.is_repeatable
+            if not (can_heal and max_retries) or counted > max_retries:
+                raise
+            seconds = wait_seconds(tries, failure, paces())
+        else:
+            if watching is not None:
+                watching.answered(answer)
+            return answer
+        await (asyncio.sleep(seconds) if watching is None else watching.wait(seconds))
+    raise AssertionError("unreachable")
+
+
+def wait_seconds(tries: int, failure: Failure, paces: Sequence[Pace] = ()) -> float:
+    """Returns the seconds to wait before the next try.
+
+    They are what the endpoint asks for, at most a minute; else about the latency, then slowly more up to half a second,
+    while it answers most requests, because waiting longer would not help; else those of the official SDKs (half a
+    second, doubled each time, at most 8 seconds).
+    """
+    asked = failure.retry_after_seconds
+    latencies = [pace.latency_seconds for pace in paces if pace.latency_seconds is not None and pace.is_healthy]
+    if asked is None and latencies and not failure.is_connection:
+        first = min(_FIRST_WAIT_SECONDS, max(_SHORTEST_WAIT_SECONDS, *latencies))
+        return backoff_seconds(tries, first, max_seconds=_FIRST_WAIT_SECONDS, factor=1.5)
+    longest = _LONGEST_BACKOFF_SECONDS if asked is None else _LONGEST_WAIT_SECONDS
+    return backoff_seconds(tries, _FIRST_WAIT_SECONDS, max_seconds=longest, asked_seconds=asked)
