@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -92,6 +93,8 @@ def stop_process(process: psutil.Process) -> None:
 
 
 _START_SECONDS = 90.0
+_WORKER_SECONDS = 30.0
+"""Prefect's worker marks the runs that it started itself; a second mark after a Retry would undo the Retry."""
 
 
 class LostRuns:
@@ -105,13 +108,17 @@ class LostRuns:
         self._work_pool = work_pool
         self._settled_seconds = settled_seconds
         self._stopped: set[str] = set()
+        self._gone_since: dict[str, float] = {}
 
     def settle(self) -> Iterator[str]:
         """Marks runs without a process as Crashed or Cancelled, stops those to be cancelled, and yields messages."""
         for run in active_flow_runs(self._api):
             patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
             if self._is_ours(run) and run.age_seconds > patience and run.process() is None:
-                yield from self._mark(run)
+                since = self._gone_since.setdefault(run.id, time.monotonic())
+                if run.pid is None or run.work_pool is None or time.monotonic() - since > _WORKER_SECONDS:
+                    del self._gone_since[run.id]
+                    yield from self._mark(run)
             elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:
                 yield from self._stop(run)
 

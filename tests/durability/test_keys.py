@@ -157,7 +157,7 @@ def test_a_key_in_the_base_url_is_refused_and_not_repeated(nightjar, url):
 
     assert ended.code != 0
     [line] = ended.errors
-    assert "written down" in line
+    assert "api_key_var" in line
     assert KEY not in ended.stdout + ended.stderr
     assert not nightjar.runs
 
