@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import psutil
 
-from nightjar.hosting.server import PrefectApi
+from nightjar.hosting.server import WORKER_SECONDS, PrefectApi
 
 _STATES = ("PENDING", "RUNNING", "CANCELLING")
 _CLOCK_SECONDS = 60.0
@@ -93,8 +93,6 @@ def stop_process(process: psutil.Process) -> None:
 
 
 _START_SECONDS = 90.0
-_WORKER_SECONDS = 30.0
-"""Prefect's worker marks the runs that it started itself; a second mark after a Retry would undo the Retry."""
 
 
 class LostRuns:
@@ -116,7 +114,7 @@ class LostRuns:
             patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
             if self._is_ours(run) and run.age_seconds > patience and run.process() is None:
                 since = self._gone_since.setdefault(run.id, time.monotonic())
-                if run.pid is None or run.work_pool is None or time.monotonic() - since > _WORKER_SECONDS:
+                if run.pid is None or run.work_pool is None or time.monotonic() - since > WORKER_SECONDS:
                     del self._gone_since[run.id]
                     yield from self._mark(run)
             elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,8 +18,10 @@ from nightjar.errors import ConfigError, ServiceError
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import StoredRun
-from nightjar.hosting.server import ENDED, MOST_RUNS, PrefectApi, find_prefect_api, page_of
+from nightjar.hosting.server import ENDED, MOST_RUNS, WORKER_SECONDS, PrefectApi, find_prefect_api, page_of
 from nightjar.warehouse.storage.records import Night
+
+logger = logging.getLogger(__name__)
 
 _FLOW = "evaluate"
 _MOST = 2_000
@@ -227,11 +231,22 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
     wanted = {**parameters, "where": where} if where else parameters
     if wanted != flow_run["parameters"]:
         api.patch(f"/flow_runs/{flow_run_id}", {"parameters": wanted})
+    _wait_for_the_worker(flow_run)
     again = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from 'nightjar eval retry'"}
     answer = api.post(f"/flow_runs/{flow_run_id}/set_state", {"state": again, "force": False})
     if answer is None or answer["status"] != "ACCEPT":
         raise ServiceError(f"Prefect's server at {api.url} refuses to retry run {name!r} ({flow_run_id})")
     return Retried(flow_run_id, name, state, page_of(flow_run_id, api.url))
+
+
+def _wait_for_the_worker(flow_run: dict[str, Any]) -> None:
+    """Waits until Prefect's worker cannot record the end of a killed or cancelled run once more, over the retry."""
+    if flow_run["work_pool_name"] and flow_run["state_type"] in {"CRASHED", "CANCELLED"}:
+        ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
+        rest = WORKER_SECONDS - (datetime.now(UTC) - ended_at).total_seconds()
+        if rest > 0:
+            logger.info("Run %r has just ended. Waiting %.0f s for its worker before the retry", flow_run["name"], rest)
+            time.sleep(rest)
 
 
 def run_dir_of(flow_run: dict[str, Any]) -> str:

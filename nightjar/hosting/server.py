@@ -27,6 +27,11 @@ POOL = "nightjar"
 
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+WORKER_SECONDS = 30.0
+"""Prefect's worker records the end of a run that it started, on a busy machine up to half a minute after the process.
+
+Its record would undo a retry that is requested before.
+"""
 MOST_RUNS = 200
 
 

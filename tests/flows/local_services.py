@@ -6,10 +6,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from subprocess import PIPE
 
 import httpx
 import psutil
+
+from nightjar.hosting.server import WORKER_SECONDS
 
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
@@ -93,6 +96,11 @@ class Services:
         return response.json()["id"]
 
     def retry(self, flow_run_id):
+        """Retries a run that ended as a person does: not before its worker has recorded the end, too."""
+        ended = self.flow_run(flow_run_id)["state"]
+        if ended["type"] in {"CRASHED", "CANCELLED"}:
+            age = datetime.now(UTC) - datetime.fromisoformat(ended["timestamp"])
+            time.sleep(max(0.0, WORKER_SECONDS - age.total_seconds()))
         state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
         self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True})
 
