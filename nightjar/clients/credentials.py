@@ -87,7 +87,11 @@ def _sendable(value: str, source: str) -> str:
 
 
 def ensure_keys(keys: Iterable[str]) -> None:
-    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty."""
+    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty.
+
+    Example:
+        >>> ensure_keys(["PATH"])
+    """
     missing = [key for key in keys if not os.environ.get(key)]
     if missing:
         raise MissingKeyError(missing)

@@ -60,9 +60,11 @@ class EnvironmentRollouts:
         return cast("RolloutInput", {**self._example(example_id, rollout_index), "rollout_index": rollout_index})
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
+        """Returns an initial state."""
         return await self._env.init_state(rollout_input, self._client, self._model, self._sampled(rollout_input))
 
     async def attempt(self, rollout_input: RolloutInput) -> State:
+        """Makes one attempt."""
         state = await self._env.rollout(rollout_input, self._client, self._model, self._sampled(rollout_input))
         if not isinstance(state, State):
             raise ConfigError(f"rollout() of {type(self._env).__name__} returned {type(state).__name__}, not a State")

@@ -71,6 +71,7 @@ class BenchmarkData:
                 raise DatasetError(f"{error}.{self._terms()}") from error
 
     def is_here(self) -> bool:
+        """Returns whether all data is on this machine."""
         return all(path.is_file() for path in self.paths())
 
     def paths(self) -> list[Path]:

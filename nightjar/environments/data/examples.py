@@ -38,6 +38,7 @@ class Examples:
         self.set_messages_before(system_prompt, few_shot)
 
     def set_messages_before(self, system_prompt: str | None, few_shot: Sequence[Any] | None) -> None:
+        """Replaces the system prompt and the few-shot messages."""
         self._system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._few_shot = dump_messages(normalize_messages(few_shot or [], field_name="few_shot"))
         self._formatted: Any = None
@@ -139,6 +140,12 @@ def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
 
 
 def example_hash(example: Mapping[str, Any]) -> str:
-    """Returns 16 hex digits of an example's content: prompt, answer and info."""
+    """Returns 16 hex digits of an example's content: prompt, answer and info.
+
+    Example:
+        >>> examples = Examples([{"question": "2+2?"}, {"question": "1+2?"}, {"question": "2+2?"}])
+        >>> example_hash(examples[0]) == example_hash(examples[2])
+        True
+    """
     content = [example["prompt"], example.get("answer", ""), example.get("info", {})]
     return hashlib.sha256(json_bytes(content, orjson.OPT_SORT_KEYS)).hexdigest()[:_HASH_CHARACTERS]

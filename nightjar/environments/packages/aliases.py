@@ -79,7 +79,13 @@ def _is_available(package: str) -> bool:
 
 
 def is_installed(package: str = VERIFIERS) -> bool:
-    """Returns whether ``import verifiers`` gives Nightjar's classes in this process."""
+    """Returns whether ``import verifiers`` gives Nightjar's classes in this process.
+
+    Example:
+        >>> install()
+        >>> is_installed()
+        True
+    """
     return any(isinstance(finder, _Finder) and finder.package == package for finder in sys.meta_path)
 
 

@@ -107,18 +107,33 @@ def find_here(env_id: str) -> EnvironmentPackage:
 
 
 def installed_environments() -> list[str]:
-    """Returns the names of all environments that can be loaded here."""
+    """Returns the names of all environments that can be loaded here.
+
+    Example:
+        >>> "arithmetic" in installed_environments()
+        True
+    """
     return [package.env_id for package in list_environments(_environments_dir.get())]
 
 
 def environment_version(env_id: str) -> str | None:
-    """Returns the version of an environment's package; None if it is built-in or has no version."""
+    """Returns the version of an environment's package; None if it is built-in or has no version.
+
+    Example:
+        >>> environment_version("arithmetic") is None
+        True
+    """
     package = known_environment(env_id, _environments_dir.get())
     return None if package is None or package.origin == "built-in" else package.version
 
 
 def environment_commit(env_id: str) -> str | None:
-    """Returns the git commit of an environment, see ``source_commit``; None outside of a repository."""
+    """Returns the git commit of an environment, see ``source_commit``; None outside of a repository.
+
+    Example:
+        >>> environment_commit("no-such-environment") is None
+        True
+    """
     package = known_environment(env_id, _environments_dir.get())
     if package is None:
         return None
