@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict, cast
 
 from nightjar.clients import ClientConfig, resolve_client, resolve_client_configs
 from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State
@@ -21,12 +21,10 @@ from nightjar.environments.packages.lookup import version_info
 from nightjar.environments.rollouts import (
     AnyClient,
     EnvironmentRollouts,
+    RunnableEnvironment,
     plan_groups,
     tear_down_at_exit,
 )
-
-if TYPE_CHECKING:
-    from nightjar.environments.environment import Environment
 
 Row: TypeAlias = dict[str, Any]
 StartCallback: TypeAlias = Callable[[list[RolloutInput], Any], None]
@@ -80,7 +78,7 @@ class Generation:
 
 
 async def generate(
-    env: Environment,
+    env: RunnableEnvironment,
     inputs: Iterable[RolloutInput],
     client: AnyClient | ClientConfig,
     model: str,
@@ -112,7 +110,7 @@ async def generate(
 
 
 async def generate_group(
-    env: Environment,
+    env: RunnableEnvironment,
     inputs: Sequence[RolloutInput],
     client: AnyClient | ClientConfig,
     model: str,
@@ -133,7 +131,7 @@ async def generate_group(
     return recorder.scored_states
 
 
-async def generate_one(env: Environment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
+async def generate_one(env: RunnableEnvironment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
     if args and hasattr(args[0], "acquire"):
         sem, *args = args  # type: ignore[assignment]
     names = ("input", "client", "model", "sampling_args", "max_retries")
@@ -156,7 +154,7 @@ async def _connected(client: AnyClient | ClientConfig, is_per_rollout: bool = Fa
 
 @dataclass(frozen=True)
 class _Request:
-    env: Environment
+    env: RunnableEnvironment
     client: AnyClient
     model: str
     sampling_args: SamplingArgs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from nightjar.clients import Client
 from nightjar.core.calling import call_named
@@ -15,15 +15,47 @@ from nightjar.core.calling.decorators import decorated_methods
 from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State
 from nightjar.core.rollout.usage import RolloutTiming
 from nightjar.engine import Plan
+from nightjar.environments.data import Examples
+from nightjar.environments.rubrics import Rubric
 from nightjar.environments.rubrics.calls import run_all
 from nightjar.errors import ConfigError
-
-if TYPE_CHECKING:
-    from nightjar.environments.environment import Environment
 
 logger = logging.getLogger(__name__)
 
 AnyClient: TypeAlias = Client[Any, Any, Any, Any]
+
+
+class RunnableEnvironment(Protocol):
+    """The interface that a run needs; derive from ``Environment``."""
+
+    env_id: str
+    env_args: dict[str, Any]
+    rubric: Rubric
+    score_rollouts: bool
+    pass_threshold: float
+    state_columns: Sequence[str]
+
+    @property
+    def examples(self) -> Examples:
+        """The examples to evaluate."""
+
+    async def init_state(
+        self,
+        input: RolloutInput,  # noqa: A002 - the name that environments know
+        client: AnyClient | Any,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+    ) -> State:
+        """Returns the initial state of a rollout."""
+
+    async def rollout(
+        self,
+        input: RolloutInput,  # noqa: A002 - the name that environments know
+        client: AnyClient,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+    ) -> State:
+        """Makes one attempt at an example."""
 
 
 class EnvironmentRollouts:
@@ -43,7 +75,7 @@ class EnvironmentRollouts:
 
     def __init__(
         self,
-        env: Environment,
+        env: RunnableEnvironment,
         client: AnyClient,
         model: str,
         sampling_args: SamplingArgs,
@@ -80,7 +112,7 @@ class EnvironmentRollouts:
 
 
 def plan_groups(
-    env: Environment, rollouts_per_example: int, is_independent: bool, rollouts: Mapping[int, int] | None = None
+    env: RunnableEnvironment, rollouts_per_example: int, is_independent: bool, rollouts: Mapping[int, int] | None = None
 ) -> Plan:
     """Plans the groups of rollouts; ``rollouts`` maps an example to another number of them."""
     scores_whole_groups = env.rubric.has_group_rewards and env.score_rollouts
@@ -91,10 +123,10 @@ def plan_groups(
     return Plan(rollouts_per_example, is_independent, scores_whole_groups, rollouts or {})
 
 
-_in_use: list[Environment] = []
+_in_use: list[RunnableEnvironment] = []
 
 
-async def tear_down(env: Environment) -> None:
+async def tear_down(env: RunnableEnvironment) -> None:
     """Runs the ``@teardown`` methods of an environment's rubric and its own, and logs their errors.
 
     Example:
@@ -112,7 +144,7 @@ async def tear_down(env: Environment) -> None:
             logger.exception("The teardown %s of environment %r failed", name, env.env_id)
 
 
-def tear_down_at_exit(env: Environment) -> None:
+def tear_down_at_exit(env: RunnableEnvironment) -> None:
     """Registers an environment for teardown at the end of the process, unless it is torn down earlier."""
     if not any(other is env for other in _in_use):
         _in_use.append(env)
