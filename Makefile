@@ -32,13 +32,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## run the main job on a local model server: no key, no network
 	@$(BIN)/nightjar demo
 
-test: $(READY) ## run the tests but those marked 'long': 12 minutes on two cores (ARGS="tests/warehouse -k views" for some)
+test: $(READY) ## run the tests but those marked 'long' (ARGS="tests/warehouse -k views" for some)
 	$(PYTEST) -m "not long" $(ARGS)
 
 test-all: $(READY) ## run all tests, as CI does: before a release
 	$(PYTEST) $(ARGS)
 
-quick: $(READY) ## run the tests that a change breaks first: 45 seconds
+quick: $(READY) ## run the tests that a change breaks first
 	$(PYTEST) -m "not slow and not long" tests/core tests/repo
 
 fuzz: $(READY) ## run the tests with damage by chance with thousands of cases (CASES=2000)

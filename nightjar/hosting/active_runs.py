@@ -110,12 +110,14 @@ class LostRuns:
 
     def settle(self) -> Iterator[str]:
         """Marks runs without a process as Crashed or Cancelled, stops those to be cancelled, and yields messages."""
-        for run in active_flow_runs(self._api):
+        active = active_flow_runs(self._api)
+        ids = {run.id for run in active}
+        self._gone_since = {run_id: since for run_id, since in self._gone_since.items() if run_id in ids}
+        for run in active:
             patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
             if self._is_ours(run) and run.age_seconds > patience and run.process() is None:
                 since = self._gone_since.setdefault(run.id, time.monotonic())
                 if run.pid is None or run.work_pool is None or time.monotonic() - since > WORKER_SECONDS:
-                    del self._gone_since[run.id]
                     yield from self._mark(run)
             elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:
                 yield from self._stop(run)
