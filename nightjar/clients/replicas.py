@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nightjar.clients.client import AnyClient, ClientAround
 from nightjar.clients.config import ClientConfig
-from nightjar.clients.failures import classify
+from nightjar.clients.failures import Failure, classify
 from nightjar.clients.pace import Pace
+from nightjar.clients.retries import watch
 from nightjar.core.messages import Messages, Response, Tool
 from nightjar.core.rollout.state import SamplingArgs
 from nightjar.errors import ConfigError, ModelError, OverlongPromptError
@@ -25,18 +26,23 @@ REMEMBERED_GROUPS = 65_536
 
 
 class _Replica:
-    __slots__ = ("client", "failures", "paused_until")
+    __slots__ = ("client", "failures", "paused_until", "reason")
 
     def __init__(self, client: AnyClient) -> None:
         self.client = client
         self.failures = 0
         self.paused_until = 0.0
+        self.reason = ""
+
+    @property
+    def name(self) -> str:
+        return self.client.config.api_base_url if self.client.config else type(self.client).__name__
 
     def note_success(self) -> None:
         self.failures, self.paused_until = 0, 0.0
 
-    def note_failure(self, now: float) -> None:
-        self.failures += 1
+    def note_failure(self, now: float, reason: str) -> None:
+        self.failures, self.reason = self.failures + 1, reason
         if self.failures >= FAILURES_UNTIL_LEFT_OUT:
             self.paused_until = now + PAUSE_SECONDS
 
@@ -52,11 +58,11 @@ class _Replica:
 class ReplicaClient(ClientAround):
     """Sends each group of rollouts to one of several replicas of an endpoint.
 
-    Groups are assigned in turn, so a model server computes the common prompt of a group once. After a failed request
-    (no connection, timeout, status 429 or 500 and above) the group moves to the next replica. After
-    ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures a replica is paused; after ``PAUSE_SECONDS`` one request probes it.
-    If all are paused, they are used nevertheless. ``is_per_rollout`` assigns rollouts in place of groups; without
-    ``state``, each request is its own group.
+    Groups are assigned in turn, so a model server computes the common prompt of a group once. If a replica cannot
+    answer (no connection, timeout, a rejected key, status 404, 429 or 500 and above), the request and its group move to
+    the next replica at once; the request fails if all do. After ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures a
+    replica is paused; after ``PAUSE_SECONDS`` one request probes it. If all are paused, they are used nevertheless.
+    ``is_per_rollout`` assigns rollouts in place of groups; without ``state``, each request is its own group.
 
     Example:
         >>> import asyncio
@@ -109,32 +115,48 @@ class ReplicaClient(ClientAround):
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        group = self._group_of(kwargs.get("state"))
-        position = self._choose(group)
-        replica = self._replicas[position]
-        try:
-            response = await replica.client.request_once(prompt, model, sampling_args, tools, **kwargs)
-        except Exception as error:
-            if classify(error).is_repeatable:
-                replica.note_failure(self._clock())
+        group, watching = self._group_of(kwargs.get("state")), watch.get()
+        failed: tuple[Failure, Exception] | None = None
+        for position in self._order(group):
+            if failed and watching is not None:
+                watching.moved(failed[0])
+            replica = self._replicas[position]
+            self._remember(group, position)
+            try:
+                response = await replica.client.request_once(prompt, model, sampling_args, tools, **kwargs)
+            except Exception as error:
+                failure = classify(error)
+                if not failure.is_of_endpoint:
+                    if isinstance(error, OverlongPromptError | ModelError):
+                        replica.note_success()
+                    raise
+                replica.note_failure(self._clock(), failure.message)
                 self._remember(group, (position + 1) % len(self._replicas))
-            elif isinstance(error, OverlongPromptError | ModelError):
+                if failed is None or failure.is_repeatable:
+                    failed = failure, error
+            else:
                 replica.note_success()
-            raise
-        replica.note_success()
-        return response
+                return response
+        if failed is None:
+            raise AssertionError("unreachable")
+        raise ModelError(self._reasons()) from failed[1]
 
-    def _choose(self, group: Hashable) -> int:
-        first = self._groups.get(group) if group is not None else None
-        chosen = self._open_from(next(self._turns) if first is None else first)
-        self._remember(group, chosen)
-        return chosen
+    def _order(self, group: Hashable) -> Iterator[int]:
+        """Yields the replicas that accept requests, the group's replica first; only the latter if none does."""
+        known = self._groups.get(group) if group is not None else None
+        first = next(self._turns) if known is None else known
+        is_any_open = False
+        for step in range(len(self._replicas)):
+            position = (first + step) % len(self._replicas)
+            if self._replicas[position].is_open(self._clock()):
+                is_any_open = True
+                yield position
+        if not is_any_open:
+            yield first
 
-    def _open_from(self, first: int) -> int:
-        """Returns the first replica from this one on that accepts requests; this one if none does."""
-        count, now = len(self._replicas), self._clock()
-        around = ((first + step) % count for step in range(count))
-        return next((position for position in around if self._replicas[position].is_open(now)), first)
+    def _reasons(self) -> str:
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self._replicas if one.failures)
+        return f"no replica answered: {reasons}"
 
     def _remember(self, group: Hashable, position: int) -> None:
         if group is None:
@@ -152,5 +174,5 @@ class ReplicaClient(ClientAround):
         return (example_id, columns.get("rollout_index")) if self._is_per_rollout else example_id
 
     async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
-        client = self._replicas[self._choose(self._group_of(kwargs.get("state")))].client
+        client = self._replicas[next(self._order(self._group_of(kwargs.get("state"))))].client
         return await client.get_native_response(*args, **kwargs)

@@ -34,6 +34,9 @@ class Watch(Protocol):
     def failed(self, failure: Failure, started_at: float) -> bool:
         """Records a failure; returns whether it does not count as a retry. May raise ``RunError``."""
 
+    def moved(self, failure: Failure) -> None:
+        """Records a failure after which another replica is asked."""
+
     async def wait(self, seconds: float) -> None:
         """Waits before a retry."""
 

@@ -122,15 +122,22 @@ class RequestWatch:
 
     def failed(self, failure: Failure, started_at: float) -> bool:
         """Records a failed request; returns whether it is excused, because the endpoint has responded before."""
-        self._progress.requests += 1
-        self._progress.refused += failure.is_overload
-        self._progress.last_failure = failure.message
+        self._count(failure)
         self._guard.request_failed(failure)
         if not failure.is_connection:
             self._answered_at = time.monotonic()
         if not failure.is_connection or self._answered_at is None:
             return False
         return self._answered_at < started_at < self._answered_at + _OUTAGE_SECONDS
+
+    def moved(self, failure: Failure) -> None:
+        self._count(failure)
+        self._progress.retries += 1
+
+    def _count(self, failure: Failure) -> None:
+        self._progress.requests += 1
+        self._progress.refused += failure.is_overload
+        self._progress.last_failure = failure.message
 
     async def wait(self, seconds: float) -> None:
         self._progress.retries += 1

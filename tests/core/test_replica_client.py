@@ -4,6 +4,7 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsClient, ReplicaClient, replicas, resolve_client
+from nightjar.clients.failures import classify
 from nightjar.core.messages import UserMessage
 from nightjar.errors import ConfigError, ModelError
 
@@ -39,6 +40,9 @@ class Fleet:
 
     def heals(self, position):
         self.clients[position].answers = ["abcdef"[position]]
+
+    def requests(self, position):
+        return len(self.clients[position].asked)
 
     async def ask(self, example_id, rollout_index=0):
         """Returns the letter of the replica that answered; "-" where the request failed."""
@@ -87,14 +91,18 @@ class TestWhoIsAsked:
 
 class TestBrokenReplicas:
     @pytest.mark.parametrize(
-        "error", [UNREACHABLE, TIMEOUT, status(429), status(500), status(503), status(529)], ids=str
+        "error",
+        [UNREACHABLE, TIMEOUT, *(status(code) for code in (401, 404, 429, 500, 503, 529))],
+        ids=lambda error: repr(error.__cause__),
     )
-    async def test_a_failure_moves_the_group_and_three_in_a_row_pause_the_replica(self, fleet, error):
+    async def test_the_request_and_its_group_move_on_and_three_failures_pause_the_replica(self, fleet, error):
         some = fleet()
         some.breaks(0, error)
-        assert await some.asks(0, 0, 0) == "-bb", "its group moves to the next one"
-        assert await some.asks(1, 2, 3, 4, 5, 6) == "bc-bc-"
-        assert await some.asks(7, 8, 9) == "bcb", "new groups do not get it"
+        assert await some.asks(0, 0, 0) == "bbb"
+        assert some.requests(0) == 1, "the group moved"
+        assert await some.asks(1, 2, 3, 4, 5, 6) == "bcbbcb"
+        assert await some.asks(7, 8, 9, 10) == "bcbb"
+        assert some.requests(0) == 3, "groups of later turns do not get it"
 
     @pytest.mark.parametrize("error", [status(400), ModelError("empty")], ids=str)
     async def test_errors_of_the_request_do_not_count(self, fleet, error):
@@ -104,33 +112,43 @@ class TestBrokenReplicas:
 
     async def test_an_answer_resets_the_failures(self, fleet):
         some = fleet(2)
-        some.breaks(0)
-        assert await some.asks(0, 1, 2, 3) == "-b-b"
-        some.heals(0)
-        assert await some.asks(4, 5) == "ab"
-        some.breaks(0)
-        assert await some.asks(6, 7, 8, 9) == "-b-b", "it is not left out after these two"
+        for examples in ((0, 1, 2, 3), (6, 7, 8, 9)):
+            some.breaks(0)
+            assert await some.asks(*examples) == "bbbb"
+            some.heals(0)
+            assert await some.asks(examples[0] + 100, examples[1] + 100) == "ab"
 
     async def test_after_the_pause_one_request_probes_it(self, fleet):
         some = fleet(2)
         some.breaks(0)
-        assert await some.asks(0, 1, 2, 3, 4, 5, 6) == "-b-b-bb"
+        assert await some.asks(0, 1, 2, 3, 4, 5, 6) == "bbbbbbb"
         some.now = replicas.PAUSE_SECONDS
-        answers = await some.asks(10, 11, 12, 13, 14)
-        assert (answers.count("-"), answers.count("b")) == (1, 4), "the probe failed, and another pause begins"
+        assert await some.asks(10, 11, 12, 13, 14) == "bbbbb"
+        assert some.requests(0) == 4, "the probe failed, and another pause begins"
         some.heals(0)
         some.now = 2 * replicas.PAUSE_SECONDS
         assert sorted(await some.asks(22, 23, 24, 25)) == ["a", "a", "b", "b"]
         assert await some.asks(0) == "b", "the group that moved stays where it is"
 
-    async def test_broken_replicas_are_used_if_all_are_broken(self, fleet):
+    async def test_a_request_fails_if_all_replicas_do_and_the_error_names_each(self, fleet):
         some = fleet(2)
         some.breaks(0)
-        some.breaks(1)
+        some.breaks(1, status(503))
+        with pytest.raises(ModelError) as failed:
+            await some.client.get_response(ASKED, "m", {})
+        assert str(failed.value).count("no answer") == 2
         assert await some.asks(*range(8)) == "--------"
         some.heals(0)
         some.heals(1)
-        assert "a" in await some.asks(*range(20, 24))
+        assert "-" not in await some.asks(*range(20, 24)), "paused replicas are used if there is no other"
+
+    async def test_a_rejected_key_of_one_replica_does_not_hide_that_the_other_may_recover(self, fleet):
+        some = fleet(2)
+        some.breaks(0, status(401))
+        some.breaks(1, status(503))
+        with pytest.raises(ModelError) as failed:
+            await some.client.get_response(ASKED, "m", {})
+        assert classify(failed.value).is_repeatable
 
 
 class TestMaking:
