@@ -18,7 +18,7 @@ from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
 from nightjar.clients.answers import field_of, text_of, usage_of
-from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
+from nightjar.clients.config import ClientConfig, resolve_client_config
 from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
 from nightjar.core.messages import (
     FinishReason,
@@ -62,8 +62,8 @@ class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
     _sdk, _kind = anthropic, AsyncAnthropic
 
     @staticmethod
-    def _address(config: EndpointClientConfig) -> str:
-        return config.api_base_url.removesuffix("/v1")  # the SDK's routes begin with it
+    def _address(url: str) -> str:
+        return url.removesuffix("/v1")  # the SDK's routes begin with it
 
 
 def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -9,13 +10,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from nightjar.clients.protocols import ClientType
+from nightjar.core.secrecy import holds_key
 
 NOT_TO_BE_SHOWN = "not_to_be_shown"
 """The type of a validation error whose input must not be shown."""
 _WRITTEN_DOWN = (
-    "must not hold a user, a password or a query, because it is stored. "
+    "must not hold a user, a password, a fragment or a key in its query, because it is stored. "
     "Name the environment variable that holds the key: api_key_var (-k), or headers"
 )
+_SECRETS = ("key", "token", "secret", "sig", "pass", "auth", "code", "cred")
+_SECRET = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in name) for name in _SECRETS)
+_QUERY = rf"(?:(?![^=]*(?:{_SECRET}))[\w.-]+=[\w.,:-]{{0,32}}(?:&|$))+$"
+_REFUSED_URL = rf"^\w*:?/*[^/?]*@|#|\?(?!{_QUERY})"
+"""Finds a user, a fragment, or a query that may hold a key; JSON schemas know no flag for upper case."""
 
 
 def _check_url(url: str) -> str:
@@ -24,16 +31,20 @@ def _check_url(url: str) -> str:
     except ValueError:
         parts = urlsplit("")
     is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    if "@" in (parts.netloc if is_url else url) or "?" in url or "#" in url:
+    if "@" in (parts.netloc if is_url else url) or re.search(_REFUSED_URL, url) or holds_key(url):
         raise PydanticCustomError(NOT_TO_BE_SHOWN, _WRITTEN_DOWN)
     if not is_url:
         raise ValueError("must start with http:// or https:// and name a host")
-    return url.rstrip("/")
+    address, query_mark, query = url.partition("?")
+    return address.rstrip("/") + query_mark + query
 
 
-_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "type": "string", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
+_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "type": "string", "pattern": _REFUSED_URL}
 BaseUrl = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "not": _REFUSED})]
-"""The URL of an endpoint, without the route. Its JSON schema lets Prefect's server refuse a password."""
+"""The URL of an endpoint, without the route; a query (``?api-version=…``) is sent with every request.
+
+Its JSON schema lets Prefect's server refuse a password.
+"""
 
 
 class EndpointClientConfig(BaseModel):

@@ -139,7 +139,9 @@ class ReplicaClient(ClientAround):
                 return response
         if failed is None:
             raise AssertionError("unreachable")
-        raise ModelError(self._reasons()) from failed[1]
+        if isinstance(failed[1], ModelError):
+            raise ModelError(self._reasons()) from failed[1].__cause__
+        raise failed[1]
 
     def _order(self, group: Hashable) -> Iterator[int]:
         """Yields the replicas that accept requests, the group's replica first; only the latter if none does."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, ClassVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -20,6 +22,7 @@ from nightjar.clients.client import Client, ClientT, MessagesT, ResponseT, ToolT
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import HIDDEN_KEY, NO_KEY, request_headers, resolve_api_key
 from nightjar.clients.failures import named_error
+from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.rollout.state import SamplingArgs
 from nightjar.core.secrecy import DISTINCTIVE_LENGTH, hide_bytes, resolve
@@ -56,10 +59,12 @@ class SendsByAiohttp:
 
     def __init__(self, config: EndpointClientConfig, key: str | None = None) -> None:
         key = key or resolve_api_key(config)
-        self._url = self._address(config)
+        url, _, self._query = config.api_base_url.partition("?")
+        self._url = self._address(url)
         super().__init__(  # type: ignore[call-arg]
             api_key=key,
             base_url=self._url,
+            default_query=dict(parse_qsl(self._query)) or None,
             timeout=config.timeout,
             max_retries=0,
             default_headers=request_headers(config) or None,
@@ -70,21 +75,22 @@ class SendsByAiohttp:
         self._proxy = _proxy_for(config.api_base_url)
 
     @staticmethod
-    def _address(config: EndpointClientConfig) -> str:
-        return config.api_base_url
+    def _address(url: str) -> str:
+        return url
 
     async def post(self, path: str, *, cast_to: Any, body: Any = None, **kwargs: Any) -> Any:
         """Sends one request, with the arguments and exceptions of the SDK."""
         if not _can_send(cast_to, kwargs):
             return await super().post(path, cast_to=cast_to, body=body, **kwargs)  # type: ignore[misc]
         url = path if "://" in path else f"{self._url}{path}"
+        url += f"?{self._query}" if self._query else ""
         options = kwargs.get("options") or {}
         payload = _encoded({**_without_omitted(body), **(options.get("extra_json") or {})})
         headers = _without_omitted(options.get("headers"))
         status, received, content = await self._exchange(url, payload, headers, options.get("timeout"))
         if status >= 400 or status in _REDIRECTS:  # noqa: PLR2004 - HTTP's own border
             response = _response(url, status, received, self._without_key(content))
-            raise self._make_status_error_from_response(response)  # type: ignore[attr-defined]  # as the SDK does
+            raise self._status_error(response)
         return self._parsed(url, cast_to, status, received, content)
 
     def copy(self, **options: Any) -> Any:
@@ -143,7 +149,7 @@ class SendsByAiohttp:
             fields = orjson.loads(content)
             if error_status := _error_status(fields):
                 response = _response(url, error_status, received, self._without_key(content))
-                raise self._make_status_error_from_response(response)  # type: ignore[attr-defined]  # as the SDK does
+                raise self._status_error(response)
             # Servers that only resemble the provider leave fields out; the SDK takes those as they come.
             return cast_to.construct(**fields)
         except (orjson.JSONDecodeError, TypeError):
@@ -153,6 +159,13 @@ class SendsByAiohttp:
                 body=None,
                 message=f"not the JSON that the protocol promises: {response.content[:200]!r}",
             ) from invalid
+
+    def _status_error(self, response: httpx2.Response) -> Exception:
+        error: Exception = self._make_status_error_from_response(response)  # type: ignore[attr-defined]
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            asked = str(response.request.url)
+            error.args = (f"{error} for {asked}{_likely_url(self._url, asked)}",)
+        return error
 
     def _without_key(self, content: bytes) -> bytes:
         """Hides the key and other secrets that a server echoes, so that no message or file contains them."""
@@ -166,6 +179,14 @@ class SendsByAiohttp:
             headers=_without_omitted(own_headers),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+def _likely_url(url: str, asked: str) -> str:
+    """Returns advice for a base URL whose route does not exist."""
+    for protocol in PROTOCOLS.values():
+        if url.endswith(protocol.route):
+            return f". The base URL is probably {url.removesuffix(protocol.route)}"
+    return "" if re.search(r"/v\d", asked) else f". The base URL is perhaps {url}/v1"
 
 
 def _response(url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:

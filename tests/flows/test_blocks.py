@@ -79,7 +79,7 @@ class TestModelEndpoint:
         ("fields", "message"),
         [
             ({}, "neither a provider nor a base URL"),
-            ({"base_url": f"http://user:{PASSWORD}@host/v1"}, "must not hold a user, a password or a query"),
+            ({"base_url": f"http://user:{PASSWORD}@host/v1"}, "must not hold a user, a password"),
             ({"provider": "openai", "headers": {"X-Team": [TEAM]}}, "the value of header 'X-Team' must be a text"),
         ],
         ids=str,
