@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("prefect_dask", reason="needs pip install 'nightjar-evals[dask]'")
 
 ENVIRONMENT = """

@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
+pytestmark = pytest.mark.long
+
 SUITE = """\
 model = "gated"
 api_base_url = "{url}"
@@ -18,7 +20,6 @@ env_id = "arithmetic"
 """
 
 
-@pytest.mark.long
 def test_a_no_go_of_the_gate_fails_the_night(services):
     (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
     states = {}

@@ -11,6 +11,8 @@ import pytest
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
+pytestmark = pytest.mark.long
+
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (\w+) +\| (.*)")
 SECRET, OWN = "planted-custom-77291", "planted-block-55180"
 ENVIRONMENT = """import logging
@@ -104,7 +106,6 @@ def flow_run_of(said):
     return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
 
 
-@pytest.mark.long
 def test_following_shows_every_line_of_the_log_once(typed):
     shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
     flow_run_id = flow_run_of(said)

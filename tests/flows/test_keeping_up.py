@@ -17,6 +17,8 @@ from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name, register
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 SLOW = Faults(latency_ms=100)
 AT_ONCE = 4
 SET = {
@@ -133,7 +135,6 @@ def test_down_asks_about_runs_and_up_keeps_settings_of_deployments(services):
     services.call("PATCH", path, {**back, "concurrency_limit": None})
 
 
-@pytest.mark.long
 def test_killed_services_are_restarted_and_no_request_is_repeated(services):
     before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:

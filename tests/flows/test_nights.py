@@ -15,6 +15,8 @@ from nightjar.flows.nights import benchmark
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 SUITE = """\
 model = "at-night"
 api_base_url = "{url}"
@@ -53,7 +55,6 @@ def evaluations_of(services, suite):
     return services.call("POST", "/flow_runs/filter", chosen)
 
 
-@pytest.mark.long
 def test_a_restarted_night_runs_only_what_is_missing(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
         port, suite = server.port, write_suite(services.folder, server, "failing")
@@ -81,7 +82,6 @@ def test_a_restarted_night_runs_only_what_is_missing(services):
     assert asked.stdout.split() == ["count_star()", "2"]
 
 
-@pytest.mark.long
 def test_of_several_due_nights_only_the_last_runs(services):
     deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
     begin = datetime.now(UTC) + timedelta(seconds=20)  # time for the scheduler to make all three
@@ -160,7 +160,6 @@ class Listener(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-@pytest.mark.long
 def test_deploy_shows_its_changes_and_installs_notifications(services):
     listener = type("Heard", (Listener,), {"heard": []})
     with HTTPServer(("127.0.0.1", 0), listener) as hook, ModelServer(ArithmeticSolver()) as server:

@@ -10,6 +10,8 @@ import pytest
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import connect
 
+pytestmark = pytest.mark.long
+
 NUMBERS = "status, num_examples, rollouts, scored, failed, avg_reward, stderr, pass_at_k, usage, dataset_fingerprint"
 ROWS = "SELECT example_id, rollout_index, example_hash, reward, metrics, completion FROM rollouts WHERE run_id = ?"
 
@@ -36,7 +38,6 @@ def process_of(services, flow_run_id, run_dir):
     raise AssertionError(f"{results} does not grow")
 
 
-@pytest.mark.long
 def test_a_retry_of_a_killed_part_completes_the_run(services):
     with ModelServer(ArithmeticSolver(error_rate=0), faults=Faults(latency_ms=150)) as server:
         asked = ("-b", server.url, "-n", "40", "-r", "3", "-c", "2", "--shuffle")

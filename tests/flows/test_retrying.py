@@ -8,6 +8,8 @@ import pytest
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
 
 
@@ -27,7 +29,6 @@ def errors(services, model):
     return [row["error"]["error_chain_repr"].rpartition(" -> ")[2] for row in rows if row["error"]]
 
 
-@pytest.mark.long
 def test_a_worker_retries_the_chosen_failures_and_then_the_rest(services):
     flow_run, port = failed_run(services, "where")
     before = errors(services, "where")
@@ -72,7 +73,6 @@ def test_a_run_of_the_command_line_is_retried_here_by_its_flow_run_id(services):
     assert Path(metadata["path"]).name == metadata["run_id"] == flow_run.replace("-", "")[-12:]
 
 
-@pytest.mark.long
 def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(services):
     failed, port = failed_run(services, "night", suite="nights")
     other, _ = failed_run(services, "elsewhere", suite="others")

@@ -8,6 +8,8 @@ import pytest
 from nightjar.model_server import FixedAnswer, ModelServer
 from nightjar.warehouse import connect
 
+pytestmark = pytest.mark.long
+
 LOADS = """import nightjar as vf
 from judge import graded
 
@@ -56,7 +58,6 @@ def submitted(services, folder, *arguments):
     return found
 
 
-@pytest.mark.long
 def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, server, own_folder):
     environments = own_folder / "environments"
     environments.mkdir()
@@ -81,7 +82,6 @@ def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, 
     }  # fmt: skip
 
 
-@pytest.mark.long
 def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder):
     (own_folder / "my_benchmark.py").write_text(BENCHMARKS)
     here = f"{sys.executable} -m nightjar serve {own_folder / 'my_benchmark.py'}:whole --host 127.0.0.1"

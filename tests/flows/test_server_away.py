@@ -14,6 +14,8 @@ from local_services import wait_for_answers
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
+pytestmark = pytest.mark.long
+
 ROLLOUTS = 60
 
 

@@ -8,6 +8,8 @@ import pytest
 from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def run_id(services):

@@ -4,10 +4,13 @@ import json
 import signal
 import time
 
+import pytest
 from local_services import Services, wait_for_answers
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
+
+pytestmark = pytest.mark.long
 
 ROLLOUTS = 60
 SLOW = Faults(latency_ms=300)

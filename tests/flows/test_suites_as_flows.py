@@ -5,7 +5,11 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
+
+pytestmark = pytest.mark.long
 
 SUITE = """\
 model = "of-a-suite"
