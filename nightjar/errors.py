@@ -5,6 +5,7 @@
     NightjarError                     printed as one line, without a traceback
     ├── Error                         a rollout failed; its row records the error, the run continues
     │   ├── ModelError                no usable response from the endpoint
+    │   │   ├── ContentFilteredError  the provider's content filter withheld the response
     │   │   └── InvalidModelResponseError   the response does not follow the protocol
     │   │       └── EmptyModelResponseError   the response is empty
     │   ├── OverlongPromptError       the prompt does not fit the model's context
@@ -70,6 +71,10 @@ class Error(NightjarError):
 
 class ModelError(Error):
     """The endpoint gave no usable response; the provider's error is the cause (``__cause__``)."""
+
+
+class ContentFilteredError(ModelError):
+    """The provider's content filter refused the prompt or withheld the response; a retry does not help."""
 
 
 class InvalidModelResponseError(ModelError):

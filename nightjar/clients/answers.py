@@ -6,9 +6,12 @@ import base64
 from typing import Any
 
 from nightjar.core.messages import ResponseTokens, Usage
+from nightjar.errors import ContentFilteredError, EmptyModelResponseError, ModelError
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """Counts of the prompt in newer protocols; Anthropic counts cached tokens separately."""
+_WITHHELD = frozenset({"content_filter", "refusal"})
+"""Reasons why a response without text ended: OpenAI's and Anthropic's names for a content filter."""
 _MOST_TOKENS = 10**12
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Fields with the model's reasoning; the first one that is set counts."""
@@ -59,6 +62,13 @@ def usage_of(answer: Any) -> Usage | None:
         completion_tokens=completion,
         total_tokens=count_of(usage, "total_tokens") or prompt + completion,
     )
+
+
+def without_text(reason: Any) -> ModelError:
+    """Returns the error for a response without content, by the reason why it ended."""
+    if reason in _WITHHELD:
+        return ContentFilteredError("the content filter of the endpoint withheld the response")
+    return EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
 
 def tokens_of(answer: Any) -> ResponseTokens | None:

@@ -17,7 +17,7 @@ import anthropic
 from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
-from nightjar.clients.answers import field_of, text_of, usage_of
+from nightjar.clients.answers import field_of, text_of, usage_of, without_text
 from nightjar.clients.config import ClientConfig, resolve_client_config
 from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
 from nightjar.core.messages import (
@@ -31,7 +31,7 @@ from nightjar.core.messages import (
     content_text,
     dump_message,
 )
-from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
+from nightjar.errors import InvalidModelResponseError
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 Block: TypeAlias = dict[str, Any]
@@ -53,7 +53,7 @@ _ORDER = ("thinking", "redacted_thinking", "text", "tool_use")
 _AUDIO = "[audio]"
 _NO_OBJECT = "INVALID_JSON"  # the key that Anthropic's documentation suggests
 _DEFAULT_MEDIA_TYPE = "image/png"
-_ENDED_ON_PURPOSE = frozenset({"refusal", "max_tokens", "model_context_window_exceeded"})
+_WAS_CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
 class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
@@ -131,8 +131,9 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         if kinds and not any(kind in _ORDER for kind in kinds):
             raise InvalidModelResponseError(f"expected text, thinking or a tool call, found {', '.join(kinds)[:200]}")
         has_said = any(field_of(block, "type") != "text" or field_of(block, "text") for block in blocks)
-        if not (has_said or field_of(response, "stop_reason") in _ENDED_ON_PURPOSE):
-            raise EmptyModelResponseError("the endpoint sent no text, thinking or tool call")
+        reason = field_of(response, "stop_reason")
+        if not (has_said or reason in _WAS_CUT):
+            raise without_text(reason)
 
     async def from_native_response(self, response: AnthropicMessage) -> Response:
         finish_reason = _FINISH_REASONS.get(text_of(response, "stop_reason"))

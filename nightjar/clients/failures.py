@@ -20,6 +20,7 @@ from typing import Any
 
 from nightjar.errors import (
     ConfigError,
+    ContentFilteredError,
     Error,
     InfraError,
     InvalidModelResponseError,
@@ -39,6 +40,7 @@ _SDK_TIMEOUT = "APITimeoutError"
 _REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
 _UNREADABLE_ANSWER = "APIResponseValidationError"
 _OVERLONG_STATUSES = frozenset({400, 413, 422})
+_FILTER_STATUSES = frozenset({400, 403, 422})
 
 OVERLONG_PHRASES = (
     "exceed the configured limit",
@@ -77,6 +79,23 @@ SPENT_PHRASES = (
 )
 """Phrases for an account without credit, in lower case: waiting does not help, whatever the status."""
 
+FILTER_PHRASES = (
+    "content_filter",
+    "content_policy_violation",
+    "content management policy",
+    "responsibleaipolicyviolation",
+    "flagged as potentially violating",
+    "rejected as a result of our safety system",
+    "prohibited_content",
+    "data_inspection_failed",
+    "content blocked by guardrail",
+)
+"""Phrases for a prompt that a content filter refuses, in lower case.
+
+From Azure (``content_filter``, ``ResponsibleAIPolicyViolation``), OpenAI (``content_policy_violation``, "flagged as
+potentially violating our usage policy"), Gemini (``PROHIBITED_CONTENT``), Alibaba (``data_inspection_failed``) and
+Databricks ("blocked by guardrail").
+"""
 _FORMS = (
     "x-ratelimit-{}-requests",
     "x-ratelimit-{}-tokens",
@@ -119,7 +138,7 @@ class Failure:
 
 def classify(error: BaseException) -> Failure:
     message = error_text(error)
-    if isinstance(error, OverlongPromptError):
+    if isinstance(error, OverlongPromptError | ContentFilteredError):
         return Failure(message)
     chain = list(error_chain(error))
     if any(type(cause).__name__ in _REFUSED_SANDBOX for cause in chain):
@@ -161,13 +180,18 @@ def has_rejected_credentials(error: BaseException) -> bool:
 
 
 def named_error(error: Exception, model: str) -> Error | None:
-    """Returns the Nightjar error for an SDK's error: an unreadable response or an overlong prompt; None for others."""
+    """Returns the Nightjar error for an SDK's error; None for most.
+
+    It may be an unreadable response, an overlong prompt, or a prompt that a content filter refuses.
+    """
     if isinstance(error, json.JSONDecodeError):
         return InvalidModelResponseError(f"Model {model!r} sent a response that is no JSON: {error}")
     if type(error).__name__ == _UNREADABLE_ANSWER:
         return InvalidModelResponseError(f"Model {model!r}: {_message(error)}")
     if getattr(error, "status_code", None) in _OVERLONG_STATUSES and _says(OVERLONG_PHRASES, error):
         return OverlongPromptError(f"Model {model!r}: {_message(error)}")
+    if getattr(error, "status_code", None) in _FILTER_STATUSES and _says(FILTER_PHRASES, error):
+        return ContentFilteredError(f"Model {model!r}: {_message(error)}")
     return None
 
 

@@ -9,7 +9,7 @@ import openai
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of
+from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of, without_text
 from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import ClientConfig, resolve_client_config
 from nightjar.clients.protocols import PROTOCOLS
@@ -24,7 +24,7 @@ from nightjar.core.messages import (
     content_text,
     dump_messages,
 )
-from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
+from nightjar.errors import InvalidModelResponseError
 
 _OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
 
@@ -101,9 +101,10 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
         if message is None:
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
         has_said = content_text(field_of(message, "content")) or field_of(message, "refusal") or reasoning_of(message)
-        was_cut = field_of(choice, "finish_reason") == "length"  # another try would pay for the same
+        reason = field_of(choice, "finish_reason")
+        was_cut = reason == "length"  # another try would pay for the same
         if not (has_said or field_of(message, "tool_calls") or was_cut):
-            raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
+            raise without_text(reason)
 
     async def from_native_response(self, response: ChatCompletion) -> Response:
         """Converts a response; a refusal is the text if there is no other."""

@@ -6,10 +6,10 @@ from typing import Any, NoReturn
 
 from openai.types import Completion
 
-from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of
+from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of, without_text
 from nightjar.clients.openai_chat import OpenAIClient, only_choice
 from nightjar.core.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
-from nightjar.errors import ConfigError, EmptyModelResponseError
+from nightjar.errors import ConfigError
 
 _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
@@ -43,8 +43,9 @@ class OpenAICompletionsClient(OpenAIClient[str, Completion, None]):
 
     async def raise_from_native_response(self, response: Completion) -> None:
         choice = only_choice(response)
-        if not (text_of(choice, "text") or field_of(choice, "finish_reason") == "length"):
-            raise EmptyModelResponseError("the endpoint sent no text")
+        reason = field_of(choice, "finish_reason")
+        if not (text_of(choice, "text") or reason == "length"):
+            raise without_text(reason)
 
     async def from_native_response(self, response: Completion) -> Response:
         choice = response.choices[0]

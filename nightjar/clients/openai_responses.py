@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from openai.types.responses import Response as NativeResponse
 
-from nightjar.clients.answers import count_of, field_of, text_of, usage_of
+from nightjar.clients.answers import count_of, field_of, text_of, usage_of, without_text
 from nightjar.clients.openai_chat import OpenAIClient, native_function
 from nightjar.core.messages import (
     FinishReason,
@@ -23,7 +23,7 @@ from nightjar.core.messages import (
     content_text,
     dump_message,
 )
-from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
+from nightjar.errors import ConfigError, InvalidModelResponseError
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 
@@ -74,7 +74,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, d
             raise InvalidModelResponseError(f"expected a list of output items, found {items!r}")
         is_called_or_thought = any(field_of(item, "type") in {"function_call", "reasoning"} for item in items)
         if not (is_called_or_thought or _text(items) or _is_cut(response)):
-            raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
+            raise without_text(field_of(field_of(response, "incomplete_details"), "reason"))
 
     async def from_native_response(self, response: NativeResponse) -> Response:
         items = response.output

@@ -21,6 +21,8 @@ class FailureClass(StrEnum):
     DEPENDENCY = "dependency"
     RATE_LIMIT = "rate limit"
     TIMEOUT = "timeout"
+    FILTER = "content filter"
+    RESPONSE = "model response"
     MODEL = "model API"
     INFRASTRUCTURE = "infrastructure"
     SETTINGS = "settings"
@@ -41,6 +43,10 @@ _ADVICE = {
     FailureClass.RATE_LIMIT: "Lower --max-concurrent or wait, and retry; if the account has no credit left, add some",
     FailureClass.TIMEOUT: "Raise the limit (--timeout-minutes, --request-timeout, --scoring-timeout) or take fewer "
     "examples, and retry",
+    FailureClass.FILTER: "The provider withheld these responses, so a resume does not request them again; "
+    "to do so: nightjar eval retry RUN --class content-filter",
+    FailureClass.RESPONSE: "Check the sampling arguments, max_tokens, the length of the prompt "
+    "and the protocol (--api-client-type); then retry",
     FailureClass.MODEL: "Check the endpoint, its key and the model's name; after an outage, retry",
     FailureClass.INFRASTRUCTURE: "Check the machine, its disk, network and services; then retry",
     FailureClass.SETTINGS: "Change the settings as the message says, and run it again",
@@ -61,11 +67,14 @@ _NAMES = {
     FailureClass.TIMEOUT: {
         "APITimeoutError", "CommandTimeoutError", "OverdueError", "RunTimedOutError", "TimeoutError",
     },
+    FailureClass.FILTER: {"ContentFilteredError"},
+    FailureClass.RESPONSE: {
+        "APIResponseValidationError", "BadRequestError", "EmptyModelResponseError", "InvalidModelResponseError",
+        "OverlongPromptError", "UnprocessableEntityError",
+    },
     FailureClass.MODEL: {
-        "APIConnectionError", "APIError", "APIResponseValidationError", "APIStatusError", "AuthenticationError",
-        "BadRequestError", "ConflictError", "EmptyModelResponseError", "InternalServerError",
-        "InvalidModelResponseError", "ModelError", "NotFoundError", "OverlongPromptError", "PermissionDeniedError",
-        "RunAbortedError", "UnprocessableEntityError",
+        "APIConnectionError", "APIError", "APIStatusError", "AuthenticationError", "ConflictError",
+        "InternalServerError", "ModelError", "NotFoundError", "PermissionDeniedError", "RunAbortedError",
     },
     FailureClass.INFRASTRUCTURE: {
         "BrokenPipeError", "ConnectionAbortedError", "ConnectionError", "ConnectionRefusedError",
@@ -149,6 +158,42 @@ def class_in(message: str) -> FailureClass | None:
 def classes_in(message: str) -> set[FailureClass]:
     found = {FailureClass(name) for name in _LINES.findall(message)}
     return found or {failure_class(message)}
+
+
+class RolloutOutcome(StrEnum):
+    """How a rollout ended; a rollout without an error may be truncated or timed out, and still have a reward."""
+
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    TIMED_OUT = "timed_out"
+    CONTENT_FILTERED = "content_filtered"
+    EMPTY = "empty"
+    FAILED = "failed"
+
+
+OUTCOMES_OF_ERRORS = {
+    "ContentFilteredError": RolloutOutcome.CONTENT_FILTERED,
+    "EmptyModelResponseError": RolloutOutcome.EMPTY,
+    **dict.fromkeys(sorted(_NAMES[FailureClass.TIMEOUT]), RolloutOutcome.TIMED_OUT),
+}
+"""The outcome of each error that has one of its own, by its name anywhere in the chain."""
+TIMED_OUT_CONDITION = "timeout_reached"
+
+
+def outcome_of(row: Mapping[str, Any]) -> RolloutOutcome:
+    """Returns the outcome of a row of ``results.jsonl``; the warehouse's macro ``outcome_of`` does the same."""
+    if (error := row["error"]) is not None:
+        names = error["error_chain_repr"].split(" -> ")
+        return next((known for name, known in OUTCOMES_OF_ERRORS.items() if name in names), RolloutOutcome.FAILED)
+    if row["stop_condition"] == TIMED_OUT_CONDITION:
+        return RolloutOutcome.TIMED_OUT
+    return RolloutOutcome.TRUNCATED if row["is_truncated"] else RolloutOutcome.SCORED
+
+
+def shown_outcomes(outcomes: Mapping[str, int]) -> str:
+    """Returns ``5 content filtered, 2 truncated``: the outcomes besides scored and failed."""
+    usual = {RolloutOutcome.SCORED, RolloutOutcome.FAILED}
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items() if name not in usual)
 
 
 ERROR_CATEGORIES = {

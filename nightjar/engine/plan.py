@@ -38,6 +38,7 @@ class Group:
 
 class Finished(Protocol):
     def is_scored(self, key: Key) -> bool: ...
+    def is_filtered(self, key: Key) -> bool: ...
     def is_generated(self, key: Key) -> bool: ...
 
 
@@ -59,7 +60,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rollouts of a run form groups; ``chosen`` rollouts may be repeated, None for all.
+    """How the rollouts of a run form groups; ``chosen`` rollouts may be repeated, None for all but filtered ones.
 
     ``rollouts`` maps example ids to a number other than ``rollouts_per_example``. Without ``asks_model``, rollouts that
     are not generated are left out.
@@ -82,7 +83,8 @@ class Plan:
         keys = [Key(example_id, index) for index in range(count)]
         keys = [key for key in keys if self.asks_model or finished.is_generated(key)]
         left = {key for key in keys if not finished.is_scored(key)}
-        missing = left if self.chosen is None else left & self.chosen
+        chosen = self.chosen
+        missing = {key for key in left if not finished.is_filtered(key)} if chosen is None else left & chosen
         again = bool(missing) and self.scores_whole_groups
         return [key for key in keys if key in missing or (again and key not in left)]
 

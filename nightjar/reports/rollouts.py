@@ -51,13 +51,18 @@ SELECT
     sum(count)::BIGINT AS count
 FROM seen, span GROUP BY 1 ORDER BY 1
 """
+_OUTCOMES = """
+SELECT outcome_of(error, error_chain, stop_condition, is_truncated) AS outcome, count(*) AS count
+FROM segments.rollouts WHERE run_id = $run_id GROUP BY ALL ORDER BY count DESC, outcome
+"""
 TOGETHER = f"""
 SELECT
     (SELECT list(found) FROM ({_ERRORS}) AS found) AS errors,
     (SELECT list(found) FROM ({_REWARDS}) AS found) AS rewards,
-    (SELECT found FROM ({_SPREADS}) AS found) AS spreads
+    (SELECT found FROM ({_SPREADS}) AS found) AS spreads,
+    (SELECT list(found) FROM ({_OUTCOMES}) AS found) AS outcomes
 """  # noqa: S608 - built from constants
-"""One row: ``errors``, ``rewards`` and ``spreads``, for ``$run_id``, ``$bars`` and ``$kinds``."""
+"""One row: ``errors``, ``rewards``, ``spreads`` and ``outcomes``, for ``$run_id``, ``$bars`` and ``$kinds``."""
 BARS, KINDS = 20, 12
 """Number of ranges of rewards where a run has more than ``KINDS`` different ones."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from nightjar.core.failures import outcome_of
 from nightjar.engine.runs import RunDirectory
 
 _KEPT_SECONDS = 600.0
@@ -215,6 +216,7 @@ class LiveRun:
             "run_id": self.run_id,
             **{name: row.get(name) for name in _ROLLOUT_COLUMNS},
             "correct": self._is_correct(row.get("reward")),
+            "outcome": outcome_of(row),
             "error": error.get("error"),
             "error_chain": error.get("error_chain_repr"),
             "error_phase": error.get("phase"),

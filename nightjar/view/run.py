@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from nightjar.analysis import RunStatistics, describe_run
 from nightjar.analysis.pairs import settings_of
-from nightjar.core.failures import recorded_failures
+from nightjar.core.failures import recorded_failures, shown_outcomes
 from nightjar.errors import ConfigError, MissingWarehouseError
 from nightjar.evaluation.resuming import rescoring_command, restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
@@ -99,6 +99,7 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
         "classes": recorded_failures(metadata),
         "failed_attempts": attempts,
         "failures": failures_of(rollouts["errors"] or []),
+        "outcomes": shown_outcomes({one["outcome"]: one["count"] for one in rollouts["outcomes"] or []}),
         "told": run_findings(statistics, is_headed=False),
         "noted": notes,
         "overruled": records(warehouse, _OVERRULED, key) if notes and notes["overruled"] else [],

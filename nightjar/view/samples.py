@@ -36,6 +36,9 @@ KINDS = {
     "failed": "count(error) > 0",
     "flaky": "bool_or(correct) AND NOT bool_and(correct)",
     "truncated": "bool_or(is_truncated)",
+    "filtered": "bool_or(outcome = 'content_filtered')",
+    "timed out": "bool_or(outcome = 'timed_out')",
+    "empty": "bool_or(outcome = 'empty')",
     "noted": "bool_or(noted)",
 }
 _RUN = """
@@ -71,7 +74,7 @@ _JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_
 _SAMPLES = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, output_tokens, total_ms,
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
         {noted} AS noted, {holds} AS holds
     FROM rollouts WHERE run_id = $run
 ), grouped AS (

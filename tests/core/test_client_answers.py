@@ -12,6 +12,7 @@ from nightjar.clients.failures import classify
 from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 from nightjar.environments.rubrics import JudgeRubric
 from nightjar.errors import (
+    ContentFilteredError,
     EmptyModelResponseError,
     InvalidModelResponseError,
     ModelError,
@@ -144,7 +145,7 @@ DETAILS = [{"type": "reasoning.text", "text": "h"}, {"summary": "m"}]
                 "tool_calls": [CALL], "finish_reason": "tool_calls", "anthropic_content": None,
             },
         ),
-        *((MESSAGES, message(stop_reason=reason), {"content": ""}) for reason in ("max_tokens", "refusal")),
+        (MESSAGES, message(stop_reason="max_tokens"), {"content": ""}),
     ],
 )  # fmt: skip
 async def test_what_an_answer_contains(ask, protocol, body, expected):
@@ -305,6 +306,20 @@ async def test_an_answer_of_another_shape_is_invalid(ask, protocol, body, says):
 )
 async def test_an_answer_without_content_is_empty(ask, protocol, body):
     with pytest.raises(EmptyModelResponseError):
+        await ask(protocol, body)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body"),
+    [
+        (CHAT, chat(without_text(), finish_reason="content_filter")),
+        (TEXT, text("", finish_reason="content_filter")),
+        (RESPONSES, response(**FILTERED)),
+        (MESSAGES, message(stop_reason="refusal")),
+    ],
+)
+async def test_an_answer_that_a_filter_withheld_is_not_merely_empty(ask, protocol, body):
+    with pytest.raises(ContentFilteredError):
         await ask(protocol, body)
 
 

@@ -12,6 +12,7 @@ from nightjar.environments import load_environment
 from nightjar.errors import (
     BudgetSpentError,
     ConfigError,
+    ContentFilteredError,
     DatasetError,
     EnvironmentImportError,
     EnvironmentLoadError,
@@ -66,7 +67,8 @@ ERRORS = [
     (RunAbortedError("Stopped: the first 20 requests failed. Error code: 429 - slow down"), "rate limit"),
     (caused(ModelError("no"), openai.APIConnectionError(request=RESPONSE.request), OSError("refused")), "model API"),
     (caused(ModelError("no"), openai.AuthenticationError("No", response=RESPONSE, body=None)), "model API"),
-    (OverlongPromptError("too long"), "model API"),
+    (OverlongPromptError("too long"), "model response"),
+    (ContentFilteredError("withheld"), "content filter"),
     (RunAbortedError("Stopped: the first 5 requests failed. Connection error."), "model API"),
     (SandboxError("did not answer"), "infrastructure"),
     (caused(DatasetError("Cannot load"), ConnectionResetError("hub")), "infrastructure"),

@@ -25,7 +25,7 @@ from nightjar.cli.options import (
 )
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
-from nightjar.core.failures import FailureClass, class_called
+from nightjar.core.failures import FailureClass, RolloutOutcome, class_called
 from nightjar.core.logs import log_to_stderr
 from nightjar.engine.runs import RunDirectory, new_run_id
 from nightjar.engine.runs.repair import repair
@@ -75,8 +75,8 @@ def eval_retry(
     stored, flow_run = _find(run, api, warehouse)
     if api and flow_run and flow_run["deployment_id"]:
         # A Completed run that tolerates failures may have remaining rollouts.
-        has_all = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
-        if flow_run["state_type"] == "COMPLETED" and has_all:
+        has_all = stored is None or _is_done(stored.metadata)
+        if flow_run["state_type"] == "COMPLETED" and has_all and not where:
             echo(f"Run {flow_run['name']!r} ({flow_run['id']}) is complete: nothing to retry.", err=True)
             return
         if where:
@@ -89,6 +89,12 @@ def eval_retry(
     mode: Mode = "direct" if direct else "auto"
     resume = runner(mode, resume=run_dir, warehouse=warehouse, prefect_url=prefect_url, where=where)
     finish(watched(lambda: resume(evaluation.config)), as_json)
+
+
+def _is_done(metadata: Mapping[str, Any]) -> bool:
+    """Returns whether no rollout remains; those that a content filter withheld are requested again only by name."""
+    filtered = (metadata.get("outcomes") or {}).get(RolloutOutcome.CONTENT_FILTERED, 0)
+    return bool(metadata.get("scored", 0) + filtered == metadata["rollouts"])
 
 
 def _find(wanted: str, api: PrefectApi | None, warehouse: str | None) -> tuple[StoredRun | None, dict[str, Any] | None]:

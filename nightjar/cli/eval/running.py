@@ -23,7 +23,7 @@ from nightjar.cli.eval.live import Style, display, page_in_prefect
 from nightjar.cli.output import columns, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.core.calling import leave_threads_behind
-from nightjar.core.failures import FailureClass, advice_line
+from nightjar.core.failures import FailureClass, advice_line, shown_outcomes
 from nightjar.core.text import harmless
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, RunError
@@ -220,8 +220,8 @@ def _summary_table(outcome: Outcome) -> Table:
             values = "  ".join(f"{k}: {value:.3f}" for k, value in curve.items())
             table.add_row(label, f"{values}  (over {summary.complete_examples} examples)")
     table.add_row("Errors", harmless(_errors(outcome)))
-    if summary.truncated:
-        table.add_row("Truncated", str(summary.truncated))
+    if outcomes := shown_outcomes(summary.outcomes):
+        table.add_row("Outcomes", outcomes)
     if summary.usage:
         table.add_row("Tokens", f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out")
     if summary.usage and "cached_input_tokens" in summary.usage:

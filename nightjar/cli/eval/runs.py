@@ -24,7 +24,7 @@ from nightjar.cli.options import (
 )
 from nightjar.cli.output import columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
-from nightjar.core.failures import advice_line, class_in, recorded_failures
+from nightjar.core.failures import advice_line, class_in, recorded_failures, shown_outcomes
 from nightjar.core.text import harmless
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, ServiceError
@@ -230,6 +230,7 @@ def _results(values: Mapping[str, Any]) -> dict[str, Any]:
     examples = values.get("error_examples") or {}
     return {
         "Scored": f"{values['scored']}, {values['failed']} failed",
+        "Outcomes": shown_outcomes(values.get("outcomes") or {}),
         "Avg reward": reward is not None and f"{reward:.4f}" + ("" if error is None else f" ± {error:.4f}"),
         "Metrics": _numbers(values.get("avg_metrics")),
         "pass@k": _numbers(values.get("pass_at_k")),

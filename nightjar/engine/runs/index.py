@@ -41,7 +41,7 @@ class RolloutIndex:
         self._slots: dict[int, int] = {}
         self.attempts = array("L")
         self.generated, self.recorded = Places(), Places()
-        self.is_scored = bytearray()
+        self.is_scored, self.is_filtered = bytearray(), bytearray()
         self.rewards, self.advantages = array("d"), array("d")
 
     def slot(self, key: Key) -> int:
@@ -52,15 +52,18 @@ class RolloutIndex:
             self.generated.append(_NOWHERE)
             self.recorded.append(_NOWHERE)
             self.is_scored.append(False)
+            self.is_filtered.append(False)
             self.rewards.append(nan)
             self.advantages.append(nan)
         return slot
 
-    def set_result(self, slot: int, place: Place, scores: tuple[float | None, float | None] | None) -> None:
+    def set_result(
+        self, slot: int, place: Place, scores: tuple[float | None, float | None] | None, *, is_filtered: bool = False
+    ) -> None:
         """Records a result in place of an earlier one; ``scores`` are reward and advantage, None after an error."""
         reward, advantage = scores or (None, None)
         self.recorded[slot] = place
-        self.is_scored[slot] = scores is not None
+        self.is_scored[slot], self.is_filtered[slot] = scores is not None, is_filtered
         self.rewards[slot] = nan if reward is None else reward
         self.advantages[slot] = nan if advantage is None else advantage
 

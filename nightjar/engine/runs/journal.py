@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from nightjar.core.failures import RolloutOutcome, outcome_of
 from nightjar.core.files import replace_file
 from nightjar.core.rollout.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
 from nightjar.core.rollout.state import State
@@ -91,6 +92,9 @@ class Journal:
 
     def is_scored(self, key: Key) -> bool:
         return bool(self._index.is_scored[self._index.slot(key)])
+
+    def is_filtered(self, key: Key) -> bool:
+        return bool(self._index.is_filtered[self._index.slot(key)])
 
     def is_generated(self, key: Key) -> bool:
         return self._index.generated.has(self._index.slot(key))
@@ -178,7 +182,8 @@ class Journal:
 
     def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
         scores = None if row["error"] is not None else (row["reward"], row["advantage"])
-        self._index.set_result(slot, place, scores)
+        is_filtered = scores is None and outcome_of(row) is RolloutOutcome.CONTENT_FILTERED
+        self._index.set_result(slot, place, scores, is_filtered=is_filtered)
 
     def _sync_repeatedly(self) -> None:
         while not self._is_closing.wait(_SYNC_SECONDS):
@@ -222,6 +227,9 @@ class MemoryJournal:
 
     def is_scored(self, key: Key) -> bool:
         return key in self._results and self._results[key]["error"] is None
+
+    def is_filtered(self, key: Key) -> bool:
+        return key in self._results and outcome_of(self._results[key]) is RolloutOutcome.CONTENT_FILTERED
 
     def is_generated(self, key: Key) -> bool:  # noqa: ARG002 - as Journal's
         """Returns False: states are kept only until they are scored."""

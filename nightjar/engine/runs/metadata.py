@@ -116,5 +116,5 @@ def final_status(summary: Summary, error: BaseException | None = None, tolerated
         return "timed_out"
     if error is not None and not isinstance(error, BudgetSpentError):
         return "failed"
-    missing = summary.rollouts - summary.scored
+    missing = summary.rollouts - summary.scored - summary.filtered
     return "completed" if missing <= tolerated_failures * summary.rollouts else "incomplete"

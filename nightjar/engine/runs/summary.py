@@ -11,12 +11,13 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from nightjar.core.failures import RolloutOutcome, outcome_of
 from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.statistics import clustered_mean, pass_curves
 
 _RECORDED = (
     "rollouts", "scored", "failed", "coverage", "avg_reward", "stderr", "avg_metrics", "avg_error",
-    "complete_examples", "usage", "errors", "error_examples", "stop_conditions", "truncated",
+    "complete_examples", "usage", "errors", "error_examples", "stop_conditions", "truncated", "outcomes",
 )  # fmt: skip
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_output_tokens")
 
@@ -43,6 +44,12 @@ class Summary:
     models: list[str]
     error_examples: dict[str, str] = field(default_factory=dict)
     complete_examples: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def filtered(self) -> int:
+        """The rollouts that the provider's content filter withheld; a resume does not request them again."""
+        return self.outcomes.get(RolloutOutcome.CONTENT_FILTERED, 0)
 
     @property
     def coverage(self) -> float:
@@ -68,6 +75,7 @@ class _Tally:
     metrics: dict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     tokens: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
     error_examples: dict[str, str] = field(default_factory=dict)
@@ -77,6 +85,7 @@ class _Tally:
     def add(self, row: Mapping[str, Any]) -> None:
         usage = row.get("token_usage") or {}
         self.tokens.update({name: usage[name] for name in _TOKENS if name in usage})
+        self.outcomes[outcome_of(row).value] += 1
         if row["error"] is not None:
             chain = row["error"]["error_chain_repr"]
             self.errors[chain] += 1
@@ -127,6 +136,7 @@ def summarize_rows(
         truncated=tally.truncated,
         models=sorted(tally.models),
         error_examples=tally.error_examples,
+        outcomes=dict(sorted(tally.outcomes.items(), key=lambda one: (-one[1], one[0]))),
         complete_examples=sum(len(group) == rollouts_per_example for group in tally.groups()),
     )
 

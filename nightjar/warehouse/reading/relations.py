@@ -9,7 +9,14 @@ from importlib import resources
 
 import duckdb
 
-from nightjar.core.failures import ERROR_CATEGORIES, LIMIT_CATEGORIES, MODEL_CATEGORIES, REFUSAL
+from nightjar.core.failures import (
+    ERROR_CATEGORIES,
+    LIMIT_CATEGORIES,
+    MODEL_CATEGORIES,
+    OUTCOMES_OF_ERRORS,
+    REFUSAL,
+    TIMED_OUT_CONDITION,
+)
 from nightjar.warehouse.database import parquet, quoted
 from nightjar.warehouse.storage.records import LINE_FILES, Records
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
@@ -60,6 +67,7 @@ def views_script() -> str:
 def _category_macros() -> str:
     errors = "\n".join(f"    WHEN list_contains(chain, '{n}') THEN '{c}'" for n, c in ERROR_CATEGORIES.items())
     limits = "\n".join(f"    WHEN stop_condition = '{n}' THEN '{c}'" for n, c in LIMIT_CATEGORIES.items())
+    outcomes = "\n".join(f"    WHEN list_contains(chain, '{n}') THEN '{o}'" for n, o in OUTCOMES_OF_ERRORS.items())
     models = ", ".join(f"'{category}'" for category in sorted(MODEL_CATEGORIES))
     return f"""
 CREATE OR REPLACE MACRO category_of_error(chain) AS CASE
@@ -72,6 +80,16 @@ CREATE OR REPLACE MACRO category_of_answer(reward, said, category, stop_conditio
 {limits}
     WHEN regexp_matches(said, {quoted(REFUSAL)}, 'i') THEN 'refusal'
     WHEN said <> '' AND lacks_answer THEN 'format_error'
+END;
+CREATE OR REPLACE MACRO outcome_of_error(chain) AS CASE
+{outcomes}
+    ELSE 'failed'
+END;
+CREATE OR REPLACE MACRO outcome_of(error, error_chain, stop_condition, is_truncated) AS CASE
+    WHEN error IS NOT NULL THEN outcome_of_error(string_split(coalesce(error_chain, error), ' -> '))
+    WHEN stop_condition = '{TIMED_OUT_CONDITION}' THEN 'timed_out'
+    WHEN is_truncated THEN 'truncated'
+    ELSE 'scored'
 END;
 CREATE OR REPLACE MACRO is_model_error(category) AS category IN ({models});
 """

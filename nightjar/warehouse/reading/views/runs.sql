@@ -40,6 +40,7 @@ SELECT
     rollouts.* EXCLUDE (content_id, finish_reason, model_ms, completion, trajectory, state),
     contents.*,
     rollouts.finish_reason,
+    outcome_of(rollouts.error, rollouts.error_chain, rollouts.stop_condition, rollouts.is_truncated) AS outcome,
     rollouts.model_ms,
     rollouts.completion,
     rollouts.trajectory,
@@ -216,6 +217,7 @@ COMMENT ON COLUMN runs.config IS 'the whole config.json';
 COMMENT ON COLUMN runs.protocol IS 'protocol of the endpoint, such as openai_chat_completions; NULL for runs of other programs';
 COMMENT ON VIEW rollouts IS 'an attempt at an example: its record, one per example and rollout_index';
 COMMENT ON COLUMN rollouts.finish_reason IS 'of the last model call, as the endpoint returned it';
+COMMENT ON COLUMN rollouts.outcome IS 'scored, truncated, timed_out, content_filtered, empty or failed';
 COMMENT ON COLUMN rollouts.model_ms IS 'time in model calls including retries; NULL if unknown';
 COMMENT ON COLUMN rollouts.reward IS 'NULL for a failed rollout, never 0';
 COMMENT ON COLUMN rollouts.correct IS 'reward >= the pass_threshold of the run';
