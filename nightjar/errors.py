@@ -54,6 +54,7 @@ The names below ``Error`` are those of verifiers 0.1, so that environments can c
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -143,8 +144,7 @@ class EnvironmentNotFoundError(ConfigError, ValueError):
         self.env_id, self.available = env_id, list(available)
 
     def __str__(self) -> str:
-        names = ", ".join(self.available) or "none"
-        return f"Environment {self.env_id!r} is not installed. Installed here: {names}. See 'nightjar env list'."
+        return _not_installed([self.env_id], self.available)
 
 
 class MissingEnvironmentsError(ConfigError, ValueError):
@@ -153,11 +153,21 @@ class MissingEnvironmentsError(ConfigError, ValueError):
         self.env_ids, self.available = list(env_ids), list(available)
 
     def __str__(self) -> str:
-        commands = "\n".join(f"  nightjar env install {env_id}" for env_id in self.env_ids)
-        names = ", ".join(self.available) or "none"
-        return (
-            f"Missing environments. Install them first:\n{commands}\nInstalled here: {names}. See 'nightjar env list'."
-        )
+        return _not_installed(self.env_ids, self.available)
+
+
+def _not_installed(env_ids: Sequence[str], available: Sequence[str]) -> str:
+    """Suggests similar names, but no installation by name: a stranger may own the package of a misspelt one."""
+    near = {env_id: difflib.get_close_matches(env_id, available, n=1) for env_id in env_ids}
+    asked = ", ".join(
+        f"{env_id!r} (did you mean {found[0]!r}?)" if found else repr(env_id) for env_id, found in near.items()
+    )
+    verb, noun = ("is", "Environment") if len(near) == 1 else ("are", "Environments")
+    names = ", ".join(available) or "none"
+    return (
+        f"{noun} {asked} {verb} not installed. Installed here: {names}. To install one from its folder: "
+        "nightjar env install PATH"
+    )
 
 
 class EnvironmentVersionError(ConfigError, ValueError):
@@ -195,6 +205,10 @@ class EnvironmentPackageError(ConfigError):
     """An environment package cannot be created, read or installed."""
 
 
+TYPED_HEADER = "NIGHTJAR_HEADER_"
+"""Prefix of the variables for header values that were typed in full."""
+
+
 class MissingKeyError(ConfigError, ValueError):
     """The environment variables ``keys``, which hold credentials, are not set."""
 
@@ -203,6 +217,10 @@ class MissingKeyError(ConfigError, ValueError):
         self.keys = list(keys)
 
     def __str__(self) -> str:
+        typed = [key.removeprefix(TYPED_HEADER) for key in self.keys if key.startswith(TYPED_HEADER)]
+        if typed:
+            headers = " ".join(f"--header '{name.replace('_', '-')}: …'" for name in typed)
+            return f"The value of a header is not stored with a run. Give it again: {headers}"
         names = ", ".join(repr(key) for key in self.keys)
         noun = "variable" if len(self.keys) == 1 else "variables"
         exports = " ".join(f'{key}="..."' for key in self.keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import random
 import traceback
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from nightjar.environments.rollouts import plan_groups
 from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ConfigError, DatasetError, NightjarError
 from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
     apply_settings(env, {**config.extra_env_kwargs, **limit})
     if config.scoring_timeout is not None:
         env.rubric.set_timeout_seconds(config.scoring_timeout)
+    if not env.rubric.has_rewards:
+        logger.warning("The rubric of %r has no reward function: every reward will be 0", config.env_id)
     plan = plan_groups(env, config.rollouts_per_example, config.independent_scoring)
     selection = select_examples(env.examples, config)
     if not selection.hashes:

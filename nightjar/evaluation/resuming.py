@@ -75,7 +75,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
             return directory
         if not differing:
             finished = finished or directory
-        elif not (is_done or config.suite or any(saved.get(name) for name in ("suite", "rescored_from", "part"))):
+        elif not (config.suite or any(saved.get(name) for name in ("suite", "rescored_from", "part"))):
             near = near or ResumeMismatchError(str(directory.path), differing)
     if finished is None and near is not None:
         raise near

@@ -158,18 +158,18 @@ class TestFinding:
         saved(status="completed", published=published)
         assert self.found(tmp_path, num_examples=count) == "r1"
 
+    @pytest.mark.parametrize("fields", [{}, {"status": "completed", "published": True}], ids=["unfinished", "finished"])
     @pytest.mark.parametrize(
         ("field", "value"), [("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
     )
-    def test_an_unfinished_run_of_other_settings_is_an_error(self, tmp_path, saved, field, value):
-        saved()
+    def test_a_run_of_other_settings_is_an_error(self, tmp_path, saved, fields, field, value):
+        saved(**fields)
         with pytest.raises(ResumeMismatchError) as caught:
             self.found(tmp_path, **{field: value})
         assert set(caught.value.differences) == {field}
 
-    @pytest.mark.parametrize("fields", [{"status": "completed", "published": True}, {"suite": "nightly"}], ids=str)
-    def test_unless_it_is_complete_or_belongs_to_a_suite(self, tmp_path, saved, fields):
-        saved(**fields)
+    def test_unless_it_belongs_to_a_suite(self, tmp_path, saved):
+        saved(suite="nightly")
         assert self.found(tmp_path, rollouts_per_example=3) is None
         assert self.found(tmp_path, rollouts_per_example=3, suite="nightly") is None
 

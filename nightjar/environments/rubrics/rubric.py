@@ -133,6 +133,14 @@ class Rubric:
         return any(function.is_group for function in self._functions())
 
     @property
+    def has_rewards(self) -> bool:
+        """Whether a reward can differ from 0: a function has a weight, or a subclass scores by itself."""
+        is_own = any(
+            getattr(type(self), name) is not getattr(Rubric, name) for name in ("score_rollout", "score_group")
+        )
+        return is_own or any(self.weights)
+
+    @property
     def has_advantages(self) -> bool:
         """Whether the rubric sets ``advantage`` itself; such subclasses return True."""
         return False

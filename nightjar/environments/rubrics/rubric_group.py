@@ -56,6 +56,10 @@ class RubricGroup(Rubric):
         return any(rubric.has_group_rewards for rubric in self.rubrics)
 
     @property
+    def has_rewards(self) -> bool:
+        return any(rubric.has_rewards for rubric in self.rubrics)
+
+    @property
     def has_advantages(self) -> bool:
         return any(rubric.has_advantages for rubric in self.rubrics)
 

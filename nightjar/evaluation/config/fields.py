@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.clients.middleware_client import check_middleware
 from nightjar.core.secrecy import REFERENCE, holds_key, is_reference, is_secret_name
-from nightjar.errors import ConfigError
+from nightjar.errors import TYPED_HEADER, ConfigError
 
 
 def check_open(arguments: Mapping[str, Any]) -> Any:
@@ -56,7 +56,7 @@ def name_values(headers: Mapping[str, str]) -> dict[str, str]:
     named = dict(headers)
     for name, value in headers.items():
         if not is_reference(value):
-            variable = f"NIGHTJAR_HEADER_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+            variable = f"{TYPED_HEADER}{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
             os.environ[variable], named[name] = value, f"${variable}"
     return named
 
