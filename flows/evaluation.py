@@ -31,8 +31,10 @@ from nightjar.flows.flow_runs import (
     final_state,
     flow_run_name,
     forget_parameter,
+    is_unattended,
     label_flow_run,
     nightjar_log_in_run_log,
+    patient,
     progress_artifact,
     refused,
     send_run_log,
@@ -147,7 +149,7 @@ async def evaluate(
 
 
 async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output_dir: str) -> State[Outcome]:
-    config, warehouse = named.config, Warehouse(named.location)
+    config, warehouse = patient(named.config) if is_unattended() else named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config, endpoint)):
         check_warehouse(warehouse)

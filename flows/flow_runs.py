@@ -32,6 +32,8 @@ from nightjar.evaluation.config.run_config import usual_name
 from nightjar.tasks.away import is_away, reach, tell
 from nightjar.warehouse.location import has_secret
 
+_UNATTENDED_WAIT_MINUTES = 10.0
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -61,6 +63,19 @@ def name_unless_given(name: str) -> str:
         return str(flow_run.name or name)
     is_unnamed = found.auto_scheduled or found.deployment_id is None
     return name if is_unnamed else str(found.name)
+
+
+def patient(config: RunConfig) -> RunConfig:
+    """Returns the configuration of an unattended run, which waits for an endpoint that does not answer yet."""
+    if config.wait_for_endpoint is not None:
+        return config
+    return config.model_copy(update={"wait_for_endpoint": _UNATTENDED_WAIT_MINUTES})
+
+
+def is_unattended() -> bool:
+    """Returns whether a worker runs this flow run."""
+    context = FlowRunContext.get()
+    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
 
 
 def endpoint_tag(endpoint: str) -> str:

@@ -43,7 +43,7 @@ from nightjar.evaluation.nights import (
 )
 from nightjar.flows import gating
 from nightjar.flows.evaluation import evaluate
-from nightjar.flows.flow_runs import logged, name_unless_given
+from nightjar.flows.flow_runs import logged, name_unless_given, patient
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.flows.neighbours import date_of_night, later_due, wait_for_earlier
 from nightjar.tasks.artifacts import show_night
@@ -163,7 +163,9 @@ async def _as_flow_run(plan: NightPlan, evaluation: Evaluation, parameters: dict
     begun = await asyncio.to_thread(plan.run_directory, evaluation)
     named = evaluate.with_options(flow_run_name=plan.title(evaluation))
     try:
-        outcome: Outcome = await named(**evaluation.config.model_dump(mode="json"), **parameters, resume=begun or "")
+        outcome: Outcome = await named(
+            **patient(evaluation.config).model_dump(mode="json"), **parameters, resume=begun or ""
+        )
     except IncompleteRunError as incomplete:
         outcome = incomplete.outcome
     return outcome

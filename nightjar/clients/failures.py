@@ -32,6 +32,7 @@ from nightjar.errors import (
 
 _HEALING_STATUSES = frozenset({408, 409, 429})
 _OVERLOAD_STATUSES = frozenset({429, 503, 529})
+_UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 _REFUSAL_STATUSES = frozenset({401, 402, 403})
 _NOT_FOUND = 404
 _CONNECTION_ERRORS = frozenset({"APIConnectionError", "ConnectionTimeoutError", "ConnectTimeout"})
@@ -120,6 +121,7 @@ class Failure:
         is_repeatable: a retry of the same request may succeed.
         is_overload: the endpoint asks for fewer requests.
         is_connection: the endpoint did not respond at all.
+        is_unavailable: no model answered: no connection, or a gateway's status 502, 503 or 504.
         is_of_endpoint: another replica of the endpoint may answer the request.
         is_permanent: every request will probably fail like this one.
         is_refusal: the endpoint rejects the key, or this machine lacks something that every rollout needs.
@@ -130,6 +132,7 @@ class Failure:
     is_repeatable: bool = False
     is_overload: bool = False
     is_connection: bool = False
+    is_unavailable: bool = False
     is_of_endpoint: bool = False
     is_permanent: bool = False
     is_refusal: bool = False
@@ -148,7 +151,14 @@ def classify(error: BaseException) -> Failure:
         if isinstance(status, int):
             return _of_status(status, message, cause)
         if type(cause).__name__ in _CONNECTION_ERRORS or isinstance(cause, ConnectionError):
-            return Failure(message, is_retryable=True, is_repeatable=True, is_connection=True, is_of_endpoint=True)
+            return Failure(
+                message,
+                is_retryable=True,
+                is_repeatable=True,
+                is_connection=True,
+                is_unavailable=True,
+                is_of_endpoint=True,
+            )
     if any(type(cause).__name__ == _SDK_TIMEOUT for cause in chain):
         return Failure(message, is_retryable=True, is_repeatable=True, is_of_endpoint=True)
     is_late = isinstance(error, ModelError) and any(isinstance(cause, TimeoutError) for cause in chain)
@@ -167,6 +177,7 @@ def _of_status(status: int, message: str, cause: BaseException) -> Failure:
         is_retryable=heals,
         is_repeatable=heals,
         is_overload=status in _OVERLOAD_STATUSES,
+        is_unavailable=status in _UNAVAILABLE_STATUSES,
         is_of_endpoint=heals or status in _REFUSAL_STATUSES or status == _NOT_FOUND,
         is_permanent=not heals,
         is_refusal=status in _REFUSAL_STATUSES,

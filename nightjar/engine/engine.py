@@ -55,7 +55,11 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Limits of an engine; 0 or less means no limit. ``has_succeeded``: a rollout succeeded in an earlier session."""
+    """Limits of an engine; 0 or less means no limit.
+
+    ``has_succeeded``: a rollout succeeded in an earlier session. ``patience_seconds``: how long an endpoint that does
+    not answer yet is waited for.
+    """
 
     max_generating: int = 32
     max_scoring: int = 32
@@ -65,6 +69,7 @@ class EngineOptions:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     budget: Budget | None = None
     model: str = ""
+    patience_seconds: float = 0.0
 
 
 class Engine:
@@ -88,7 +93,9 @@ class Engine:
         self._has_scored = False
         self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
-        self._asking = RequestWatch(self._guard, self.progress, options.budget, options.model, self.generating)
+        self._asking = RequestWatch(
+            self._guard, self.progress, options.budget, options.model, self.generating, options.patience_seconds
+        )
         self._judge_guard = FailureGuard()
         self._judging = RequestWatch(self._judge_guard, self.progress, options.budget)
         self._reward_calls = Places(options.max_scoring)

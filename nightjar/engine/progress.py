@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from nightjar.core.text import one_line
 from nightjar.errors import error_text
 
 
@@ -13,7 +14,7 @@ class Progress:
     """Counters of one run; a session is this process's part of it.
 
     Requests include judges'; rewards include earlier sessions. ``errors`` maps a class to its rollouts and last
-    message.
+    message. ``waits_until`` is set while the endpoint has not answered yet.
     """
 
     total: int = 0
@@ -28,6 +29,7 @@ class Progress:
     output_tokens: int = 0
     errors: dict[str, tuple[int, str]] = field(default_factory=dict)
     last_failure: str = ""
+    waits_until: float | None = None
     reward_sum: float = 0.0
     reward_count: int = 0
     started_at: float = field(default_factory=time.time)
@@ -35,6 +37,13 @@ class Progress:
     def note_error(self, error: BaseException) -> None:
         kind = type(error.__cause__ or error).__name__
         self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, error_text(error)
+
+    @property
+    def waiting(self) -> str:
+        """Why and how much longer an endpoint that does not answer yet is waited for; an empty text if it answers."""
+        if self.waits_until is None or (left := self.waits_until - time.time()) <= 0:
+            return ""
+        return f"for the endpoint, {left / 60:.1f} minutes left: {one_line(self.last_failure, 200)}"
 
     @property
     def done(self) -> int:

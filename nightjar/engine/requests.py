@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -12,6 +13,8 @@ from nightjar.core.rollout.usage import usage_counts
 from nightjar.engine.limits import Budget
 from nightjar.engine.progress import Progress
 from nightjar.errors import RunAbortedError
+
+logger = logging.getLogger(__name__)
 
 _BEFORE_SUCCESS = 5
 _BEFORE_ANSWER = 20
@@ -87,7 +90,10 @@ class FailureGuard:
 
 
 class RequestWatch:
-    """Counts requests, and makes failed ones wait, which frees their places; at most four wait for each place."""
+    """Counts requests, and makes failed ones wait, which frees their places; at most four wait for each place.
+
+    In the first ``patience_seconds``, an endpoint that has not answered in this session is waited for.
+    """
 
     def __init__(
         self,
@@ -96,12 +102,14 @@ class RequestWatch:
         budget: Budget | None = None,
         model: str = "",
         places: Places | None = None,
+        patience_seconds: float = 0.0,
     ) -> None:
         self._guard = guard
         self._progress = progress
         self._budget = budget
         self._model = model
         self._places = places
+        self._patience_seconds = patience_seconds
         self._answered_at: float | None = None
         self._waiting = 0
 
@@ -112,6 +120,7 @@ class RequestWatch:
 
     def answered(self, answer: Any) -> None:
         self._answered_at = time.monotonic()
+        self._progress.waits_until = None
         self._progress.requests += 1
         self._guard.answered()
         given, written = usage_counts(getattr(answer, "usage", None))
@@ -121,14 +130,25 @@ class RequestWatch:
             self._budget.add(given, written, self._model or getattr(answer, "model", ""))
 
     def failed(self, failure: Failure, started_at: float) -> bool:
-        """Records a failed request; returns whether it is excused, because the endpoint has responded before."""
+        """Records a failed request; returns whether it is excused, because the endpoint is down for a while."""
         self._count(failure)
+        if self._is_waited_for(failure):
+            return True
         self._guard.request_failed(failure)
-        if not failure.is_connection:
+        if not failure.is_unavailable:
             self._answered_at = time.monotonic()
-        if not failure.is_connection or self._answered_at is None:
+        if not failure.is_unavailable or self._answered_at is None:
             return False
         return self._answered_at < started_at < self._answered_at + _OUTAGE_SECONDS
+
+    def _is_waited_for(self, failure: Failure) -> bool:
+        if not (self._patience_seconds and failure.is_repeatable and self._answered_at is None):
+            return False
+        if self._progress.waits_until is None:
+            self._progress.waits_until = time.time() + self._patience_seconds
+            minutes = self._patience_seconds / 60
+            logger.warning("The endpoint does not answer yet, waiting %g minutes: %s", minutes, failure.message)
+        return time.time() < self._progress.waits_until
 
     def moved(self, failure: Failure) -> None:
         self._count(failure)

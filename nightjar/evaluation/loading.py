@@ -176,4 +176,5 @@ def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOpti
         retry=RetryPolicy(max_retries=config.max_retries),
         budget=shared_budget.get(),
         model=config.model,
+        patience_seconds=60 * (config.wait_for_endpoint or 0),
     )

@@ -113,6 +113,7 @@ FLAGS = {
     "shuffle_seed": Flag(panel=SCOPE),
     "max_concurrent": Flag(("-c",)),
     "request_timeout": Flag(metavar="SECONDS"),
+    "wait_for_endpoint": Flag(metavar="MINUTES"),
     "scoring_timeout": Flag(metavar="SECONDS"),
     "max_concurrent_generation": Flag(panel=CONCURRENCY),
     "max_concurrent_scoring": Flag(panel=CONCURRENCY),

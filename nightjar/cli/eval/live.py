@@ -184,6 +184,8 @@ def _detail(run: Run) -> Panel:
     table.add_row("Reward", "–" if progress.avg_reward is None else f"{progress.avg_reward:.4f}")
     left = _left(run)
     table.add_row("Rate", f"{progress.rate:.1f}/s" + (f", {left} left" if left else ""))
+    if progress.waiting:
+        table.add_row("Waiting", Text(harmless(progress.waiting), style="yellow"))
     table.add_row("Requests", " · ".join(_requests(run)))
     budget = f" · {run.budget}" if run.budget is not None else ""
     table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{budget}")
@@ -231,6 +233,8 @@ def title(run: Run) -> str:
 
 def status_line(run: Run) -> str:
     progress = run.progress
+    if progress.waiting:
+        return harmless(f"waiting {progress.waiting}")
     parts = [f"reward {_reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
     if progress.unscored:
         parts.insert(0, f"{progress.unscored} generated, not scored yet")

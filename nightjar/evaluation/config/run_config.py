@@ -105,6 +105,8 @@ class RunConfig(BaseModel):
     """Further attempts at a whole rollout after temporary errors, when the retries of its requests are used up."""
     request_retries: MayChange[int] = Field(10, ge=0)
     """Retries of a single request after a rate limit, a server error or a lost connection."""
+    wait_for_endpoint: MayChange[float | None] = Field(None, ge=0)
+    """Minutes to wait for an endpoint that does not answer yet (default: 10 on a worker and in a night, else 0)."""
     max_total_tokens: MayChange[int | None] = Field(None, ge=1)
     """Maximum number of tokens of the run, or its suite: prompts and responses, judges included (default: no limit)."""
     max_cost_usd: MayChange[float | None] = Field(None, gt=0)
