@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nightjar.clients.failures import Failure, seconds_until_more
+from nightjar.clients.token_quota import TokenQuota, announced_quota
 from nightjar.core.calling.limits import Places
 
 Endpoint: TypeAlias = tuple[str, int]
@@ -39,6 +40,7 @@ _SAMPLE_SECONDS = 5.0
 _NOISE_SECONDS = 60.0
 _FORGOTTEN_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_QUOTA_SECONDS = 1.0
 _MOST_CHANGES = 200
 _STARTING = 64
 """Requests that are sent before the first alarm if none was answered yet."""
@@ -148,6 +150,7 @@ class Pace:
         self._noise_until = 0.0
         self._sample = Sample(self._began_at)
         self._experiment: _Experiment | None = None
+        self._quota: TokenQuota | None = None
 
     def allow(self, ceiling: float) -> None:
         """Limits the requests in flight; the largest limit of all callers counts."""
@@ -168,7 +171,7 @@ class Pace:
     async def request(self) -> AsyncIterator[Sample]:
         """Waits until a request may be sent; it is in flight during the block, and belongs to the sample."""
         async with self.places:
-            if self._limits.rate < math.inf or self._next_at:
+            if self._limits.rate < math.inf or self._next_at or self._quota:
                 await self._turn()
             sample, now = self._sample, time.monotonic()
             if not sample.sent:
@@ -209,11 +212,18 @@ class Pace:
         """Reads the headers of a response: no request is sent before the endpoint accepts more."""
         if seconds := seconds_until_more(headers):
             self._next_at = max(self._next_at, time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS))
+        if announced := announced_quota(headers):
+            limit, remaining = announced
+            if self._quota is None or self._quota.limit != limit:
+                self._quota = TokenQuota(limit)
+            self._quota.heard(remaining, max(0, self._in_flight - 1), time.monotonic())
 
     async def _turn(self) -> None:
         async with self._gate:  # one waits for the next moment, the others for the gate, so a new rate holds at once
             while (now := time.monotonic()) < self._next_at:  # noqa: ASYNC110 - headers may move it
                 await asyncio.sleep(self._next_at - now)
+            while self._quota and (seconds := self._quota.seconds_until_free(time.monotonic())):  # noqa: ASYNC110 - a report may change it
+                await asyncio.sleep(min(seconds, _LONGEST_QUOTA_SECONDS))
             self._next_at = now + 1 / self.rate
 
     def _judge(self) -> None:

@@ -58,7 +58,10 @@ def run(work):
 
 @dataclass
 class Endpoint:
-    """A simulated endpoint: refuses a share of requests, more than so many a second or at once, or queues them."""
+    """A simulated endpoint: refuses a share of requests, more than so many a second or at once, or queues them.
+
+    ``quota`` tokens a minute are announced in headers; a request costs 200 to 600, counted at its start or its end.
+    """
 
     share: float = 0.0
     retry_after_seconds: float | None = None
@@ -66,6 +69,8 @@ class Endpoint:
     slow_between: tuple[float, float] = (0.0, 0.0)
     concurrent: float = math.inf
     queue: int = 0
+    quota: float = 0.0
+    is_counted_at_end: bool = False
     sent: int = 0
     in_flight: int = 0
     answered_at: list = field(default_factory=list)
@@ -74,6 +79,28 @@ class Endpoint:
         self.random = random.Random(1)
         self.tokens, self.filled_at = self.per_second, 0.0
         self.served = asyncio.Semaphore(self.queue or 10**6)
+        self.quota_left, self.counted_at = self.quota, 0.0
+
+    async def answer_within_quota(self, asked):
+        """Counts the tokens of a request, and announces the rest in the headers of its response."""
+        cost = self.random.randint(200, 600)
+        at_start, at_end = (1, cost) if self.is_counted_at_end else (cost, 0)
+        is_refused = self.quota and not self.spend(at_start)
+        failure = too_many() if is_refused else await self.answer()
+        self.sent += bool(is_refused)
+        if self.quota:
+            self.spend(0 if is_refused else at_end)
+            left = {"x-ratelimit-limit-tokens": self.quota, "x-ratelimit-remaining-tokens": max(0, self.quota_left)}
+            asked.heard({name: f"{value:.0f}" for name, value in left.items()})
+        return failure
+
+    def spend(self, tokens):
+        now = asyncio.get_running_loop().time()
+        self.quota_left = min(self.quota, self.quota_left + (now - self.counted_at) * self.quota / 60)
+        self.counted_at = now
+        is_enough = self.quota_left >= tokens
+        self.quota_left -= tokens * is_enough
+        return is_enough
 
     async def answer(self):
         """Returns None for an answer, else the failure."""
@@ -113,7 +140,7 @@ async def evaluate(endpoint, count, at_once):
                 tries += 1
                 async with asked.request() as sample:
                     started_at = loop.time()
-                    if failure := await endpoint.answer():
+                    if failure := await endpoint.answer_within_quota(asked):
                         asked.failed(sample, failure)
                 if failure is None:
                     asked.answered(sample, loop.time() - started_at)
@@ -184,6 +211,14 @@ class TestPace:
         assert per_second(35, 80) > 45
         assert per_second(95, 120) > 90
         assert endpoint.sent < 1.05 * 11_000
+
+    @pytest.mark.parametrize("is_counted_at_end", [False, True], ids=["at the start", "at the end"])
+    @pytest.mark.parametrize("quota", [20_000, 300_000])
+    def test_a_quota_of_tokens_that_headers_announce_is_used_without_refusals(self, simulate, quota, is_counted_at_end):
+        endpoint, _, seconds = simulate(1500, 64, quota=quota, is_counted_at_end=is_counted_at_end)
+        at_least = (1500 * 400 - quota) / (quota / 60)
+        assert seconds < at_least / 0.9
+        assert endpoint.sent < 1.02 * 1500
 
     def test_without_refusals_there_is_no_limit(self, simulate):
         endpoint, asked, _ = simulate(1000, 1000)

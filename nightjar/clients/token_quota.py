@@ -1,0 +1,77 @@
+"""Spends a quota of tokens per minute, which an endpoint announces in its headers, evenly and without refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+_FORMS = (
+    "x-ratelimit-{}-tokens",
+    "anthropic-ratelimit-tokens-{}",
+    "anthropic-ratelimit-input-tokens-{}",
+    "anthropic-ratelimit-output-tokens-{}",
+)
+_NAMES = tuple((form.format("limit"), form.format("remaining")) for form in _FORMS)
+_MEASURED_ANSWERS = 8
+_NEARLY_FULL = 0.95
+_NEWEST = 0.3
+_MARGIN = 4
+"""Requests of the usual cost that are kept in reserve, because the next one may be dearer."""
+_SHORTEST_SECONDS = 0.001
+
+
+class _Heard(NamedTuple):
+    remaining: float
+    at: float
+    answers: int
+
+
+class TokenQuota:
+    """The tokens that remain, as an endpoint reported last, minus an estimate for the requests in flight.
+
+    Endpoints count tokens when a request arrives (OpenAI, which counts ``max_tokens``) or as they are generated
+    (Anthropic). The cost of a request is therefore measured: the tokens that vanished between two reports.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.cost = 0.0
+        self._per_second = limit / 60
+        self._level, self._at = limit, 0.0
+        self._answers = 0
+        self._before: _Heard | None = None
+
+    def heard(self, remaining: float, others_in_flight: int, now: float) -> None:
+        """Takes over a report that came with a response."""
+        self._answers += 1
+        if not self.cost:
+            self.cost = max(1.0, (self.limit - remaining) / (others_in_flight + 1))
+        before = self._before
+        if before is None or self._answers - before.answers >= _MEASURED_ANSWERS:
+            self._before = _Heard(remaining, now, self._answers)
+            if before is not None and max(before.remaining, remaining) < _NEARLY_FULL * self.limit:
+                charged = before.remaining + (now - before.at) * self._per_second - remaining
+                measured = max(1.0, charged / (self._answers - before.answers))
+                self.cost += _NEWEST * (measured - self.cost)
+        self._level, self._at = remaining - self.cost * others_in_flight, now
+
+    def seconds_until_free(self, now: float) -> float:
+        """Takes the tokens of a request and returns 0, or returns the seconds until they are there."""
+        self._level = min(self.limit, self._level + (now - self._at) * self._per_second)
+        self._at = now
+        missing = min(_MARGIN * self.cost, self.limit / 2) - self._level
+        if missing > 0:
+            return max(_SHORTEST_SECONDS, missing / self._per_second)
+        self._level -= self.cost
+        return 0.0
+
+
+def announced_quota(headers: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Returns the limit and the rest of the quota that is used up most; None if the headers announce none."""
+    found = []
+    for limit, remaining in _NAMES:
+        with suppress(KeyError, TypeError, ValueError):
+            found.append((float(headers[limit]), float(headers[remaining])))
+    found = [(limit, max(0.0, rest)) for limit, rest in found if limit > 0]
+    return min(found, key=lambda quota: quota[1] / quota[0], default=None)
