@@ -7,18 +7,11 @@ import struct
 import openai
 import pytest
 
+from nightjar import errors
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.failures import classify
 from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 from nightjar.environments.rubrics import JudgeRubric
-from nightjar.errors import (
-    ContentFilteredError,
-    EmptyModelResponseError,
-    InvalidModelResponseError,
-    ModelError,
-    OverlongPromptError,
-    error_chain,
-)
 
 CHAT, TEXT, RESPONSES, MESSAGES = (
     *("openai_chat_completions", "openai_completions", "openai_responses", "anthropic_messages"),
@@ -153,45 +146,40 @@ async def test_what_an_answer_contains(ask, protocol, body, expected):
     assert {name: answer.get(name) for name in expected} == expected
 
 
+BODIES = {CHAT: chat(), TEXT: text(), RESPONSES: response(said("4")), MESSAGES: message(block("4"))}
 DETAILED = {"completion_tokens_details": {"reasoning_tokens": 3}}
 CACHED = {"cache_creation_input_tokens": 20, "cache_read_input_tokens": 100}
+THOUGHTFUL = {"output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}}
 
 
 @pytest.mark.parametrize(
-    ("protocol", "usage", "prompt", "completion", "reasoning"),
+    ("protocol", "usage", "counts"),
     [
-        (CHAT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12, **DETAILED}, 5, 7, 3),
-        (CHAT, {"prompt_tokens": 5}, 5, 0, 0),
-        (CHAT, {"input_tokens": 5, "output_tokens": 7}, 5, 7, 0),
-        (TEXT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}, 5, 7, 0),
-        (RESPONSES, {"input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3}}, 5, 7, 3),
-        (
-            MESSAGES,
-            {"input_tokens": 5, **CACHED, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}},
-            *(125, 7, 3),
+        (CHAT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12, **DETAILED}, (5, 7, 3, 12)),
+        (CHAT, {"prompt_tokens": 5}, (5, 0, 0, 5)),
+        (CHAT, {"input_tokens": 5, "output_tokens": 7}, (5, 7, 0, 12)),
+        *(
+            (CHAT, {"prompt_tokens": impossible, "completion_tokens": 7, "total_tokens": impossible}, (0, 7, 0, 7))
+            for impossible in (10**26, -5, 1e300, "many")
         ),
+        (TEXT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}, (5, 7, 0, 12)),
+        (
+            RESPONSES,
+            {"input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3}},
+            (5, 7, 3, 12),
+        ),
+        (MESSAGES, {"input_tokens": 5, **CACHED, **THOUGHTFUL}, (125, 7, 3, 132)),
+        *((CHAT, unknown, None) for unknown in (None, MISSING)),
+        (MESSAGES, MISSING, None),
     ],
 )
-async def test_usage(ask, protocol, usage, prompt, completion, reasoning):
-    bodies = {CHAT: chat(), TEXT: text(), RESPONSES: response(said("4")), MESSAGES: message(block("4"))}
-    answer = await ask(protocol, {**bodies[protocol], "usage": usage})
-    assert (answer.id, answer.model) == (bodies[protocol]["id"], "served")
+async def test_usage(ask, protocol, usage, counts):
+    body = {**BODIES[protocol], "usage": usage}
+    answer = await ask(protocol, {name: value for name, value in body.items() if value is not MISSING})
+    assert (answer.id, answer.model) == (body["id"], "served")
     assert answer.created == 17 or protocol == MESSAGES
-    assert answer.usage.model_dump() == {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "reasoning_tokens": reasoning,
-        "total_tokens": prompt + completion,
-    }
-
-
-@pytest.mark.parametrize(
-    ("protocol", "body"), [(CHAT, chat()), (CHAT, chat(usage=None)), (MESSAGES, message(usage=None))]
-)
-async def test_no_usage(ask, protocol, body):
-    body = {name: value for name, value in body.items() if protocol == CHAT or name != "usage"}
-    body = {**body, "content": [block("4")]} if protocol == MESSAGES else body
-    assert (await ask(protocol, body)).usage is None
+    names = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "total_tokens")
+    assert (answer.usage and tuple(answer.usage[name] for name in names)) == counts
 
 
 class TestTokenIds:
@@ -290,7 +278,7 @@ TWO = [{"index": n, "finish_reason": "stop", "message": MESSAGE} for n in (0, 1)
     ],
 )
 async def test_an_answer_of_another_shape_is_invalid(ask, protocol, body, says):
-    with pytest.raises(InvalidModelResponseError, match=says):
+    with pytest.raises(errors.InvalidModelResponseError, match=says):
         await ask(protocol, body)
 
 
@@ -305,7 +293,7 @@ async def test_an_answer_of_another_shape_is_invalid(ask, protocol, body, says):
     ],
 )
 async def test_an_answer_without_content_is_empty(ask, protocol, body):
-    with pytest.raises(EmptyModelResponseError):
+    with pytest.raises(errors.EmptyModelResponseError):
         await ask(protocol, body)
 
 
@@ -319,24 +307,17 @@ async def test_an_answer_without_content_is_empty(ask, protocol, body):
     ],
 )
 async def test_an_answer_that_a_filter_withheld_is_not_merely_empty(ask, protocol, body):
-    with pytest.raises(ContentFilteredError):
+    with pytest.raises(errors.ContentFilteredError):
         await ask(protocol, body)
 
 
 class TestErrors:
-    @pytest.mark.parametrize("status", [400, 404, 408, 409, 422, 429, 500, 503])
-    async def test_a_status_is_a_model_error_caused_by_the_sdk_s_error(self, ask, status):
-        with pytest.raises(ModelError, match=r"'m'.*no luck") as caught:
+    @pytest.mark.parametrize("status", [400, 403, 408, 409, 422])
+    async def test_a_status_is_a_model_error_caused_by_the_sdk_s_error_or_that(self, ask, status):
+        with pytest.raises((errors.ModelError, openai.PermissionDeniedError), match="no luck") as caught:
             await ask(CHAT, {"error": {"message": "no luck"}}, status)
-        cause = caught.value.__cause__
+        cause = caught.value if status == 403 else caught.value.__cause__
         assert (isinstance(cause, openai.APIStatusError), cause.status_code) == (True, status)
-
-    @pytest.mark.parametrize(
-        ("status", "kind"), [(401, openai.AuthenticationError), (403, openai.PermissionDeniedError)]
-    )
-    async def test_rejected_credentials_are_the_sdk_s_error(self, ask, status, kind):
-        with pytest.raises(kind, match="no such key"):
-            await ask(CHAT, {"error": {"message": "no such key"}}, status)
 
     @pytest.mark.parametrize(
         ("error", "status"),
@@ -346,9 +327,9 @@ class TestErrors:
         ],
     )
     async def test_a_prompt_that_is_too_long_is_recognised(self, ask, error, status):
-        with pytest.raises(OverlongPromptError, match=error["message"]):
+        with pytest.raises(errors.OverlongPromptError, match=error["message"]):
             await ask(CHAT, {"error": error}, status)
-        with pytest.raises(ModelError):
+        with pytest.raises(errors.ModelError):
             await ask(CHAT, {"error": error}, 500)
 
     @pytest.mark.parametrize("status", [401, 400, 500])
@@ -361,15 +342,16 @@ class TestErrors:
 
 class TestAnSdkClientOfTheUser:
     @pytest.mark.parametrize("status", [400, 401, 500])
-    async def test_has_its_key_hidden_if_the_server_echoes_it(self, canned, status):
+    async def test_has_its_key_hidden_if_the_server_echoes_it(self, canned, status, monkeypatch):
+        monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
         canned.reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status)
         async with openai.AsyncOpenAI(base_url=canned.url, api_key=KEY, max_retries=0) as sdk:
             with pytest.raises(Exception, match=r"Incorrect API key provided: \[API key\]") as caught:
                 await resolve_client(sdk).get_response(ASKED, "m", {})
-            with pytest.raises(ModelError, match=r"\[API key\]") as judged:
+            with pytest.raises(errors.ModelError, match=r"\[API key\]") as judged:
                 await JudgeRubric(judge_client=sdk).judge("2+2?", "4", "4")
-        errors = [*error_chain(caught.value), *error_chain(judged.value)]
-        assert KEY not in " ".join(f"{error} {error!r} {getattr(error, 'message', '')}" for error in errors)
+        chain = [*errors.error_chain(caught.value), *errors.error_chain(judged.value)]
+        assert KEY not in " ".join(f"{error} {error!r} {getattr(error, 'message', '')}" for error in chain)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, TEXT, RESPONSES, MESSAGES])
@@ -385,15 +367,8 @@ class TestAnSdkClientOfTheUser:
     ],
 )
 async def test_an_error_object_with_status_200_is_that_error(ask, protocol, error, status):
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(errors.ModelError) as caught:
         await ask(protocol, {"type": "error", "error": error})
-    [found] = {cause.status_code for cause in error_chain(caught.value) if hasattr(cause, "status_code")}
+    [found] = {cause.status_code for cause in errors.error_chain(caught.value) if hasattr(cause, "status_code")}
     assert found == status
     assert classify(caught.value).is_repeatable == (status != 404)
-
-
-@pytest.mark.parametrize("count", [10**26, -5, 1e300, "many"])
-async def test_an_impossible_number_of_tokens_counts_as_unknown(ask, count):
-    usage = {"prompt_tokens": count, "completion_tokens": 7, "total_tokens": count}
-    found = (await ask(CHAT, chat(usage=usage))).usage
-    assert (found.prompt_tokens, found.completion_tokens, found.total_tokens) == (0, 7, 7)

@@ -13,18 +13,16 @@ from nightjar.core.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-)
+)  # fmt: skip
 from nightjar.errors import ConfigError, ModelError
 
-CHAT, TEXT, RESPONSES, MESSAGES = PROTOCOLS = (
-    *("openai_chat_completions", "openai_completions", "openai_responses", "anthropic_messages"),
-)
 ANSWERS = {
-    CHAT: {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}]},
-    TEXT: {"choices": [{"finish_reason": "stop", "text": "4"}]},
-    RESPONSES: {"output": [{"type": "message", "content": [{"type": "output_text", "text": "4"}]}]},
-    MESSAGES: {"stop_reason": "end_turn", "content": [{"type": "text", "text": "4"}]},
+    "openai_chat_completions": {"choices": [{"finish_reason": "stop", "message": {"content": "4"}}]},
+    "openai_completions": {"choices": [{"finish_reason": "stop", "text": "4"}]},
+    "openai_responses": {"output": [{"type": "message", "content": [{"type": "output_text", "text": "4"}]}]},
+    "anthropic_messages": {"stop_reason": "end_turn", "content": [{"type": "text", "text": "4"}]},
 }
+CHAT, TEXT, RESPONSES, MESSAGES = ANSWERS
 PATHS = {CHAT: "/v1/chat/completions", TEXT: "/v1/completions", RESPONSES: "/v1/responses", MESSAGES: "/v1/messages"}
 ASKED = UserMessage(content="2+2?")
 PLAIN = {"role": "user", "content": "2+2?"}

@@ -53,7 +53,7 @@ async def error_of(client):
     return caught.value
 
 
-async def both_errors(url, fast, timeout_seconds=5.0):
+async def both_errors(url, fast, timeout_seconds=60.0):
     """Returns the error of the fast transport and of the plain SDK client."""
     async with openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=timeout_seconds) as plain:
         return await error_of(fast(url, timeout=timeout_seconds)), await error_of(plain)
@@ -157,9 +157,8 @@ class TestAnthropic:
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 429, 500, 529])
     async def test_errors_and_headers_are_those_of_the_sdk(self, canned, client, status):
         canned.reply({"type": "error", "error": {"type": "t", "message": "no luck"}}, status, request_id="r1")
-        url = canned.url.removesuffix("/v1")
+        url, errors = canned.url.removesuffix("/v1"), []
         async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0) as plain:
-            errors = []
             for each in (client, plain):
                 with pytest.raises(anthropic.AnthropicError) as caught:
                     await each.messages.create(**ASKED_OF_ANTHROPIC)

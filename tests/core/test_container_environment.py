@@ -34,7 +34,7 @@ ROWS = [
     {"problem_idx": 3, "problem": "1+1?", "generation": "3", "predicted_answer": "3", "is_correct": False},
 ]
 
-ENGINE = """#!{python}
+ENGINE = """#!{python} -IS
 import json, os, pathlib, sys, time
 
 words = sys.argv[1:]
@@ -91,15 +91,12 @@ async def test_an_image_evaluates_and_writes_a_bundle(engine, tmp_path):
     config = yaml.safe_load((folder / "run_config.yaml").read_text())
     assert config == bundle["_run_config"]
     assert config["config"] == {"type": "gsm8k", "output_dir": "/results", "params": {"limit_samples": 16}}
-    assert config["target"]["api_endpoint"] == {
-        "url": "http://model.example/v1/chat/completions", "model_id": "m", "type": "chat",
-        "api_key_name": "NEMO_API_KEY",
-    }  # fmt: skip
+    endpoint = {"url": "http://model.example/v1/chat/completions", "model_id": "m", "type": "chat"}
+    assert config["target"]["api_endpoint"] == endpoint | {"api_key_name": "NEMO_API_KEY"}
     benchmark = bundle["benchmark"]
     assert (benchmark["name"], benchmark["samples"], benchmark["repeats"]) == ("container/gsm8k", 16, 2)
-    assert {name: score["value"] for name, score in benchmark["scores"].items()} == {
-        "gsm8k/exact/accuracy": 0.8125, "gsm8k_hard/exact/accuracy": 0.25,
-    }  # fmt: skip
+    scores = {name: score["value"] for name, score in benchmark["scores"].items()}
+    assert scores == {"gsm8k/exact/accuracy": 0.8125, "gsm8k_hard/exact/accuracy": 0.25}
     assert [(row["problem_idx"], row["repeat"], row["reward"]) for row in bundle["_results"]] == [(3, 0, 1), (3, 1, 0)]
     write_all(bundle, tmp_path / "written")
     assert json.loads(next((tmp_path / "written").glob("eval-*.json")).read_text())["benchmark"] == benchmark
@@ -114,11 +111,9 @@ async def test_a_run_has_one_example_with_all_scores_as_metrics(engine, monkeypa
     [output] = results["outputs"]
     assert (output["reward"], output["metrics"]["gsm8k_hard/exact/accuracy"]) == (0.8125, 0.25)
     [_, run] = calls(folder)
-    assert run["words"][4:6] == ["--network", "host"]
-    assert run["key"] == "sk-secret-secret"
-    assert yaml.safe_load((folder / "run_config.yaml").read_text())["config"]["params"] == {
-        "max_new_tokens": 64, "temperature": 0,
-    }  # fmt: skip
+    assert (run["words"][4:6], run["key"]) == (["--network", "host"], "sk-secret-secret")
+    sampled = yaml.safe_load((folder / "run_config.yaml").read_text())["config"]["params"]
+    assert sampled == {"max_new_tokens": 64, "temperature": 0}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +148,12 @@ async def test_a_run_that_is_cancelled_removes_the_container(engine):
 
 async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch):
     env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
-    with pytest.raises(SandboxError, match=r"docker is not installed; podman is not installed\. Start"):
+    with pytest.raises(SandboxError, match=r"docker.*podman"):
         await env.run_batch()
     (tmp_path / "docker").write_text(f"#!{sys.executable}\nimport sys\nsys.exit('is the daemon running?')\n")
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("NIGHTJAR_SANDBOX", "docker")
-    with pytest.raises(SandboxError, match=rf"{tmp_path}{os.sep}docker: is the daemon running\?. Start"):
+    with pytest.raises(SandboxError, match=rf"{tmp_path}{os.sep}docker: is the daemon running\?"):
         await env.run_batch()
     with sandbox_access(is_allowed=False), pytest.raises(SandboxError, match="--allow-sandbox-access"):
         await env.run_batch()
@@ -195,6 +190,5 @@ def test_results_in_all_formats_are_read(tmp_path):
 
 def test_without_a_key_the_configuration_names_none():
     config = build_legacy_run_config("t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True})
-    assert config["target"]["api_endpoint"] == {
-        "url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True},
-    }  # fmt: skip
+    endpoint = {"url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True}}
+    assert config["target"]["api_endpoint"] == endpoint

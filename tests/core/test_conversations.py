@@ -16,9 +16,7 @@ def seen(turn):
 def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
     parts = [
         {"type": "text", "text": "Look: $$x$$ and \\(y\\)"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
-        {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}},
+        *({"image_url": {"url": url}} for url in ("data:image/png;base64,AA==", "https://x/a.png", "javascript:x(1)")),
         {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
     ]
     [turn] = turns([{"role": "user", "content": parts}])
@@ -60,6 +58,7 @@ def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     assert (second.role, seen(second)) == ("tool", [("text", "5")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nasty", ["`", "```", "```a", "\\[", "$$", "$$ ", " ", "\n"])
 def test_no_text_takes_long(nasty):
     began = time.process_time()
@@ -118,8 +117,5 @@ def test_a_difference_is_of_words_and_bounded():
 
 def test_plain_text_has_calls_too():
     call = {"id": "1", "name": "add", "arguments": '"2"'}
-    assert (
-        plain_text([{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]) == "So\nadd(2)\n\n"
-    )
-    assert plain_text("text") == "text"
-    assert plain_text(None) == ""
+    said = [{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]
+    assert [plain_text(given) for given in (said, "text", None)] == ["So\nadd(2)\n\n", "text", ""]

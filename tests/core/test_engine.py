@@ -1,6 +1,7 @@
 """The engine, driven by hand-written rollouts and a recorder that keeps what it is given."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -8,22 +9,13 @@ from nightjar.engine import Engine, EngineOptions, Group, RetryPolicy
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import InfraError, ModelError, RunAbortedError, RunDirectoryError, ScoringError
 
-AT_ONCE = RetryPolicy(max_retries=2, initial_seconds=0.0)
-
-
-class RefusedError(Exception):
-    status_code = 401
-
 
 class FakeRollouts:
     """Answers with the outcome that ``outcomes`` has for (example_id, rollout_index), in turn; else succeeds."""
 
     def __init__(self, make_state, outcomes=None):
-        self.make_state = make_state
-        self.outcomes = outcomes or {}
-        self.started = []
+        self.make_state, self.outcomes, self.started, self.gate = make_state, outcomes or {}, [], None
         self.in_flight = self.most_in_flight = 0
-        self.gate = None
 
     def input(self, example_id, rollout_index):
         return {"prompt": [], "example_id": example_id, "rollout_index": rollout_index}
@@ -40,13 +32,12 @@ class FakeRollouts:
             await (self.gate.wait() if self.gate else asyncio.sleep(0))
         finally:
             self.in_flight -= 1
-        script = self.outcomes.get(key, [])
-        outcome = script.pop(0) if script else None
-        if isinstance(outcome, BaseException) and not isinstance(outcome, ModelError | InfraError):
+        outcome = next(iter(self.outcomes.get(key, [])), None)
+        self.outcomes[key] = self.outcomes.get(key, [])[1:]
+        if outcome and not isinstance(outcome, ModelError | InfraError):
             raise outcome
         state = await self.new_state(rollout_input)
-        state["error"] = outcome
-        state["completion"] = []
+        state.update(error=outcome, completion=[])
         return state
 
 
@@ -57,16 +48,20 @@ class FakeRecorder:
         self.attempts, self.groups, self.restored, self.states = [], [], [], []
 
     def attempted(self, state):
-        self.attempts.append((state["example_id"], state["input"]["rollout_index"], state["error"]))
+        self.attempts.append((*key(state), state["error"]))
 
     def scored(self, states):
         self.states.extend(states)
-        self.groups.append([(state["example_id"], state["input"]["rollout_index"]) for state in states])
+        self.groups.append([key(state) for state in states])
 
     def restore(self, state):
-        self.restored.append((state["example_id"], state["input"]["rollout_index"]))
+        self.restored.append(key(state))
         state["completion"] = ["restored"]
         return state
+
+
+def key(state):
+    return state["example_id"], state["input"]["rollout_index"]
 
 
 @pytest.fixture
@@ -77,14 +72,9 @@ def recorder():
 @pytest.fixture
 def engine_of(make_state, recorder):
     def make(outcomes=None, rubric=None, **options):
-        rollouts = FakeRollouts(make_state, outcomes)
-        engine = Engine(
-            rollouts=rollouts,
-            rubric=rubric or Rubric([lambda state: 1.0]),
-            recorder=recorder,
-            options=EngineOptions(**options),
-        )
-        return engine, rollouts
+        rollouts, rubric = FakeRollouts(make_state, outcomes), rubric or Rubric([lambda state: 1.0])
+        options = EngineOptions(**options)
+        return Engine(rollouts=rollouts, rubric=rubric, recorder=recorder, options=options), rollouts
 
     return make
 
@@ -107,12 +97,15 @@ async def settled():
 
 class TestOrder:
     async def test_every_rollout_is_attempted_recorded_and_scored(self, engine_of, recorder):
-        engine, rollouts = engine_of(max_generating=2)
+        engine, rollouts = engine_of({(2, 0): [ValueError("v")]}, Rubric([lambda state: state["example_id"]]))
         await run(engine, groups(3, 2))
         keys = [(example, index) for example in range(3) for index in range(2)]
         assert rollouts.started == keys
         assert sorted(key[:2] for key in recorder.attempts) == keys
         assert sorted(key for group in recorder.groups for key in group) == keys
+        progress = engine.progress
+        assert (progress.generated, progress.scored, progress.failed) == (6, 5, 1)
+        assert (progress.reward_sum, progress.avg_reward) == (4.0, 0.8)
 
     async def test_a_group_is_scored_together_in_the_order_of_its_indexes(self, engine_of, recorder):
         engine, _ = engine_of()
@@ -127,12 +120,6 @@ class TestOrder:
         assert rollouts.in_flight == 3
         rollouts.gate.set()
         await asyncio.gather(*tasks)
-
-    async def test_a_queue_ends_with_none(self, engine_of):
-        engine, _ = engine_of()
-        queue = asyncio.Queue()
-        await engine.generate(groups(2), queue)
-        assert [type(queue.get_nowait()) for _ in range(3)] == [Group, Group, type(None)]
 
 
 class TestLimits:
@@ -196,10 +183,10 @@ class TestErrorsAreData:
 
     async def test_every_attempt_is_recorded_and_only_the_failed_rollout_is_retried(self, engine_of, recorder):
         error = InfraError("sandbox gone")
-        engine, rollouts = engine_of({(0, 1): [error, error]}, retry=AT_ONCE)
+        engine, rollouts = engine_of({(0, 1): [error, error]}, retry=RetryPolicy(max_retries=2, initial_seconds=0.0))
         await run(engine, groups(1, 3))
         assert sorted(rollouts.started) == [(0, 0), (0, 1), (0, 1), (0, 1), (0, 2)]
-        assert [key[2] for key in recorder.attempts if key[1] == 1] == [error, error, None]
+        assert [found for _, index, found in recorder.attempts if index == 1] == [error, error, None]
         assert (engine.progress.retries, engine.progress.scored, engine.progress.failed) == (2, 3, 0)
 
     async def test_a_rubric_that_raises_costs_its_group(self, engine_of, recorder):
@@ -211,7 +198,7 @@ class TestErrorsAreData:
 
         engine, _ = engine_of(rubric=Broken([lambda state: 1.0]))
         await run(engine, groups(2))
-        failed, scored = sorted(recorder.states, key=lambda state: state["example_id"])
+        failed, scored = sorted(recorder.states, key=key)
         assert (type(failed["error"]), failed["reward"], scored["reward"]) == (ScoringError, None, 1.0)
 
     async def test_a_rubric_cleanup_that_raises_costs_its_rollout_alone(self, engine_of, recorder):
@@ -219,20 +206,20 @@ class TestErrorsAreData:
 
         class Messy(Rubric):
             async def cleanup(self, state):
-                cleaned.append(state["input"]["rollout_index"])
-                if state["input"]["rollout_index"] == 0:
+                cleaned.append(key(state)[1])
+                if key(state)[1] == 0:
                     raise OSError("disk")
 
         engine, _ = engine_of(rubric=Messy([lambda state: 1.0]))
         await run(engine, groups(1, 3))
-        assert cleaned == [0, 1, 2]
-        assert [state["reward"] for state in recorder.states] == [None, 1.0, 1.0]
+        assert (cleaned, [state["reward"] for state in recorder.states]) == ([0, 1, 2], [None, 1.0, 1.0])
 
 
 class TestStops:
     async def test_refused_credentials_stop_the_run_and_the_rest_can_be_generated_later(self, engine_of, recorder):
-        outcomes = {(number, 0): [RefusedError("Incorrect API key")] for number in range(5)}
-        engine, rollouts = engine_of(outcomes, max_generating=1)
+        refused = Exception("Incorrect API key")
+        refused.status_code = 401
+        engine, rollouts = engine_of({(number, 0): [refused] for number in range(5)}, max_generating=1)
         queue = asyncio.Queue()
         scoring = asyncio.ensure_future(engine.score(queue))
         for shard in (groups(12), [Group(50, (0,))]):
@@ -279,26 +266,14 @@ async def test_restored_rollouts_are_scored_with_new_ones_and_without_a_request(
     assert recorder.groups == [[(3, n) for n in indexes]]
 
 
-class TestProgress:
-    async def test_it_counts_rollouts_and_rewards(self, engine_of):
-        rubric = Rubric([lambda state: state["example_id"] / 2])
-        engine, _ = engine_of({(3, 0): [ValueError("v")]}, rubric=rubric)
-        await run(engine, groups(4))
-        progress = engine.progress
-        assert (progress.generated, progress.scored, progress.failed) == (4, 3, 1)
-        assert (progress.reward_sum, progress.avg_reward) == (1.5, 0.5)
+async def test_without_scoring_rollouts_are_recorded_without_a_reward(engine_of, recorder):
+    engine, _ = engine_of(score_rollouts=False)
+    await run(engine, groups(2))
+    assert [state["reward"] for state in recorder.states] == [None, None]
+    assert (engine.progress.scored, engine.progress.avg_reward) == (2, None)
 
-    async def test_without_scoring_rollouts_are_recorded_without_a_reward(self, engine_of, recorder):
-        engine, _ = engine_of(score_rollouts=False)
-        await run(engine, groups(2))
-        assert [state["reward"] for state in recorder.states] == [None, None]
-        assert (engine.progress.scored, engine.progress.avg_reward) == (2, None)
 
-    async def test_the_scoring_time_is_recorded(self, engine_of, recorder):
-        async def slow(state):
-            await asyncio.sleep(0.01)
-            return 1.0
-
-        engine, _ = engine_of(rubric=Rubric([slow]))
-        await run(engine, groups(1))
-        assert recorder.states[0]["timing"]["scoring_ms"] >= 10
+async def test_the_scoring_time_is_recorded(engine_of, recorder):
+    engine, _ = engine_of(rubric=Rubric([lambda state: time.sleep(0.01) or 1.0]))
+    await run(engine, groups(1))
+    assert recorder.states[0]["timing"]["scoring_ms"] >= 10

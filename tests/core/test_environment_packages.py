@@ -23,30 +23,29 @@ def write(tmp_path):
     """Writes files below ./environments."""
 
     def write(path, text):
-        (tmp_path / "environments" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "environments" / path).write_text(text)
+        place = tmp_path / "environments" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
 
     return write
 
 
 @pytest.fixture
 def site_packages(tmp_path, monkeypatch):
-    """A folder of installed packages, and a function that puts one into it as pip does."""
+    """Puts a package into a folder of installed packages as pip does."""
     site = tmp_path / "site-packages"
     site.mkdir()
     monkeypatch.syspath_prepend(str(site))
 
-    def install(name, requires, files, version="1.0", summary="Made up."):
-        info = site / f"{name}-{version}.dist-info"
-        info.mkdir()
-        wanted = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
-        head = f"Metadata-Version: 2.3\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
-        (info / "METADATA").write_text(head + wanted)
-        for path, text in files.items():
-            place = info / path.removeprefix("dist-info/") if path.startswith("dist-info/") else site / path
+    def install(name, requires, files, version="1.0"):
+        info = f"{name}-{version}.dist-info"
+        head = f"Metadata-Version: 2.3\nName: {name}\nVersion: {version}\nSummary: Made up.\n"
+        head += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+        record = "".join(f"{path},,\n" for path in files if not path.startswith("dist-info/"))
+        for path, text in {**files, "dist-info/METADATA": head, "dist-info/RECORD": record}.items():
+            place = site / path.replace("dist-info", info, 1) if path.startswith("dist-info/") else site / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
-        (info / "RECORD").write_text("".join(f"{path},,\n" for path in files if not path.startswith("dist-info/")))
 
     return install
 
@@ -58,10 +57,8 @@ def listed():
 class TestList:
     def test_local_ones_with_what_their_project_says(self, write):
         write("my_env/my_env.py", RAISES)
-        write(
-            "my_env/pyproject.toml",
-            '[project]\nname = "my-env"\nversion = "0.3"\ndescription = "Sums."\ntags = ["math"]',
-        )
+        project = '[project]\nname = "my-env"\nversion = "0.3"\ndescription = "Sums."\ntags = ["math"]'
+        write("my_env/pyproject.toml", project)
         package = listed()["my-env"]
         assert (package.version, package.description, package.tags) == ("0.3", "Sums.", ("math",))
         assert (package.origin, package.location) == ("local", "environments/my_env")
@@ -70,53 +67,47 @@ class TestList:
         write("alone.py", '"""Sums of two.\n\nMore."""\n' + RAISES)
         assert (listed()["alone"].description, listed()["alone"].version) == ("Sums of two.", None)
 
-    @pytest.mark.parametrize(
-        "path", ["test_my_env.py", "conftest.py", "prompts.py", "notes/readme.md", "x/outputs/y.py"]
-    )
-    def test_other_files_are_none(self, write, path):
-        write(path, "from my_env import load_environment" if path != "prompts.py" else "PROMPT = 1")
-        assert listed().keys() == {package.env_id for package in list_environments() if package.origin != "local"}
+    def test_other_files_are_none(self, write):
+        for path in ("test_my_env.py", "conftest.py", "notes/readme.md", "x/outputs/y.py"):
+            write(path, "from my_env import load_environment")
+        write("prompts.py", "PROMPT = 1")
+        assert [package.env_id for package in list_environments() if package.origin == "local"] == []
 
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "def load_environment(): ...",
-            "from my_env.code import load_environment",
-            "from .code import make as load_environment",
-            "from .code import *",
-            "load_environment = print",
-            "try:\n    from a import load_environment\nexcept ImportError:\n    pass",
-            "def load_environment(:",
-        ],
-    )
-    def test_the_function_may_come_from_anywhere(self, write, source):
-        write("my_env/my_env.py", source)
-        assert "my-env" in listed()
+    def test_the_function_may_come_from_anywhere(self, write):
+        sources = {
+            "env-a": "def load_environment(): ...",
+            "env-b": "from env_b.code import load_environment",
+            "env-c": "from .code import make as load_environment",
+            "env-d": "from .code import *",
+            "env-e": "load_environment = print",
+            "env-f": "try:\n    from a import load_environment\nexcept ImportError:\n    pass",
+            "env-g": "def load_environment(:",
+        }
+        for name, source in sources.items():
+            write(f"{name.replace('-', '_')}/{name.replace('-', '_')}.py", source)
+        assert sources.keys() - listed().keys() == set()
 
     def test_a_broken_project_is_named_and_hides_no_other(self, write):
         write("my_env/my_env.py", RAISES)
         write("my_env/pyproject.toml", "[project")
         write("other.py", RAISES)
-        assert listed()["my-env"].description.startswith("Broken: environments/my_env/pyproject.toml is not valid TOML")
+        assert "environments/my_env/pyproject.toml" in listed()["my-env"].description
         assert "other" in listed()
 
-    @pytest.mark.parametrize("framework", ["verifiers>=0.1.9", "nightjar-evals", "Verifiers[all]"])
-    def test_installed_ones_depend_on_a_framework(self, site_packages, framework):
-        site_packages("installed_env", ["numpy", framework], {"installed_env.py": RAISES})
-        package = listed()["installed-env"]
-        assert (package.origin, package.version, package.description) == ("installed", "1.0", "Made up.")
-        assert "installed_env" not in sys.modules
-
-    def test_the_module_may_be_called_otherwise(self, site_packages):
+    def test_installed_ones_depend_on_a_framework_and_load_an_environment(self, site_packages):
+        for name, *requires in (
+            ("env_a", "numpy", "verifiers>=0.1.9"), ("env_b", "nightjar-evals"), ("env_c", "Verifiers[all]"),
+            ("env_d", "numpy"), ("env_e", "verifiers-extras"),
+        ):  # fmt: skip
+            site_packages(name, requires, {f"{name}.py": RAISES})
+        site_packages("env_f", ["verifiers"], {"env_f.py": "x = 1"})
         site_packages("vf-wiki", ["verifiers"], {"wiki_search/__init__.py": RAISES, "wiki_search/data.py": ""})
-        assert listed()["wiki-search"].distribution == "vf-wiki"
-
-    @pytest.mark.parametrize(
-        ("requires", "source"), [(["numpy"], RAISES), (["verifiers-extras"], RAISES), (["verifiers"], "x = 1")]
-    )
-    def test_other_distributions_are_none(self, site_packages, requires, source):
-        site_packages("no_env", requires, {"no_env.py": source})
-        assert "no-env" not in listed()
+        packages = listed()
+        assert {name for name in packages if name.startswith("env-")} == {"env-a", "env-b", "env-c"}
+        found = packages["env-a"]
+        assert (found.origin, found.version, found.description) == ("installed", "1.0", "Made up.")
+        assert packages["wiki-search"].distribution == "vf-wiki"
+        assert "env_a" not in sys.modules
 
     def test_the_local_one_is_the_one_that_is_loaded(self, write, site_packages):
         site_packages("my_env", ["verifiers"], {"my_env.py": RAISES}, version="2.0")
@@ -127,11 +118,7 @@ class TestList:
 class TestDefaults:
     @pytest.mark.parametrize(
         ("further", "given", "expected"),
-        [
-            ("other = 1", None, (20, 4)),
-            ("", 7, (7, 4)),
-            ("[tool.nightjar.eval]\nnum_examples = -1", None, (-1, 4)),
-        ],
+        [("other = 1", None, (20, 4)), ("", 7, (7, 4)), ("[tool.nightjar.eval]\nnum_examples = -1", None, (-1, 4))],
         ids=["of verifiers", "overridden by the run", "overridden by Nightjar's own table"],
     )
     def test_of_a_local_project(self, write, further, given, expected):
@@ -171,12 +158,12 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .* \(found '5'\)"),
-            ("[tool.verifiers.eval]\nnum_examples = 0", "must be 1 or more, or -1 for all examples"),
-            ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of .*greater than or equal to 1"),
-            ("[tool.nightjar.eval]\nnum_example = 5", "num_example of .*not permitted"),
-            ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\] must be a table, found 5"),
-            ("[tool.verifiers.eval", "is not valid TOML"),
+            ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .*'5'"),
+            ("[tool.verifiers.eval]\nnum_examples = 0", "num_examples of .*-1 for all"),
+            ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of "),
+            ("[tool.nightjar.eval]\nnum_example = 5", "num_example of "),
+            ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\].*found 5"),
+            ("[tool.verifiers.eval", "TOML"),
         ],
     )
     def test_invalid_defaults_are_errors(self, write, text, message):

@@ -1,61 +1,49 @@
 """Errors: one tree, messages with names and remedies, and causes in a chain."""
 
 import pickle
+import re
 
 import pytest
 
 from nightjar import errors
-from nightjar.errors import (
-    EmptyModelResponseError,
-    EnvironmentImportError,
-    EnvironmentLoadError,
-    EnvironmentNotFoundError,
-    EnvironmentVersionError,
-    Error,
-    InvalidModelResponseError,
-    MissingKeyError,
-    ModelError,
-    NightjarError,
-    ResumeMismatchError,
-    error_chain,
-    error_text,
-)
-
-CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
 
 
-@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_error_is_a_nightjar_error_and_drawn_in_the_tree(kind):
-    assert issubclass(kind, NightjarError)
-    assert f" {kind.__name__} " in (errors.__doc__ or "").replace("\n", " ")
+def test_every_error_is_a_nightjar_error_and_drawn_in_the_tree():
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert [name for name in classes if not issubclass(vars(errors)[name], errors.NightjarError)] == []
+    assert classes - set(re.findall(r"\w+", errors.__doc__)) == set()
 
 
 def test_environments_catch_the_errors_of_verifiers():
-    assert EmptyModelResponseError.__mro__[1:4] == (InvalidModelResponseError, ModelError, Error)
-    assert issubclass(MissingKeyError, ValueError)
+    assert errors.EmptyModelResponseError.__mro__[1:4] == (
+        errors.InvalidModelResponseError,
+        errors.ModelError,
+        errors.Error,
+    )
+    assert issubclass(errors.MissingKeyError, ValueError)
 
 
 @pytest.mark.parametrize(
     ("error", "facts"),
     [
-        (MissingKeyError(["PRIME_API_KEY"]), ["'PRIME_API_KEY'", 'export PRIME_API_KEY="..."']),
-        (MissingKeyError(["A", "B"]), ["'A', 'B'", 'export A="..." B="..."']),
-        (EnvironmentNotFoundError("gms8k", ["arithmetic", "gsm8k"]), ["'gms8k'", "arithmetic, gsm8k"]),
+        (errors.MissingKeyError(["PRIME_API_KEY"]), ["'PRIME_API_KEY'", 'export PRIME_API_KEY="..."']),
+        (errors.MissingKeyError(["A", "B"]), ["'A', 'B'", 'export A="..." B="..."']),
+        (errors.EnvironmentNotFoundError("gms8k", ["arithmetic", "gsm8k"]), ["'gms8k'", "arithmetic, gsm8k"]),
         (
-            EnvironmentVersionError("chess@2.0", "version 1.0 in ./environments"),
+            errors.EnvironmentVersionError("chess@2.0", "version 1.0 in ./environments"),
             ["'chess@2.0'", "version 1.0 in ./environments", "nightjar env install chess@2.0"],
         ),
         (
-            EnvironmentImportError("chess", "No module named 'board'", "Install it: pip install board"),
+            errors.EnvironmentImportError("chess", "No module named 'board'", "Install it: pip install board"),
             ["'chess'", "No module named 'board'. Install it: pip install board"],
         ),
-        (EnvironmentImportError("chess", "No module named 'board'", ""), ["'chess'", "No module named 'board'"]),
-        (EnvironmentLoadError("chess", "cannot be loaded"), ["'chess' cannot be loaded"]),
+        (errors.EnvironmentImportError("chess", "No module named 'board'", ""), ["'chess'", "No module named 'board'"]),
+        (errors.EnvironmentLoadError("chess", "cannot be loaded"), ["'chess' cannot be loaded"]),
         (
-            ResumeMismatchError("outputs/x", {"model": ("a", "b"), "num_examples": (10, 5)}),
+            errors.ResumeMismatchError("outputs/x", {"model": ("a", "b"), "num_examples": (10, 5)}),
             ["outputs/x", "model: saved 'a', asked for 'b'; num_examples: saved 10, asked for 5"],
         ),
-        (ModelError("m"), ["m"]),
+        (errors.ModelError("m"), ["m"]),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
@@ -76,21 +64,14 @@ def test_a_message_has_the_names_and_survives_pickling(error, facts):
     ids=["message", "class", "longest", "cut"],
 )
 def test_the_text_of_an_error_is_its_message_or_its_class(error, text):
-    assert error_text(error) == text
+    assert errors.error_text(error) == text
 
 
-class TestChain:
-    def test_it_follows_causes_and_then_contexts(self):
-        outer, middle, inner = ModelError("m"), ValueError("v"), KeyError("k")
-        outer.__cause__, middle.__context__ = middle, inner
-        assert list(error_chain(outer)) == [outer, middle, inner]
-
-    def test_it_stops_at_from_none(self):
-        outer = Error("e")
-        outer.__context__, outer.__suppress_context__ = KeyError("k"), True
-        assert list(error_chain(outer)) == [outer]
-
-    def test_it_ends_where_it_closes_a_circle(self):
-        one, two = ValueError("1"), ValueError("2")
-        one.__cause__, two.__cause__ = two, one
-        assert list(error_chain(one)) == [one, two]
+def test_a_chain_follows_causes_and_then_contexts_to_from_none_or_a_circle():
+    outer, middle, inner = errors.ModelError("m"), ValueError("v"), KeyError("k")
+    outer.__cause__, middle.__context__ = middle, inner
+    assert list(errors.error_chain(outer)) == [outer, middle, inner]
+    middle.__suppress_context__ = True
+    assert list(errors.error_chain(outer)) == [outer, middle]
+    middle.__cause__ = outer
+    assert list(errors.error_chain(outer)) == [outer, middle]

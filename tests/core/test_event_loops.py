@@ -36,7 +36,7 @@ def open_sockets():
 
 def assert_closed(sockets_before):
     """Waits until no more sockets are open than before: the server hears a moment later that one was closed."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while (now := open_sockets()) > sockets_before and time.monotonic() < end:
         time.sleep(0.01)
     assert now <= sockets_before
@@ -63,8 +63,11 @@ def client_of(kind, url):
 
 class TestOneLoopAfterAnother:
     @pytest.mark.slow
-    @pytest.mark.parametrize("kind", ["configuration", "client", "AsyncOpenAI", "AsyncAnthropic"])
-    @pytest.mark.parametrize("judge", ["configuration", "client", "AsyncOpenAI"])
+    @pytest.mark.parametrize(
+        ("kind", "judge"),
+        [("configuration", "client"), ("client", "configuration"), ("AsyncOpenAI", "AsyncOpenAI"),
+         ("AsyncAnthropic", "client")],
+    )  # fmt: skip
     def test_evaluate_sync_leaves_no_connection_open(self, server, kind, judge):
         client, env = client_of(kind, server.base_url), judged_env(client_of(judge, server.base_url))
         before = open_sockets()

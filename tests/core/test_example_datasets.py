@@ -4,7 +4,6 @@ The rows are written as the hub has them; the expected questions and answers are
 them, but for the order of GPQA's choices, which is drawn anew there each time.
 """
 
-import datasets
 import orjson
 import pytest
 
@@ -73,10 +72,8 @@ def test_the_choices_of_gpqa_have_an_order_of_their_own_that_stays(name):
 
 
 def test_the_order_of_gpqa_is_the_same_everywhere():
-    made = get_preprocess_fn("gpqa_main")(
-        {"Question": "2 + 2?", "Correct Answer": "4", **{f"Incorrect Answer {n}": x for n, x in enumerate("352", 1)}}
-    )
-    assert made["question"] == "Question: 2 + 2?\n\nA: 2\nB: 5\nC: 4\nD: 3"
+    made = get_preprocess_fn("gpqa_main")(GPQA)
+    assert made["question"] == "Question: 2 + 2?\n\nA: 22\nB: 5\nC: 4\nD: 3"
 
 
 def test_only_rows_of_the_level_or_language_are_kept(tmp_path):
@@ -88,6 +85,8 @@ def test_only_rows_of_the_level_or_language_are_kept(tmp_path):
 
 
 def test_n_rows_are_drawn_as_datasets_shuffles(tmp_path):
+    import datasets
+
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n".join(orjson.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in range(30)))
     shuffled = datasets.Dataset.from_dict({"answer": [str(n) for n in range(30)]}).shuffle(seed=5)

@@ -1,88 +1,65 @@
 """Classes of failures: of raised errors, of their records, and of messages."""
 
-from __future__ import annotations
-
 import httpx2
 import openai
 import pytest
 
+from nightjar import errors
 from nightjar.core.failures import FailureClass, advice_line, class_in, failure_class, recorded_failures
 from nightjar.core.rollout.records import error_row
 from nightjar.environments import load_environment
-from nightjar.errors import (
-    BudgetSpentError,
-    ConfigError,
-    ContentFilteredError,
-    DatasetError,
-    EnvironmentImportError,
-    EnvironmentLoadError,
-    EnvironmentNotFoundError,
-    JudgeVerdictError,
-    MissingKeyError,
-    ModelError,
-    OverlongPromptError,
-    RunAbortedError,
-    RunLockedError,
-    RunTimedOutError,
-    SandboxError,
-    ScoringError,
-    ServiceError,
-    ToolCallError,
-)
 
 RESPONSE = httpx2.Response(429, request=httpx2.Request("POST", "http://model"))
 
 
-class OwnModelError(ModelError):
-    """An error of a user's environment."""
-
-
-def caused(error: Exception, *causes: Exception) -> Exception:
-    """Returns an error with its causes."""
+def caused(error, *causes):
     for effect, cause in zip((error, *causes), causes, strict=False):
         effect.__cause__ = cause
     return error
 
 
 ERRORS = [
-    (caused(ScoringError("failed"), ZeroDivisionError("division by zero")), "environment code"),
-    (caused(ToolCallError("failed"), FileNotFoundError("a.txt")), "environment code"),
-    (EnvironmentLoadError("mine", "cannot be loaded: ValueError: no"), "environment code"),
-    (DatasetError("Dataset 'a.jsonl' is empty"), "environment code"),
+    (caused(errors.ScoringError("failed"), ZeroDivisionError("division by zero")), "environment code"),
+    (caused(errors.ToolCallError("failed"), FileNotFoundError("a.txt")), "environment code"),
+    (errors.EnvironmentLoadError("mine", "cannot be loaded: ValueError: no"), "environment code"),
+    (errors.DatasetError("Dataset 'a.jsonl' is empty"), "environment code"),
     (AttributeError("x"), "environment code"),
-    (ConfigError("The code has ruined the state: info is no dict"), "environment code"),
-    (caused(EnvironmentImportError("mine", "no", ""), ModuleNotFoundError("rapidfuzz")), "dependency"),
-    (caused(ScoringError("failed"), ImportError("cannot import name")), "dependency"),
-    (EnvironmentNotFoundError("mine", []), "dependency"),
-    (MissingKeyError(["JUDGE_KEY"]), "secret missing"),
-    (EnvironmentLoadError("mine", "cannot be loaded: KeyError: 'JUDGE_API_KEY' (mine.py:3)"), "secret missing"),
-    (caused(ScoringError("failed"), KeyError("SEARCH_TOKEN")), "secret missing"),
-    (caused(ScoringError("failed"), KeyError("answer")), "environment code"),
-    (caused(ScoringError("failed"), JudgeVerdictError("The judge gave no grade: 'banana'")), "judge"),
-    (RunTimedOutError("Stopped after 1 minutes"), "timeout"),
-    (caused(ToolCallError("slow"), TimeoutError("tool")), "timeout"),
-    (caused(ModelError("no"), openai.APITimeoutError(request=RESPONSE.request)), "timeout"),
+    (errors.ConfigError("The code has ruined the state: info is no dict"), "environment code"),
+    (caused(errors.EnvironmentImportError("mine", "no", ""), ModuleNotFoundError("rapidfuzz")), "dependency"),
+    (caused(errors.ScoringError("failed"), ImportError("cannot import name")), "dependency"),
+    (errors.EnvironmentNotFoundError("mine", []), "dependency"),
+    (errors.MissingKeyError(["JUDGE_KEY"]), "secret missing"),
+    (errors.EnvironmentLoadError("mine", "cannot be loaded: KeyError: 'JUDGE_API_KEY' (mine.py:3)"), "secret missing"),
+    (caused(errors.ScoringError("failed"), KeyError("SEARCH_TOKEN")), "secret missing"),
+    (caused(errors.ScoringError("failed"), KeyError("answer")), "environment code"),
+    (caused(errors.ScoringError("failed"), errors.JudgeVerdictError("The judge gave no grade: 'banana'")), "judge"),
+    (errors.RunTimedOutError("Stopped after 1 minutes"), "timeout"),
+    (caused(errors.ToolCallError("slow"), TimeoutError("tool")), "timeout"),
+    (caused(errors.ModelError("no"), openai.APITimeoutError(request=RESPONSE.request)), "timeout"),
     (TimeoutError(), "timeout"),
-    (caused(ModelError("no"), openai.RateLimitError("Slow down", response=RESPONSE, body=None)), "rate limit"),
-    (RunAbortedError("Stopped: the first 20 requests failed. Error code: 429 - slow down"), "rate limit"),
-    (caused(ModelError("no"), openai.APIConnectionError(request=RESPONSE.request), OSError("refused")), "model API"),
-    (caused(ModelError("no"), openai.AuthenticationError("No", response=RESPONSE, body=None)), "model API"),
-    (OverlongPromptError("too long"), "model response"),
-    (ContentFilteredError("withheld"), "content filter"),
-    (RunAbortedError("Stopped: the first 5 requests failed. Connection error."), "model API"),
-    (SandboxError("did not answer"), "infrastructure"),
-    (caused(DatasetError("Cannot load"), ConnectionResetError("hub")), "infrastructure"),
+    (caused(errors.ModelError("no"), openai.RateLimitError("Slow down", response=RESPONSE, body=None)), "rate limit"),
+    (errors.RunAbortedError("Stopped: the first 20 requests failed. Error code: 429 - slow down"), "rate limit"),
+    (
+        caused(errors.ModelError("no"), openai.APIConnectionError(request=RESPONSE.request), OSError("refused")),
+        "model API",
+    ),
+    (caused(errors.ModelError("no"), openai.AuthenticationError("No", response=RESPONSE, body=None)), "model API"),
+    (errors.OverlongPromptError("too long"), "model response"),
+    (errors.ContentFilteredError("withheld"), "content filter"),
+    (errors.RunAbortedError("Stopped: the first 5 requests failed. Connection error."), "model API"),
+    (errors.SandboxError("did not answer"), "infrastructure"),
+    (caused(errors.DatasetError("Cannot load"), ConnectionResetError("hub")), "infrastructure"),
     (OSError(28, "No space left on device"), "infrastructure"),
     (MemoryError(), "infrastructure"),
-    (RunLockedError("held"), "infrastructure"),
-    (ServiceError("away"), "infrastructure"),
-    (ConfigError("There is no ModelEndpoint block 'x'"), "settings"),
-    (BudgetSpentError("spent"), "settings"),
+    (errors.RunLockedError("held"), "infrastructure"),
+    (errors.ServiceError("away"), "infrastructure"),
+    (errors.ConfigError("There is no ModelEndpoint block 'x'"), "settings"),
+    (errors.BudgetSpentError("spent"), "settings"),
 ]
 
 
 @pytest.mark.parametrize(("error", "expected"), ERRORS, ids=lambda value: str(value)[:40])
-def test_an_error_and_its_record_have_the_same_class(error: Exception, expected: str) -> None:
+def test_an_error_and_its_record_have_the_same_class(error, expected):
     assert failure_class(error) == expected
     assert failure_class(error_row(error)["error_chain_str"]) == expected
 
@@ -96,10 +73,10 @@ def test_an_error_and_its_record_have_the_same_class(error: Exception, expected:
         ("SandboxNotAllowedError", "permission"),
         ("NobodysError", "environment code"),
         ("Process 12, which ran it, is gone. Finished rollouts are kept; Retry resumes it.", "infrastructure"),
-        (OwnModelError("no"), "model API"),
+        (type("OwnModelError", (errors.ModelError,), {})("no"), "model API"),  # of a user's environment
     ],
 )
-def test_a_chain_of_names_or_a_parent_class_decides(error, expected) -> None:
+def test_a_chain_of_names_or_a_parent_class_decides(error, expected):
     assert failure_class(error) == expected
 
 
@@ -111,12 +88,12 @@ def test_a_chain_of_names_or_a_parent_class_decides(error, expected) -> None:
         ("not_there", "", "dependency"),
     ],
 )
-def test_errors_of_loading_an_environment(tmp_path, monkeypatch, name, line, expected) -> None:
+def test_errors_of_loading_an_environment(tmp_path, monkeypatch, name, line, expected):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "environments").mkdir()
     if line:
         (tmp_path / "environments" / f"{name}.py").write_text(f"import os\ndef load_environment():\n    {line}\n")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(errors.ConfigError) as raised:
         load_environment(name)
     assert failure_class(raised.value) == expected
 
@@ -139,12 +116,12 @@ RECORDED = {
         ({}, []),
     ],
 )
-def test_an_aborted_run_has_the_classes_of_its_rollouts(metadata, expected) -> None:
+def test_an_aborted_run_has_the_classes_of_its_rollouts(metadata, expected):
     assert recorded_failures(metadata) == expected
 
 
 @pytest.mark.parametrize("kind", FailureClass)
-def test_a_message_has_its_class_and_advice_on_a_line(kind: FailureClass) -> None:
+def test_a_message_has_its_class_and_advice_on_a_line(kind):
     assert class_in(f"Something happened.\n{advice_line(kind)}") is kind
     assert class_in("Something happened.") is None
     assert "\n" not in kind.advice

@@ -47,44 +47,38 @@ class TestVerdict:
     def test_all_within_their_margins_is_a_go(self):
         found = decide(a=evidence(GOOD), b=evidence(flips(500, 0, 100, 400)))
         assert (found.decision, [one.outcome for one in found.benchmarks]) == ("GO", ["PASS", "PASS"])
-        assert found.reason == "All 2 deciding benchmarks are within their margins."
-        assert found.benchmarks[1].reason.startswith("It is better by at least 0.08")
+        assert "better by at least 0.08" in found.benchmarks[1].reason
 
     @pytest.mark.parametrize("tier", ["critical", "supporting"])
     def test_a_breach_is_a_no_go(self, tier):
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier=tier), c=evidence(UNSURE))
         assert found.decision == "NO-GO"
-        assert found.reason.startswith(f"1 of 3 benchmarks did not pass: b ({tier}): it is worse by 0.1900, and 0.02")
+        for fact in ("1 of 3", f"b ({tier})", "worse by 0.1900", "0.02"):
+            assert fact in found.reason
 
     def test_advisory_is_shown_and_changes_nothing(self):
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
         assert found.decision == "GO"
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("c", "PASS"), ("a", "PASS"), ("b", "BREACH")]
-        alone = decide(b=evidence(GOOD, tier="advisory"))
-        assert (alone.decision, alone.reason) == ("INCONCLUSIVE", "No benchmark decides: all are advisory.")
+        assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
 
     def test_what_is_not_known_well_enough_is_no_go_either_way(self):
         found = decide(a=evidence(GOOD), b=evidence(UNSURE))
         assert found.decision == "INCONCLUSIVE"
         assert found.benchmarks[1].pairs_needed > 500
-        assert "examples would decide it if the damage is as estimated" in found.reason
+        assert "examples would decide it" in found.reason
 
     def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through(self):
-        lost = Evidence(GateRule(), missing="The candidate has no run of it.")
-        assert decide(a=evidence(GOOD), b=lost).decision == "NO-GO"
-        assert decide(a=evidence(GOOD), b=lost).benchmarks[1].outcome == "MISSING"
+        lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))
+        assert (lost.decision, lost.benchmarks[1].outcome) == ("NO-GO", "MISSING")
         new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
-        assert decide(a=evidence(GOOD), b=new).decision == "INCONCLUSIVE"
-        assert decide().reason == "No benchmark decides: none is listed, and none is in both sides."
+        assert decide(a=evidence(GOOD), b=new).decision == decide().decision == "INCONCLUSIVE"
 
     def test_where_lower_is_better_a_fall_passes(self):
         before, after = [3.0, 5.0, 4.0, 6.0] * 10, [2.5, 4.6, 3.3, 5.6] * 10
         rule = {"direction": "lower_is_better", "metric": "seconds", "max_drop": 0.1}
-        better, worse = (
-            decide(a=evidence(paired(before, after), **rule)),
-            decide(a=evidence(paired(after, before), **rule)),
-        )
-        assert (better.decision, worse.decision) == ("GO", "NO-GO")
+        better = decide(a=evidence(paired(before, after), **rule))
+        assert (better.decision, decide(a=evidence(paired(after, before), **rule)).decision) == ("GO", "NO-GO")
         assert better.benchmarks[0].difference.mean == pytest.approx(-0.5)
         assert (better.benchmarks[0].baseline_mean, better.benchmarks[0].candidate_mean) == (4.5, 4.0)
 
@@ -95,7 +89,6 @@ class TestMistakesOfOthers:
     def test_five_pairs_are_no_go(self):
         found = decide(a=evidence(paired([1] * 5, [1] * 5)))
         assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
-        assert found.reason.endswith("only 5 examples are scored in both; 10 are required.")
 
     def test_the_relative_limit_is_held_by_an_interval(self):
         # 3 of 50 right, then 2: a third less, which one example is and which says nothing
@@ -110,42 +103,39 @@ class TestWhatIsMissing:
         assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
         found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
         assert found.decision == "INCONCLUSIVE"
-        assert "If all failed rollouts were wrong, the difference would be -0.0300" in found.benchmarks[0].reason
+        assert "-0.0300" in found.benchmarks[0].reason
 
     def test_failed_rollouts_change_it_by_the_interval_of_the_worst_case(self):
         found = decide(a=evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08))
         as_wrong = decide(a=evidence(flips(280, 20, 0, 0), max_drop=0.08))
         assert (found.decision, as_wrong.decision) == ("INCONCLUSIVE", "INCONCLUSIVE")
         at_most = -as_wrong.benchmarks[0].difference.interval.low
-        assert f"-0.0667: worse by up to {at_most:.4f}, and 0.08 is allowed." in found.reason + "."
-
-    def test_rollouts_that_were_never_made_are_no_pass(self):
-        assert decide(a=evidence(GOOD, not_made=3)).benchmarks[0].reason.startswith("3 rollouts of the candidate")
+        assert f"-0.0667: worse by up to {at_most:.4f}" in found.reason
 
     @pytest.mark.parametrize(
-        "known",
+        ("known", "says"),
         [
-            evidence(GOOD, not_made=3),
-            evidence(UNSURE, not_made=3),
-            evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08),
-            evidence(flips(400, 40, 35, 25, failed=100)),
+            (evidence(GOOD, not_made=3), "3 rollouts of the candidate"),
+            (evidence(UNSURE, not_made=3), ""),
+            (evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08), ""),
+            (evidence(flips(400, 40, 35, 25, failed=100)), ""),
         ],
+        ids=["rollouts never made", "and unsure", "failed rollouts", "many failed rollouts"],
     )
-    def test_more_examples_are_no_advice_where_size_is_not_the_problem(self, known):
+    def test_what_is_missing_is_no_pass_for_which_more_examples_are_no_advice(self, known, says):
         [found] = decide(a=known).benchmarks
         assert (found.outcome, found.pairs_needed) == ("INSUFFICIENT", None)
         assert "would tell" not in found.reason
+        assert says in found.reason
 
     @pytest.mark.parametrize(("examples", "outcome"), [(1000, "PASS"), (1500, "PASS"), (2001, "INSUFFICIENT")])
     def test_a_part_of_the_baseline_is_reported_and_less_than_half_is_no_pass(self, examples, outcome):
         [found] = decide(a=replace(evidence(GOOD), baseline_examples=examples)).benchmarks
         assert (found.outcome, found.not_asked, found.pairs_needed) == (outcome, examples - 1000, None)
-        told = f"{examples - 1000:,} of the baseline's {examples:,} examples are not in the candidate."
-        assert found.reason.endswith(told) is (examples > 1000)
+        assert (f"{examples - 1000:,} of the baseline's {examples:,}" in found.reason) is (examples > 1000)
 
     def test_no_example_in_common(self):
-        found = decide(a=evidence(paired([], []))).benchmarks[0]
-        assert (found.outcome, found.reason) == ("INSUFFICIENT", "No example is in both sides: their content differs.")
+        assert decide(a=evidence(paired([], []))).benchmarks[0].outcome == "INSUFFICIENT"
 
 
 class TestChanceOfDamage:
@@ -205,15 +195,12 @@ class TestManyBenchmarks:
         assert counts["GO"] / 200 <= highest
 
 
-class TestNights:
-    def nights(self, *rows):
-        return Nights(np.array(rows, dtype=float), [True] * len(rows), ["same"] * len(rows), 7)
-
-    def test_a_night_is_a_breach_once_a_year_by_chance(self):
-        policy = GatePolicy(version=1, baseline=AcceptedNights(accepted_nights=7))
-        usual = [[float((thing + night) % 10 != 0) for thing in range(300)] for night in range(8)]
-        for lower, outcome in ((16, "INSUFFICIENT"), (90, "BREACH")):
-            tonight = [value if thing >= lower else 0.0 for thing, value in enumerate(usual[0])]
-            pairs = paired(np.mean(usual[:7], axis=0), tonight, rollouts=7)
-            found = decide(policy, a=evidence(pairs, max_drop=0.0, nights=self.nights(*usual[:7], tonight)))
-            assert (found.benchmarks[0].outcome, found.level) == (outcome, pytest.approx(1 / 365))
+def test_a_night_is_a_breach_once_a_year_by_chance():
+    policy = GatePolicy(version=1, baseline=AcceptedNights(accepted_nights=7))
+    usual = [[float((thing + night) % 10 != 0) for thing in range(300)] for night in range(8)]
+    for lower, outcome in ((16, "INSUFFICIENT"), (90, "BREACH")):
+        tonight = [value if thing >= lower else 0.0 for thing, value in enumerate(usual[0])]
+        pairs = paired(np.mean(usual[:7], axis=0), tonight, rollouts=7)
+        nights = Nights(np.array([*usual[:7], tonight]), [True] * 8, ["same"] * 8, 7)
+        found = decide(policy, a=evidence(pairs, max_drop=0.0, nights=nights))
+        assert (found.benchmarks[0].outcome, found.level) == (outcome, pytest.approx(1 / 365))

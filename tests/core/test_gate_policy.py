@@ -7,7 +7,8 @@ from nightjar.errors import ConfigError
 
 
 def read(tmp_path, text):
-    (tmp_path / "policy.yaml").write_text(text)
+    if text is not None:
+        (tmp_path / "policy.yaml").write_text(text)
     return GatePolicy.read(tmp_path / "policy.yaml")
 
 
@@ -42,34 +43,29 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("version: 2", "version: Input should be 1"),
-            ("version: 1\nmin_pair: 3", "Unknown key 'min_pair'. Did you mean 'min_pairs'?"),
-            (
-                "version: 1\nbenchmarks: {a: {max_dorp: 1}}",
-                "Unknown key 'benchmarks.a.max_dorp'. Did you mean 'max_drop'",
-            ),
-            ("version: 1\ndefaults: {max_drop: -1}", "defaults.max_drop: Input should be greater than or equal to 0"),
+            ("version: 2", "version"),
+            ("version: true", "version"),
+            ("version: 1\nmin_pair: 3", "'min_pair'. Did you mean 'min_pairs'?"),
+            ("version: 1\nbenchmarks: {a: {max_dorp: 1}}", "'benchmarks.a.max_dorp'. Did you mean 'max_drop'"),
             ("version: 1\nversion: 1", "'version' stands there twice"),
             ("version: 1\nbenchmarks: {a: {tier: critical}, a: {}}", "'a' stands there twice"),
-            ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a: Input should be a valid dictionary"),
-            ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds: give max_drop"),
+            ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a"),
+            ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds"),
             ("version: [", "while parsing a flow"),
-            ("? [a]\n: 1", "found unhashable key"),
-            ("", "policy.yaml is empty. A policy begins with 'version: 1'"),
-            ("- 1", "policy.yaml is not a policy: expected a mapping"),
-            ("version: true", "version: Input should be 1"),
-            ("version: 1\ndefaults: {max_drop: .inf}", "defaults.max_drop: Input should be a finite number"),
-            ("version: 1\ndefaults: {max_drop: 1e400}", "defaults.max_drop: Input should be a finite number"),
-            ("version: 1\ndefaults: {max_drop: true}", "defaults.max_drop: Input should be a valid number"),
-            ("version: 1\nbenchmarks: {a: {max_drop: '0.1'}}", "benchmarks.a.max_drop: Input should be a valid number"),
-            ("version: 1\nmin_pairs: '20'", "min_pairs: Input should be a valid integer"),
-            ("version: 1\nalpha: .nan", "alpha: Input should be a finite number"),
-            (
-                "version: 1\nbaseline: {accepted_nights: 0}",
-                "baseline.accepted_nights: Input should be greater than or equal to 1",
+            ("? [a]\n: 1", "unhashable"),
+            ("", "is empty"),
+            (None, "There is no file"),
+            ("- 1", "expected a mapping"),
+            *(
+                (f"version: 1\ndefaults: {{max_drop: {value}}}", "defaults.max_drop")
+                for value in ("-1", ".inf", "1e400", "true")
             ),
-            ("version: 1\nbaseline: 3", "baseline: Input should be a valid string"),
-            ("version: 1\nbaseline: {nights: 3}", "baseline.accepted_nights: Field required"),
+            ("version: 1\nbenchmarks: {a: {max_drop: '0.1'}}", "benchmarks.a.max_drop"),
+            ("version: 1\nmin_pairs: '20'", "min_pairs"),
+            ("version: 1\nalpha: .nan", "alpha"),
+            ("version: 1\nbaseline: {accepted_nights: 0}", "baseline.accepted_nights"),
+            ("version: 1\nbaseline: 3", "baseline"),
+            ("version: 1\nbaseline: {nights: 3}", "baseline.accepted_nights"),
         ],
     )
     def test_what_is_wrong_is_named(self, tmp_path, text, said):
@@ -82,17 +78,8 @@ class TestFile:
     def test_small_numbers_as_they_are_often_written(self, tmp_path):
         assert read(tmp_path, "version: 1\ndefaults: {max_drop: 1e-3}").defaults.max_drop == 0.001
 
-    def test_one_that_is_missing_is_named(self, tmp_path):
-        with pytest.raises(ConfigError, match="There is no file"):
-            GatePolicy.read(tmp_path / "policy.yaml")
 
-
-class TestMargin:
-    def test_the_smaller_limit_counts_below_the_guard(self):
-        rule = GateRule(max_drop=0.02, max_relative_drop=0.1, relative_guard_below=0.3)
-        assert rule.margin(0.1) == pytest.approx(0.01)
-        assert rule.margin(0.25) == 0.02
-        assert rule.margin(0.5) == 0.02
-
-    def test_without_a_guard_the_relative_limit_holds_everywhere(self):
-        assert GateRule(max_drop=None, max_relative_drop=0.1).margin(0.5) == pytest.approx(0.05)
+def test_the_smaller_limit_counts_below_the_guard_and_everywhere_without_one():
+    rule = GateRule(max_drop=0.02, max_relative_drop=0.1, relative_guard_below=0.3)
+    assert [rule.margin(baseline) for baseline in (0.1, 0.25, 0.5)] == pytest.approx([0.01, 0.02, 0.02])
+    assert GateRule(max_drop=None, max_relative_drop=0.1).margin(0.5) == pytest.approx(0.05)

@@ -1,7 +1,6 @@
 """generate, evaluate and friends: requests, results, run directories and resuming."""
 
 import asyncio
-import threading
 
 import orjson
 import pytest
@@ -10,10 +9,10 @@ import pytest_asyncio
 from nightjar import __version__
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.core.messages import UserMessage
-from nightjar.environments import MultiTurnEnv, SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
 from nightjar.environments.rubrics import Rubric
-from nightjar.errors import ConfigError, InfraError, ResumeMismatchError, RunAbortedError, RunLockedError
-from nightjar.model_server import Answer, Faults, ModelServer, last_user_text
+from nightjar.errors import ConfigError, InfraError, ResumeMismatchError
+from nightjar.model_server import Answer, ModelServer, last_user_text
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -73,12 +72,6 @@ def an_input(text="a", example_id=0, **columns):
     return {"prompt": [UserMessage(content=text)], "example_id": example_id, "answer": text.upper(), **columns}
 
 
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the server counts in a thread of its own
-            await asyncio.sleep(0.005)
-
-
 @in_one_loop
 class TestResults:
     async def test_rows_are_ordered_by_example_and_rollout(self, endpoint):
@@ -91,54 +84,31 @@ class TestResults:
         await make_env().evaluate(endpoint, "m", num_examples=num_examples)
         assert server.stats().questions == dict.fromkeys(asked, 1)
 
-    async def test_a_client_is_made_of_a_configuration(self, config):
-        assert (await make_env().evaluate(config, "m"))["metadata"]["scored"] == 3
-
     async def test_nothing_to_do(self, endpoint):
         results = await make_env().generate([], endpoint, "m")
         assert (results["outputs"], results["metadata"]["avg_reward"]) == ([], None)
 
     async def test_metadata(self, endpoint, server):
-        env = make_env(
-            func=lambda completion: float(completion[-1].content == "A"), env_id="letters", pass_threshold=0.9
-        )
-        results = await env.evaluate(
-            endpoint, "m", {"temperature": 0.5}, rollouts_per_example=2, state_columns=["board"]
-        )
-        metadata = results["metadata"]
+        env = make_env(func=lambda completion: completion[-1].content == "A", env_id="letters", pass_threshold=0.9)
+        how = {"rollouts_per_example": 2, "state_columns": ["board"]}
+        metadata = (await env.evaluate(endpoint, "m", {"temperature": 0.5}, **how))["metadata"]
         expected = {
-            "env_id": "letters",
-            "env_args": {},
-            "model": "m",
-            "base_url": server.base_url,
-            "num_examples": 3,
-            "rollouts_per_example": 2,
-            "sampling_args": {"temperature": 0.5},
-            "pass_threshold": 0.9,
-            "rollouts": 6,
-            "scored": 6,
-            "failed": 0,
-            "coverage": 1.0,
-            "avg_error": 0.0,
-            "state_columns": ["board"],
-            "path_to_save": None,
-            "status": "completed",
-        }
+            "env_id": "letters", "env_args": {}, "model": "m", "base_url": server.base_url, "num_examples": 3,
+            "rollouts_per_example": 2, "sampling_args": {"temperature": 0.5}, "pass_threshold": 0.9, "rollouts": 6,
+            "scored": 6, "failed": 0, "coverage": 1.0, "avg_error": 0.0, "state_columns": ["board"],
+            "path_to_save": None, "status": "completed", "usage": {"input_tokens": 6, "output_tokens": 6},
+        }  # fmt: skip
         assert {name: metadata[name] for name in expected} == expected
         assert metadata["avg_reward"] == pytest.approx(1 / 3)
         assert metadata["pass_at_k"] == pytest.approx({"1": 1 / 3, "2": 1 / 3})
         assert metadata["avg_metrics"] == pytest.approx({"<lambda>": 1 / 3, "num_turns": 1.0})
-        assert metadata["usage"] == {"input_tokens": 6, "output_tokens": 6}
         assert metadata["version_info"]["nightjar_version"] == __version__
-        assert 0 < metadata["time_ms"] < 10_000
+        assert 0 < metadata["time_ms"] < 60_000
         assert metadata["started_at"].startswith(f"{metadata['date']}T{metadata['time']}")
         assert metadata["finished_at"] >= metadata["started_at"]
 
     async def test_a_failed_rollout_is_counted_and_has_no_reward(self, endpoint):
-        def fragile(answer):
-            return {"A": 1.0, "B": 0.5}[answer]
-
-        results = await make_env(func=fragile).evaluate(endpoint, "m")
+        results = await make_env(func=lambda answer: {"A": 1.0, "B": 0.5}[answer]).evaluate(endpoint, "m")
         assert [row["reward"] for row in results["outputs"]] == [1.0, 0.5, None]
         found = [results["metadata"][name] for name in ("avg_reward", "scored", "failed", "coverage", "avg_error")]
         assert found == pytest.approx([0.75, 2, 1, 2 / 3, 1 / 3])
@@ -153,29 +123,19 @@ class TestResults:
         assert (row["board"], row["nothing"]) == ({"size": 3}, None)
 
     async def test_without_scoring(self, endpoint):
-        def never(completion):
-            raise AssertionError
-
-        env = make_env(func=never, score_rollouts=False)
+        env = make_env(func=lambda completion: 1 / 0, score_rollouts=False)
         found = (await env.evaluate(endpoint, "m"))["outputs"]
         assert [(row["reward"], row["error"]) for row in found] == [(None, None)] * 3
 
-    async def test_a_dataset_goes_in_as_it_comes_out(self, endpoint):
+    async def test_a_dataset_goes_in_and_results_become_one(self, endpoint):
         env = make_env()
-        results = await env.generate(env.get_dataset(), endpoint, "m")
-        assert [row["reward"] for row in results["outputs"]] == [1.0] * 3
-
-    async def test_results_become_a_dataset(self, endpoint):
-        env = make_env()
-        dataset = env.make_dataset(await env.evaluate(endpoint, "m"))
+        dataset = env.make_dataset(await env.generate(env.get_dataset(), endpoint, "m"))
         assert (dataset["reward"], dataset["example_id"]) == ([1.0] * 3, [0, 1, 2])
 
 
-@in_one_loop
 async def test_an_unknown_argument_is_an_error_with_the_known_ones():
-    env = SingleTurnEnv(dataset=[{"question": "2+2?"}])
-    with pytest.raises(TypeError, match=r"have no argument 'num_exmples'\. Choose one of: max_concurrent, "):
-        await env.evaluate(None, "m", num_exmples=2)
+    with pytest.raises(TypeError, match=r"'num_exmples'.*max_concurrent"):
+        await make_env().evaluate(None, "m", num_exmples=2)
 
 
 class TestInputs:
@@ -196,41 +156,16 @@ class TestInputs:
         await Greedy(dataset=questions("a")).generate([given] * 2, endpoint, "m")
         assert given == an_input(info={})
 
-    async def test_info_may_be_a_json_text(self, endpoint):
-        [row] = (await make_env().generate([an_input(info='{"level": 3}')], endpoint, "m"))["outputs"]
-        assert row["info"] == {"level": 3}
-
-    async def test_info_that_is_no_json_costs_its_rollout(self, endpoint):
-        inputs = [an_input(info="{"), an_input(example_id=1)]
-        rows = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
-        assert [bool(row["error"]) for row in rows] == [True, False]
-        assert "'info' is a text, but not JSON" in rows[0]["error"]["message"]
-
-    async def test_tools_of_old_are_refused(self, endpoint):
-        [row] = (await make_env().generate([an_input(info={"oai_tools": []})], endpoint, "m"))["outputs"]
-        assert "info['oai_tools'] is no longer supported" in row["error"]["message"]
-
-
-class Fragile(SingleTurnEnv):
-    """Breaks at one rollout: ``breaks_at`` is (example_id, rollout_index)."""
-
-    is_broken = True
-
-    async def setup_state(self, state):
-        if self.is_broken and (state["example_id"], state["input"]["rollout_index"]) == self.breaks_at:
-            raise OSError("disk")
+    async def test_info_may_be_a_json_text_and_costs_its_rollout_if_it_is_another(self, endpoint):
+        inputs = [an_input(info='{"level": 3}'), an_input(info="{", example_id=1)]
+        good, bad = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
+        assert (good["info"], good["error"]) == ({"level": 3}, None)
+        assert "'info'" in bad["error"]["message"]
 
 
 @in_one_loop
 class TestResume:
     """With ``results_path``, only the remaining rollouts are generated."""
-
-    async def test_a_complete_run_asks_nothing(self, endpoint, server, tmp_path):
-        before = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        after = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        assert server.stats().answered == 3
-        assert before["outputs"] == after["outputs"]
-        assert after["metadata"]["path_to_save"] == tmp_path
 
     async def test_more_examples_are_added(self, endpoint, server, tmp_path):
         await make_env().evaluate(endpoint, "m", num_examples=1, results_path=tmp_path)
@@ -239,25 +174,12 @@ class TestResume:
         assert len(results["outputs"]) == 3
         assert results["metadata"]["num_examples"] == 3
 
-    async def test_rollouts_that_failed_in_scoring_are_scored_again_without_new_requests(
-        self, endpoint, server, tmp_path
-    ):
-        def fails(completion):
-            raise OSError("disk")
-
-        before = await make_env(func=fails).evaluate(endpoint, "m", results_path=tmp_path)
+    async def test_rollouts_that_failed_in_scoring_are_scored_again_without_requests(self, endpoint, server, tmp_path):
+        before = await make_env(func=lambda answer: 1 / 0).evaluate(endpoint, "m", results_path=str(tmp_path))
+        assert orjson.loads((tmp_path / "metadata.json").read_bytes())["status"] == "incomplete"
         after = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
         assert [row["reward"] for row in (before["outputs"] + after["outputs"])] == [None] * 3 + [1.0] * 3
         assert server.stats().answered == 3
-
-    async def test_rollouts_that_failed_in_generation_are_generated_again(self, endpoint, server, tmp_path):
-        env = Fragile(dataset=questions(*"abc"), rubric=Rubric(funcs=[right]), breaks_at=(1, 0))
-        before = await env.evaluate(endpoint, "m", results_path=tmp_path)
-        env.is_broken = False
-        after = await env.evaluate(endpoint, "m", results_path=tmp_path)
-        assert server.stats().questions == {"a": 1, "b": 1, "c": 1}
-        assert [row["reward"] for row in before["outputs"]] == [1.0, None, 1.0]
-        assert [(row["reward"], row["attempts"]) for row in after["outputs"]] == [(1.0, 1), (1.0, 2), (1.0, 1)]
 
     @pytest.mark.parametrize(
         ("change", "named"),
@@ -266,12 +188,15 @@ class TestResume:
             ({"sampling_args": {"temperature": 1.0}}, r"sampling_args: .*{}.*{'temperature': 1.0}"),
             ({"rollouts_per_example": 2}, r"rollouts_per_example: .*1.*2"),
             ({"num_examples": 2}, r"num_examples: .*3.*2"),
+            ({"client": ClientConfig(api_base_url="http://127.0.0.1:9/v1")}, "base_url: .*127.0.0.1:9"),
         ],
+        ids=["model", "sampling", "rollouts", "examples", "endpoint"],
     )
     async def test_another_run_is_refused_with_the_difference(self, endpoint, server, tmp_path, change, named):
-        await make_env().evaluate(endpoint, "m", results_path=tmp_path)
+        asked = {"client": endpoint, "model": "m", "results_path": tmp_path}
+        await make_env().evaluate(**asked)
         with pytest.raises(ResumeMismatchError, match=named):
-            await make_env().evaluate(endpoint, **{"model": "m", "results_path": tmp_path} | change)
+            await make_env().evaluate(**asked | change)
         assert server.stats().answered == 3
 
     @pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
@@ -282,53 +207,23 @@ class TestResume:
             await make_env().generate(other, endpoint, "m", results_path=tmp_path)
 
     async def test_another_environment_or_other_arguments_are_refused(self, endpoint, tmp_path):
-        await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(endpoint, "m", results_path=tmp_path)
-        same = make_env(env_id="one", env_args={"level": (1, 2)})
-        await same.evaluate(endpoint, "m", results_path=tmp_path)
+        for _ in range(2):
+            await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(endpoint, "m", results_path=tmp_path)
         with pytest.raises(ResumeMismatchError, match=r"env_id: .*'one'.*'two'.*env_args"):
             await make_env(env_id="two").evaluate(endpoint, "m", results_path=tmp_path)
 
-    async def test_the_endpoint_is_part_of_the_run(self, endpoint, tmp_path):
-        await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        with ModelServer(Shouting()) as other, pytest.raises(ResumeMismatchError, match="base_url"):
-            await make_env().evaluate(ClientConfig(api_base_url=other.base_url), "m", results_path=tmp_path)
+    async def test_a_cancelled_run_is_resumed(self, endpoint, server, tmp_path):
+        def cancel(rows, *_):
+            if len(rows) == 3:
+                running.cancel()
 
-    async def test_a_group_function_is_given_restored_and_new_rollouts(self, endpoint, server, tmp_path):
-        sizes = []
-
-        def rank(completions):
-            sizes.append(len(completions))
-            return [float(position) for position in range(len(completions))]
-
-        env = Fragile(dataset=questions("a"), rubric=Rubric(funcs=[rank]), breaks_at=(0, 1))
-        await env.evaluate(endpoint, "m", rollouts_per_example=3, results_path=tmp_path)
-        env.is_broken = False
-        rows = (await env.evaluate(endpoint, "m", rollouts_per_example=3, results_path=tmp_path))["outputs"]
-        assert sizes == [2, 3]
-        assert [row["reward"] for row in rows] == [0.0, 1.0, 2.0]
-        assert server.stats().answered == 3
-
-    async def test_a_cancelled_run_is_resumed(self, tmp_path):
-        with ModelServer(Shouting(), faults=Faults(latency_ms=20)) as server:
-            endpoint = ClientConfig(api_base_url=server.base_url)
-            env = make_env(*"abcdefgh")
-            running = asyncio.create_task(env.evaluate(endpoint, "m", max_concurrent=1, results_path=tmp_path))
-            await until(lambda: server.stats().answered >= 3)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            results = await env.evaluate(endpoint, "m", results_path=tmp_path)
-            assert server.stats().received <= 9
-        assert [row["reward"] for row in results["outputs"]] == [1.0] * 8
-
-    async def test_one_process_writes_at_a_time(self, endpoint, tmp_path):
-        with ModelServer(Shouting(), faults=Faults(latency_ms=300)) as slow:
-            config = ClientConfig(api_base_url=slow.base_url)
-            running = asyncio.create_task(make_env().evaluate(config, "m", results_path=tmp_path))
-            await until(lambda: slow.stats().received == 3)
-            with pytest.raises(RunLockedError):
-                await make_env().evaluate(config, "m", results_path=tmp_path)
+        env, how = make_env(*"abcdefgh"), {"max_concurrent": 1, "results_path": tmp_path}
+        running = asyncio.create_task(env.evaluate(endpoint, "m", on_progress=cancel, **how))
+        with pytest.raises(asyncio.CancelledError):
             await running
+        results = await env.evaluate(endpoint, "m", **how)
+        assert server.stats().received <= 9
+        assert [row["reward"] for row in results["outputs"]] == [1.0] * 8
 
 
 @in_one_loop
@@ -350,15 +245,7 @@ class TestSaving:
         await make_env().evaluate(endpoint, "m")
         assert not list(tmp_path.iterdir())
 
-    async def test_an_incomplete_run_has_the_status_incomplete(self, endpoint, tmp_path):
-        def fails(completion):
-            raise OSError("disk")
 
-        await make_env(func=fails).evaluate(endpoint, "m", results_path=str(tmp_path))
-        assert orjson.loads((tmp_path / "metadata.json").read_bytes())["status"] == "incomplete"
-
-
-@in_one_loop
 class TestCallbacks:
     async def test_on_start_gets_all_inputs_and_the_remaining_groups(self, endpoint, tmp_path):
         told = []
@@ -366,66 +253,49 @@ class TestCallbacks:
         def on_start(everything, owed):
             told.append(([i["answer"] for i in everything], [[i["answer"] for i in group] for group in owed]))
 
-        env = make_env("a", "b")
-        await env.evaluate(endpoint, "m", num_examples=1, rollouts_per_example=2, results_path=tmp_path)
-        await env.evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, on_start=on_start)
+        for how in ({"num_examples": 1}, {"on_start": on_start}):
+            await make_env("a", "b").evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, **how)
         assert told == [(["A", "A", "B", "B"], [["B", "B"]])]
 
     async def test_on_start_of_independent_rollouts_gets_rollouts(self, endpoint):
         told = []
-        await make_env("a").evaluate(
-            endpoint, "m", rollouts_per_example=2, independent_scoring=True, on_start=lambda _, owed: told.extend(owed)
-        )
+        how = {"independent_scoring": True, "on_start": lambda _, owed: told.extend(owed)}
+        await make_env("a").evaluate(endpoint, "m", rollouts_per_example=2, **how)
         assert [rollout_input["answer"] for rollout_input in told] == ["A", "A"]
 
-    async def test_on_progress_is_called_after_each_group(self, endpoint):
-        told = []
+    async def test_on_progress_is_called_after_each_group_and_on_log_in_between(self, endpoint):
+        told, logged = [], []
 
         def on_progress(rows, new, metadata):
             told.append((len(rows), len(new), metadata["avg_reward"], metadata["model"]))
 
-        also = []
-        await make_env().evaluate(
-            endpoint, "m", rollouts_per_example=2, on_progress=[on_progress, lambda *_: also.append("other")]
-        )
-        assert also == ["other"] * 3
-        assert told == [(2, 2, 1.0, "m"), (4, 2, 1.0, "m"), (6, 2, 1.0, "m")]
+        how = {"on_progress": [on_progress, lambda *_: told.append("other")], "on_log": logged.append}
+        await make_env().evaluate(endpoint, "m", rollouts_per_example=2, **how)
+        assert told == [(2, 2, 1.0, "m"), "other", (4, 2, 1.0, "m"), "other", (6, 2, 1.0, "m"), "other"]
+        assert logged[0].startswith("6 ")
 
     async def test_on_progress_of_a_resume_counts_each_rollout_once(self, endpoint, tmp_path):
         told = []
-
-        def fragile(completion, answer):
-            return {"A": 1.0}[answer]
-
-        await make_env("a", "b", func=fragile).evaluate(endpoint, "m", results_path=tmp_path)
-        await make_env("a", "b").evaluate(
-            endpoint, "m", results_path=tmp_path, on_progress=lambda rows, new, _: told.append((len(rows), len(new)))
-        )
+        await make_env("a", "b", func=lambda answer: {"A": 1}[answer]).evaluate(endpoint, "m", results_path=tmp_path)
+        how = {"results_path": tmp_path, "on_progress": lambda rows, new, _: told.append((len(rows), len(new)))}
+        await make_env("a", "b").evaluate(endpoint, "m", **how)
         assert told == [(2, 1)]
 
-    async def test_on_log_gets_the_number_of_remaining_rollouts(self, endpoint):
-        told = []
-        await make_env().evaluate(endpoint, "m", on_log=told.append)
-        assert told == ["3 rollouts remaining"]
-
     async def test_a_callback_that_raises_ends_the_run_with_its_error(self, endpoint):
-        def stop(*_):
-            raise LookupError("enough")
-
-        with pytest.raises(LookupError, match="enough"):
-            await make_env().evaluate(endpoint, "m", on_progress=stop)
+        with pytest.raises(ZeroDivisionError):
+            await make_env().evaluate(endpoint, "m", on_progress=lambda *_: 1 / 0)
 
 
 @in_one_loop
 class TestScoring:
-    async def test_independent_scoring_gives_each_rollout_a_group_of_its_own(self, endpoint):
+    @pytest.mark.parametrize(("is_independent", "advantages"), [(False, [-0.5, 0.5]), (True, [0.0, 0.0])])
+    async def test_independent_scoring_gives_each_rollout_a_group_of_its_own(
+        self, endpoint, is_independent, advantages
+    ):
         scores = iter([0.0, 1.0])
-        env = make_env("a", func=lambda completion: next(scores))
-        together = (await env.evaluate(endpoint, "m", rollouts_per_example=2))["outputs"]
-        scores = iter([0.0, 1.0])
-        alone = (await env.evaluate(endpoint, "m", rollouts_per_example=2, independent_scoring=True))["outputs"]
-        assert sorted(row["advantage"] for row in together) == [-0.5, 0.5]
-        assert [row["advantage"] for row in alone] == [0.0, 0.0]
+        how = {"rollouts_per_example": 2, "independent_scoring": is_independent}
+        results = await make_env("a", func=lambda completion: next(scores)).evaluate(endpoint, "m", **how)
+        assert sorted(row["advantage"] for row in results["outputs"]) == advantages
 
     async def test_group_functions_refuse_independent_scoring(self, endpoint, server):
         env = make_env(func=lambda completions: [1.0] * len(completions))
@@ -454,15 +324,15 @@ class TestScoring:
                 for state in states:
                     state.update(reward=score, metrics={"mine": score})
 
-        env = SingleTurnEnv(dataset=questions("a"), rubric=Own())
+        env = make_env("a")
         env.rubric = Own()
         results = await env.evaluate(endpoint, "m", results_path=tmp_path)
-        assert results["outputs"][0]["reward"] == kept
-        assert results["metadata"]["avg_reward"] == kept
+        assert results["outputs"][0]["reward"] == results["metadata"]["avg_reward"] == kept
 
 
 @in_one_loop
-class TestRetries:
+@pytest.mark.parametrize(("how", "attempts", "failed"), [({"max_retries": 2}, 3, False), ({}, 1, True)])
+async def test_retries_are_as_many_as_asked_for(endpoint, no_waiting, how, attempts, failed):
     class Fragile(SingleTurnEnv):
         tries = 0
 
@@ -471,56 +341,52 @@ class TestRetries:
             if self.tries < 3:
                 raise InfraError("no sandbox")
 
-    @pytest.mark.parametrize(("how", "attempts", "failed"), [({"max_retries": 2}, 3, False), ({}, 1, True)])
-    async def test_are_as_many_as_asked_for(self, endpoint, no_waiting, how, attempts, failed):
-        env = self.Fragile(dataset=questions("a"))
-        [row] = (await env.evaluate(endpoint, "m", **how))["outputs"]
-        assert (row["attempts"], row["error"] is not None) == (attempts, failed)
-        state = await self.Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
-        assert (state["error"] is not None) is failed
-
-    async def test_an_endpoint_that_refuses_everything_ends_the_run(self):
-        with ModelServer(Shouting(), require_key="secret") as server:
-            config = ClientConfig(api_base_url=server.base_url)
-            with pytest.raises(RunAbortedError):
-                await make_env(*"abcdefghij").evaluate(config, "m", max_concurrent=2)
-            assert server.stats().received < 10
+    [row] = (await Fragile(dataset=questions("a")).evaluate(endpoint, "m", **how))["outputs"]
+    assert (row["attempts"], row["error"] is not None) == (attempts, failed)
+    state = await Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
+    assert (state["error"] is not None) is failed
 
 
 @in_one_loop
 class TestConcurrency:
-    @pytest.mark.parametrize(("how", "peak"), [({"max_concurrent": 3}, 3), ({}, 8)])
-    async def test_no_more_than_allowed(self, how, peak):
-        with ModelServer(Shouting(), faults=Faults(latency_ms=100)) as server:
-            config = ClientConfig(api_base_url=server.base_url)
-            await make_env(*"abcdefgh").evaluate(config, "m", **how)
-            assert server.stats().peak_in_flight == peak
+    @pytest.mark.parametrize(("how", "asked", "peak"), [({"max_concurrent": 3}, "abcdef", 3), ({}, "abcdefgh", 8)])
+    async def test_no_more_than_allowed(self, endpoint, how, asked, peak):
+        full = asyncio.Barrier(peak)
+
+        class Counting(SingleTurnEnv):
+            now = most = 0
+
+            async def setup_state(self, state):
+                self.now += 1
+                self.most = max(self.most, self.now)
+                await asyncio.wait_for(full.wait(), 10)
+                self.now -= 1
+
+        env = Counting(dataset=questions(*asked))
+        results = await env.evaluate(endpoint, "m", **how)
+        assert (env.most, [row["error"] for row in results["outputs"]]) == (peak, [None] * len(asked))
 
     async def test_two_evaluations_at_once_keep_their_results(self, endpoint):
         both = await asyncio.gather(make_env("a").evaluate(endpoint, "m"), make_env("b").evaluate(endpoint, "m"))
         assert [results["outputs"][0]["answer"] for results in both] == ["A", "B"]
 
 
-@in_one_loop
 class TestRunRollout:
-    async def test_gives_a_scored_state(self, endpoint):
-        state = await make_env().run_rollout(input=an_input(), client=endpoint, model="m", state_columns=["x"])
-        assert (state["reward"], state["completion"][0].content, state["is_completed"]) == (1.0, "A", True)
-
     @pytest.mark.parametrize("is_named", [True, False])
-    async def test_holds_a_semaphore(self, endpoint, is_named):
-        held = []
-        semaphore = asyncio.Semaphore(1)
+    async def test_gives_a_scored_state_and_holds_a_semaphore(self, endpoint, is_named):
+        held, semaphore = [], asyncio.Semaphore(1)
 
         class Watching(SingleTurnEnv):
             async def setup_state(self, state):
                 held.append(semaphore.locked())
 
-        env = Watching(dataset=questions("a"))
+        env = Watching(dataset=questions("a"), rubric=Rubric(funcs=[right]))
         if is_named:
-            await env.run_rollout(an_input(), endpoint, "m", {}, sem=semaphore)
+            named = {"input": an_input(), "client": endpoint, "model": "m", "state_columns": ["x"], "sem": semaphore}
+            state = await env.run_rollout(**named)
         else:
-            await env.run_rollout(semaphore, an_input(), endpoint, "m", {})
+            state = await env.run_rollout(semaphore, an_input(), endpoint, "m", {})
+        assert (state["reward"], state["completion"][0].content, state["is_completed"]) == (1.0, "A", True)
         assert (held, semaphore.locked()) == ([True], False)
 
 
@@ -546,10 +412,7 @@ class TestSync:
         assert env.generate_sync([an_input()], config, model="m")["outputs"][0]["reward"] == 1.0
 
     def test_an_error_has_no_other_cause_than_its_own(self, config):
-        def fails():
-            raise KeyError("no")
-
-        [row] = make_env(func=fails).evaluate_sync(config, "m", num_examples=1)["outputs"]
+        [row] = make_env("a", func=lambda: {}["no"]).evaluate_sync(config, "m")["outputs"]
         assert row["error"]["error_chain_repr"] == "ScoringError -> KeyError"
 
     async def test_inside_a_running_loop_as_in_a_notebook(self, config, tmp_path):
@@ -557,21 +420,6 @@ class TestSync:
         with pytest.raises(ResumeMismatchError):
             make_env().evaluate_sync(config, "other", results_path=tmp_path)
 
-    def test_in_another_thread(self, config):
-        found = []
-        thread = threading.Thread(target=lambda: found.append(make_env().evaluate_sync(config, "m")))
-        thread.start()
-        thread.join(10)
-        assert found[0]["metadata"]["avg_reward"] == 1.0
-
-
-@in_one_loop
-async def test_a_model_of_several_turns_is_counted_once(endpoint, server):
-    class Twice(MultiTurnEnv):
-        async def env_response(self, messages, state):
-            return [UserMessage(content="b")]
-
-    env = Twice(dataset=questions("a"), max_turns=2)
-    results = await env.evaluate(endpoint, "m")
-    assert server.stats().questions == {"a": 1, "b": 1}
-    assert results["metadata"]["avg_metrics"] == {"num_turns": 2.0}
+    async def test_in_another_thread(self, config):
+        found = await asyncio.to_thread(make_env().evaluate_sync, config, "m")
+        assert found["metadata"]["avg_reward"] == 1.0

@@ -4,24 +4,9 @@ import json
 
 import pytest
 
-from nightjar.compat.nemo import (
-    GymSolver,
-    ManagedGymEnvironment,
-    ModelClient,
-    OracleSolver,
-    ReActSolver,
-    get_environment,
-    run_evaluation,
-)
-from nightjar.compat.nemo.environments import SeedResult
+from nightjar.compat import nemo
+from nightjar.compat.nemo.environments import SeedResult, gym_protocol
 from nightjar.compat.nemo.environments.gym import GymEnvironment
-from nightjar.compat.nemo.environments.gym_protocol import (
-    extract_assistant_text,
-    extract_prompt_from_rcp,
-    messages_from_rcp,
-    wrap_text_as_gym_response,
-    wrap_text_as_responses_create_params,
-)
 from nightjar.compat.nemo.solvers import HttpToolBackend
 from nightjar.errors import ConfigError, DatasetError, Error, InfraError
 from nightjar.model_server import ModelServer, Script, tool_call
@@ -46,11 +31,13 @@ def rows(tmp_path):
 
 
 async def test_an_agent_of_nemo_gym_answers(gym):
-    said = wrap_text_as_gym_response("It is 5") | {"usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}}
+    said = gym_protocol.wrap_text_as_gym_response("It is 5") | {
+        "usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    }
     gym.reply({"response": said, "reward": 0.25})
     task = SeedResult("4 + 1?", "5", {"gold": {"answer": 5}}, system="Be brief.")
-    solver = GymSolver(gym.url, trust_reward=True, model_id="m", model_url="http://model/v1")
-    other_solver = GymSolver(gym.url, gym_agent="simple")
+    solver = nemo.GymSolver(gym.url, trust_reward=True, model_id="m", model_url="http://model/v1")
+    other_solver = nemo.GymSolver(gym.url, gym_agent="simple")
     solved, other = await solver.solve(task), await other_solver.solve(task)
     for each in (solver, other_solver):
         await each.close()
@@ -70,7 +57,8 @@ async def test_an_agent_of_nemo_gym_answers(gym):
         (422, {"detail": "what?"}, Error, "422"), (503, {"detail": "later"}, InfraError, "503"),
     ],
 )  # fmt: skip
-async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, status, value, kind, match):
+async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, monkeypatch, status, value, kind, match):
+    monkeypatch.setattr("nightjar.compat.nemo.environments.gym_environment._PAUSE_SECONDS", 0.0)
     gym.reply(value, status)
     env = GymEnvironment(gym.url)
     with pytest.raises(kind, match=match):
@@ -93,18 +81,17 @@ async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(
 
 
 async def test_a_native_server_gets_the_whole_row(gym, rows):
-    first = {"responses_create_params": {"input": "2+2?", "instructions": "Be brief."}, "expected_answer": "4"}
-    first["tests"] = [1]
-    second = {
-        "responses_create_params": wrap_text_as_responses_create_params("3+3?"), "metadata": {"category": "even"},
-    }  # fmt: skip
+    asked = {"input": "2+2?", "instructions": "Be brief."}
+    first = {"responses_create_params": asked, "expected_answer": "4", "tests": [1]}
+    asked = gym_protocol.wrap_text_as_responses_create_params("3+3?")
+    second = {"responses_create_params": asked, "metadata": {"category": "even"}}
 
     def choose(path, body):
         gym.reply({}, 404) if path == "/seed_session" else gym.reply(body | {"reward": 1, "tests_passed": 3})
 
     gym.choose = choose
-    env = get_environment(f"gym://{gym.url[7:]}{rows(first, second)}")
-    bundle = await run_evaluation(env, OracleSolver())
+    env = nemo.get_environment(f"gym://{gym.url[7:]}{rows(first, second)}")
+    bundle = await nemo.run_evaluation(env, nemo.OracleSolver())
     await env.close()
     assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == 1.0
     scored = [body for path, _, body in gym.requests if path == "/verify"]
@@ -122,11 +109,9 @@ async def test_a_native_server_has_a_session_for_each_rollout(gym, rows):
         gym.reply({"reward": 1.0}, **({"Set_Cookie": f"session={body['gold']}; Path=/"} if is_new else {}))
 
     gym.choose = choose
-    query = rows(*(
-        {"responses_create_params": {"input": f"{n}?"}, "expected_answer": str(n), "gold": n} for n in range(2)
-    ))  # fmt: skip
-    env = get_environment(f"gym://{gym.url[7:]}{query}")
-    await run_evaluation(env, OracleSolver(), n_repeats=2)
+    problems = [{"responses_create_params": {"input": f"{n}?"}, "expected_answer": str(n), "gold": n} for n in (0, 1)]
+    env = nemo.get_environment(f"gym://{gym.url[7:]}{rows(*problems)}")
+    await nemo.run_evaluation(env, nemo.OracleSolver(), n_repeats=2)
     await env.close()
     sent = [
         (path, headers.get("Cookie"), body["gold"], body.get("response", {}).get("output_text"))
@@ -139,26 +124,29 @@ async def test_a_native_server_has_a_session_for_each_rollout(gym, rows):
 
 
 def test_texts_and_messages_of_all_forms():
-    assert extract_assistant_text("4") == "4"
-    assert extract_assistant_text({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]}) == "4"
-    assert extract_assistant_text({"choices": [{"message": {"content": None}}]}) == ""
+    assert gym_protocol.extract_assistant_text("4") == "4"
+    assert (
+        gym_protocol.extract_assistant_text({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]})
+        == "4"
+    )
+    assert gym_protocol.extract_assistant_text({"choices": [{"message": {"content": None}}]}) == ""
     for wrong in (None, 4, {}, {"choices": []}):
         with pytest.raises(ValueError, match="neither a text"):
-            extract_assistant_text(wrong)
+            gym_protocol.extract_assistant_text(wrong)
     asked = {"role": "user", "content": [{"text": "2+"}, {"text": "2?"}]}
     rcp = {"input": [{"role": "developer", "content": "Short."}, asked]}
-    assert extract_prompt_from_rcp(rcp) == "2+2?"
-    assert [message["role"] for message in messages_from_rcp(rcp)] == ["system", "user"]
+    assert gym_protocol.extract_prompt_from_rcp(rcp) == "2+2?"
+    assert [message["role"] for message in gym_protocol.messages_from_rcp(rcp)] == ["system", "user"]
 
 
 def test_a_uri_names_a_server_or_how_to_start_one():
-    assert get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
-    assert isinstance(get_environment("gym://cmd:serve --port {port}?x=1"), ManagedGymEnvironment)
+    assert nemo.get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
+    assert isinstance(nemo.get_environment("gym://cmd:serve --port {port}?x=1"), nemo.ManagedGymEnvironment)
     for option, match in (("dat=x", "unknown option 'dat'"), ("protocol=x", "Unknown protocol 'x'")):
         with pytest.raises(ConfigError, match=match):
-            get_environment(f"gym://localhost:9090?{option}")
+            nemo.get_environment(f"gym://localhost:9090?{option}")
     with pytest.raises(ConfigError, match="server_cmd"):
-        ManagedGymEnvironment()
+        nemo.ManagedGymEnvironment()
 
 
 def reference(name):
@@ -189,7 +177,7 @@ async def test_a_model_calls_the_tools_of_a_server(gym):
     gym.choose = choose
     turns = [tool_call("double", a=21), tool_call("double", a=99), tool_call("verify", a=1), "It is 42"]
     with ModelServer(Script(turns), keep_requests=10) as server:
-        solver = ReActSolver(ModelClient(server.url, "m"), HttpToolBackend(gym.url, session_id="s-1"))
+        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend(gym.url, session_id="s-1"))
         solved = await solver.solve(SeedResult("21 + 21?", "42"))
         await solver.close()
         [tool] = server.requests[0].body["tools"]
@@ -203,7 +191,7 @@ async def test_a_model_calls_the_tools_of_a_server(gym):
 
 async def test_an_unavailable_tool_server_is_an_error_and_not_a_wrong_answer():
     with ModelServer(Script([tool_call("double", a=1)])) as server:
-        solver = ReActSolver(ModelClient(server.url, "m"), HttpToolBackend("http://127.0.0.1:9"))
+        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend("http://127.0.0.1:9"))
         with pytest.raises(InfraError, match="does not respond"):
             await solver.solve(SeedResult("?", "2"))
         await solver.close()
