@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-warehouse bench-compare bench-view many-workers month simulation side-by-side screenshots clean
+.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse bench-compare bench-view many-workers month simulation side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ types: $(READY) ## mypy, strict
 
 bench: $(READY) ## print the performance table (several minutes)
 	$(BIN)/python tests/performance/benchmark.py
+
+bench-endpoints: $(READY) ## print how long runs take with endpoints that refuse, limit, queue, die and recover (half an hour; ARGS="--repeats 1")
+	$(BIN)/python tests/performance/endpoints.py $(ARGS)
 
 bench-warehouse: $(READY) ## print what the warehouse takes with 1 and 10 million rollouts (half an hour, 10 GB; ARGS="--rollouts 20000")
 	$(BIN)/python tests/performance/warehouse.py $(ARGS)
