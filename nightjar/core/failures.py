@@ -207,6 +207,7 @@ ERROR_CATEGORIES = {
     "SandboxError": "infra_error",
     "ToolError": "tool_infra",
     "ModelError": "model_error",
+    "ContentFilteredError": "model_error",
     "EmptyModelResponseError": "model_error",
     "InvalidModelResponseError": "model_error",
 }
