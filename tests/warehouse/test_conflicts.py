@@ -18,12 +18,9 @@ from nightjar.warehouse.exported_runs import copy_run
 from nightjar.warehouse.repair import rebuild
 
 SETTINGS = {
-    "extra_env_kwargs": {},
-    "base_url": "http://localhost:1/v1",
-    "api_client_type": "openai_chat_completions",
-    "sampling_args": {"temperature": 0.5},
-    "dataset_fingerprint": "f00d",
-}
+    "extra_env_kwargs": {}, "base_url": "http://localhost:1/v1", "api_client_type": "openai_chat_completions",
+    "sampling_args": {"temperature": 0.5}, "dataset_fingerprint": "f00d",
+}  # fmt: skip
 
 
 @pytest.fixture(params=["folder", "store", "tables"])

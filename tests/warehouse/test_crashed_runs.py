@@ -19,10 +19,8 @@ def dead(tmp_path, run_writer):
     """A run of 3 examples × 2 that was killed in its second session: 4 of 6 rollouts scored or failed, 5 generated."""
     attempts = [run_writer.attempt(0, 0), run_writer.attempt(0, 1), run_writer.attempt(2, 1)]
     attempts += [
-        run_writer.attempt(1, 1, 1, error=run_writer.failure),
-        run_writer.attempt(1, 0),
-        '{"example_id": 2, "ro',
-    ]
+        run_writer.attempt(1, 1, 1, error=run_writer.failure), run_writer.attempt(1, 0), '{"example_id": 2, "ro',
+    ]  # fmt: skip
     rollouts = run_writer.rollouts
     path = run_writer.write(tmp_path / "abc", [*reversed(rollouts[1:]), rollouts[0], '{"torn'], attempts, run_id="abc")
     kept = {name: value for name, value in run_writer.metadata.items() if name not in COUNTED}

@@ -113,13 +113,11 @@ class TestAQuery:
     @pytest.mark.parametrize(
         "ask",
         [
-            lambda house: house.query("FROM runs"),
-            lambda house: house.query_arrow(ALL),
-            lambda house: house.connect().execute(ALL),
-            lambda house: pack_everything(Folder(house.folder)),
+            lambda house: house.query("FROM runs"), lambda house: house.query_arrow(ALL),
+            lambda house: house.connect().execute(ALL), lambda house: pack_everything(Folder(house.folder)),
         ],
         ids=["query", "arrow", "connect", "compact"],
-    )
+    )  # fmt: skip
     def test_names_segment_run_file_and_command(self, house, damage, ask):
         path = segment(house)
         length = (path / "rollouts.parquet").stat().st_size

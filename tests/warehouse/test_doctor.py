@@ -147,10 +147,7 @@ class TestRowsThatContradict:
                 ["1 rollouts are there several times", "its aggregates are of 6 rollouts, but it has 7"],
             ),
             ({"rollouts": "(FROM {rows} LIMIT 5)"}, ["its aggregates are of 6 rollouts, but it has 5"]),
-            (
-                {"examples": "(FROM {rows} WHERE answer <> '2')"},
-                ["2 rollouts have lost the content of their example"],
-            ),
+            ({"examples": "(FROM {rows} WHERE answer <> '2')"}, ["2 rollouts have lost the content of their example"]),
         ],
     )
     def test_the_remedy_is_a_rebuild_from_the_run_directory(self, folder, relations, says):

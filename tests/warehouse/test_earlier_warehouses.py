@@ -25,13 +25,9 @@ EARLIER = sorted(Path(__file__).with_name("earlier").glob("outputs-*.zip"))
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 HOUSES = ("earlier", "today", "mixed", "packed")
 DOCUMENTED = {
-    "1489c10aac35": "6b-finetuning",
-    "af9fe193abad": "6b-verification",
-    "d62f9b351acd": "first night",
-    "694b616765b8": "second night",
-    "6b0e1f2a3b4c": "first night",
-    "9f8e7d6c5b4a": "second night",
-}
+    "1489c10aac35": "6b-finetuning", "af9fe193abad": "6b-verification", "d62f9b351acd": "first night",
+    "694b616765b8": "second night", "6b0e1f2a3b4c": "first night", "9f8e7d6c5b4a": "second night",
+}  # fmt: skip
 """The ids that the pages name, and which run each is."""
 OF_A_PUBLISH = {"runs": {"version", "run_dir", "published_at", "metadata"}}
 """Columns in which a run that is published again differs."""
@@ -90,11 +86,8 @@ def schemas(warehouse):
 
 def test_the_warehouses_have_the_expected_versions(houses):
     assert {name: schemas(houses[name]) for name in HOUSES} == {
-        "earlier": {FIRST_SCHEMA},
-        "today": {SCHEMA},
-        "mixed": {FIRST_SCHEMA, SCHEMA},
-        "packed": {SCHEMA},
-    }
+        "earlier": {FIRST_SCHEMA}, "today": {SCHEMA}, "mixed": {FIRST_SCHEMA, SCHEMA}, "packed": {SCHEMA},
+    }  # fmt: skip
 
 
 def rows(result, without=frozenset()):

@@ -148,13 +148,8 @@ def nemo_shard(folder, rows, config, **bundle):
 
 def nemo_row(problem, reward, **more):
     row = {
-        "reward": reward,
-        "model_response": "A",
-        "repeat": 0,
-        "problem_idx": problem,
-        "tokens": 5,
-        "latency_ms": 10.0,
-    }
+        "reward": reward, "model_response": "A", "repeat": 0, "problem_idx": problem, "tokens": 5, "latency_ms": 10.0,
+    }  # fmt: skip
     return row | {"scoring_details": {"method": "mcq"}} | more
 
 

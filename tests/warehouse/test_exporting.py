@@ -70,10 +70,8 @@ class TestParquet:
         read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
         models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
         expected = [
-            ("gsm8k", "m", "served", 4),
-            ("gsm8k", "openai/gpt", "served", 6),
-            ("it's/odd", "a b=c", "served", 2),
-        ]
+            ("gsm8k", "m", "served", 4), ("gsm8k", "openai/gpt", "served", 6), ("it's/odd", "a b=c", "served", 2),
+        ]  # fmt: skip
         assert rows(models) == expected
         columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
         order = "ORDER BY run_id, example_id, rollout_index"

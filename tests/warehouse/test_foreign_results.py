@@ -497,10 +497,8 @@ def test_results_of_all_programs_are_found_in_one_tree(tmp_path, verifiers_run, 
     nightjar = write_nightjar_run(tmp_path / "outputs" / "evals" / "chess--m" / "0a1b2c3d4e5f")
     verifiers, nemo = verifiers_run(sum_row()), nemo_run(trivia_row())
     assert list(find_results(tmp_path)) == [
-        FoundResults("nemo", nemo),
-        FoundResults("nightjar", nightjar),
-        FoundResults("verifiers", verifiers),
-    ]
+        FoundResults("nemo", nemo), FoundResults("nightjar", nightjar), FoundResults("verifiers", verifiers),
+    ]  # fmt: skip
     assert convert(FoundResults("nightjar", nightjar), tmp_path / "scratch") == nightjar
 
 

@@ -24,10 +24,8 @@ def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     publish("weak", 30)
     found = leaderboard("gsm8k")
     assert [(row.model, row.mean, row.ranks, row.letters, row.tied) for row in found.rows] == [
-        ("best", 0.8, (1, 2), "a", ["good"]),
-        ("good", 0.78, (1, 2), "a", ["best"]),
-        ("weak", 0.3, (3, 3), "b", []),
-    ]
+        ("best", 0.8, (1, 2), "a", ["good"]), ("good", 0.78, (1, 2), "a", ["best"]), ("weak", 0.3, (3, 3), "b", []),
+    ]  # fmt: skip
     assert (found.examples, found.left_out, found.differs) == (100, {}, [])
     told = nightjar("leaderboard", "gsm8k")
     assert max(map(len, told.out.splitlines())) <= 80

@@ -135,10 +135,8 @@ def test_hardest_lists_examples_by_mean_reward(ask):
 def test_flaky_lists_examples_that_are_right_sometimes(ask):
     columns = ("model", "example_id", "rollouts", "correct", "share")
     assert ask("flaky", *columns, env="sums", rollouts=4) == [
-        ("a", 1, 4, 2, 0.5),
-        ("b", 0, 2, 1, 0.5),
-        ("a", 2, 4, 1, 0.25),
-    ]
+        ("a", 1, 4, 2, 0.5), ("b", 0, 2, 1, 0.5), ("a", 2, 4, 1, 0.25),
+    ]  # fmt: skip
     assert ask("flaky", *columns, env="sums", model="a", rollouts=2) == [("a", 2, 2, 1, 0.5)]
 
 
@@ -149,10 +147,7 @@ def test_spend_sums_tokens_and_costs(ask):
         for model in "ab"
         if (rows := [row[1:] for row in months if row[0] == model])
     }
-    assert totals == {
-        "a": (2, 12, 12_000_000, 1_200_000, 12 * 0.5 + 1.2 * 5, 0),
-        "b": (1, 6, 6_000_000, 600_000, 0, 1),
-    }
+    assert totals == {"a": (2, 12, 12_000_000, 1_200_000, 12 * 0.5 + 1.2 * 5, 0), "b": (1, 6, 6_000_000, 600_000, 0, 1)}
 
 
 def test_failures_counts_errors(ask):
@@ -319,12 +314,10 @@ def test_unknown_values_are_named_with_similar_ones(warehouse, name, given, mess
 @pytest.mark.parametrize(
     ("text", "given"),
     [
-        ("regressions", {"env": "sums", "model": "b"}),
-        ("flips", {"a": "b", "b": "b"}),
-        ("search", {"text": "no such text"}),
-        ("FROM runs WHERE env_id = $env", {"env": "chess"}),
+        ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
+        ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
     ],
-)
+)  # fmt: skip
 def test_an_empty_answer_about_known_values_is_no_error(warehouse, text, given):
     asked = question(text, given)
     assert warehouse.query(asked.sql, asked.parameters).rows == []
@@ -373,11 +366,9 @@ def test_the_comments_of_a_file_describe_its_query():
     )
     assert query.about == "The worst rollouts."
     assert [(one.name, one.type, one.default, one.about) for one in query.parameters] == [
-        ("env", "text", None, "environment"),
-        ("model", "text", "NULL", "only this model"),
-        ("least", "number", "0.5", "reward: at least"),
-        ("limit", "integer", "20", "rows"),
-    ]
+        ("env", "text", None, "environment"), ("model", "text", "NULL", "only this model"),
+        ("least", "number", "0.5", "reward: at least"), ("limit", "integer", "20", "rows"),
+    ]  # fmt: skip
     assert query.usage == "env [model] [least=0.5] [limit=20]"
     assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
 

@@ -86,26 +86,18 @@ def model_ms(trajectory):
 
 AS_THEY_ARE = (
     *(
-        "example_id",
-        "rollout_index",
-        "example_hash",
-        "reward",
-        "advantage",
-        "metrics",
-        "stop_condition",
+        "example_id", "rollout_index", "example_hash", "reward", "advantage", "metrics", "stop_condition",
         "is_completed",
     ),
     *("is_truncated", "attempts", "model", "prompt", "completion"),
-)
+)  # fmt: skip
 
 
 def error_columns(error):
     return {
-        "error": error.get("error"),
-        "error_chain": error.get("error_chain_repr"),
-        "error_message": error.get("message"),
-        "error_traceback": error.get("traceback"),
-    }
+        "error": error.get("error"), "error_chain": error.get("error_chain_repr"),
+        "error_message": error.get("message"), "error_traceback": error.get("traceback"),
+    }  # fmt: skip
 
 
 def expected_rollouts(run_dir, state_columns):

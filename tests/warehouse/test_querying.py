@@ -177,15 +177,10 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("sql", "parameters"),
         [
-            ("SELECT ?", None),
-            ("SELECT ?", [1, 2]),
-            ("SELECT 1", [1]),
-            ("SELECT $a", {"b": 1}),
-            ("SELECT ?", [object()]),
-            ("SELECT ?", ["\ud800"]),
-            ("SELECT ?", [2**200]),
+            ("SELECT ?", None), ("SELECT ?", [1, 2]), ("SELECT 1", [1]), ("SELECT $a", {"b": 1}),
+            ("SELECT ?", [object()]), ("SELECT ?", ["\ud800"]), ("SELECT ?", [2**200]),
         ],
-    )
+    )  # fmt: skip
     def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
         assert refusal(published, sql, parameters).startswith("The query failed: ")
 
@@ -388,26 +383,13 @@ class TestFiles:
     @pytest.mark.parametrize(
         "path",
         [
-            "{segments}/../../secret.csv",
-            "{segments}/./../../secret.csv",
-            "{segments}/run-1/../../../secret.csv",
-            "{segments}/outside/secret.csv",
-            "{segments}/outside/*.csv",
-            "{segments}/../nightjar.duckdb",
-            "{segments}-other/secret.csv",
-            "file://{segments}/../../secret.csv",
-            "file:///etc/passwd",
-            "file:/etc/passwd",
-            "~/.bashrc",
-            "secret.csv",
-            "../*",
-            "http://127.0.0.1:9/secret.csv",
-            "https://127.0.0.1:9/secret.csv",
-            "s3://bucket/secret.csv",
-            "hf://datasets/a/b.csv",
-            "memory://secret.csv",
+            "{segments}/../../secret.csv", "{segments}/./../../secret.csv", "{segments}/run-1/../../../secret.csv",
+            "{segments}/outside/secret.csv", "{segments}/outside/*.csv", "{segments}/../nightjar.duckdb",
+            "{segments}-other/secret.csv", "file://{segments}/../../secret.csv", "file:///etc/passwd",
+            "file:/etc/passwd", "~/.bashrc", "secret.csv", "../*", "http://127.0.0.1:9/secret.csv",
+            "https://127.0.0.1:9/secret.csv", "s3://bucket/secret.csv", "hf://datasets/a/b.csv", "memory://secret.csv",
         ],
-    )
+    )  # fmt: skip
     @pytest.mark.parametrize("function", ["read_text", "read_csv", "glob"])
     def test_no_path_leads_out_of_the_warehouse(self, published, segments, function, path):
         path = path.format(segments=segments)

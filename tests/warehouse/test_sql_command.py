@@ -349,21 +349,13 @@ def test_a_value_is_bound_and_not_pasted(run):
 @pytest.mark.parametrize(
     ("condition", "value", "count"),
     [
-        ("reward > $x", "0.5", 1),
-        ("reward > $x", "1e0", 0),
-        ("example_id IN ($x, 7)", "1", 1),
-        ("metrics['correct'] = $x", "1", 1),
-        ("correct = $x", "true", 1),
-        ("example_hash = $x", "a", 1),
-        ("example_id < $x::INTEGER * 1", "1", 1),
-        ("'0123' = $x", "0123", 2),
-        ("'0123' = $x", "123", 0),
-        ("'1e5' = $x", "1e5", 2),
-        ("'100000' = $x", "1e5", 0),
-        ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
+        ("reward > $x", "0.5", 1), ("reward > $x", "1e0", 0), ("example_id IN ($x, 7)", "1", 1),
+        ("metrics['correct'] = $x", "1", 1), ("correct = $x", "true", 1), ("example_hash = $x", "a", 1),
+        ("example_id < $x::INTEGER * 1", "1", 1), ("'0123' = $x", "0123", 2), ("'0123' = $x", "123", 0),
+        ("'1e5' = $x", "1e5", 2), ("'100000' = $x", "1e5", 0), ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
         ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
     ],
-)
+)  # fmt: skip
 def test_a_value_is_read_by_what_it_stands_beside(run, condition, value, count):
     result = run(f"SELECT count(*) AS n FROM rollouts WHERE {condition}", "-P", f"x={value}", "--format", "csv")
     assert result.stdout == f"n\n{count}\n"

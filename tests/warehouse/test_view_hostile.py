@@ -83,13 +83,8 @@ def warehouse(tmp_path_factory, run_writer):
 def view(warehouse, browse):
     view = browse(warehouse)
     noted = {
-        "run": RUN,
-        "example": "0",
-        "index": "0",
-        "mark": "interesting",
-        "comment": HOSTILE,
-        "author": HOSTILE[:90],
-    }
+        "run": RUN, "example": "0", "index": "0", "mark": "interesting", "comment": HOSTILE, "author": HOSTILE[:90],
+    }  # fmt: skip
     assert view.post("/notes", data=noted).status_code == 200
     return view
 

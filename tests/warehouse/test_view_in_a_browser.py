@@ -168,38 +168,22 @@ def test_an_error_page_is_accessible(page, path, status):
 
 
 RUNS = [
-    ("q", "LARGE", ["large"]),
-    ("env", "math", ["large"]),
-    ("model", "small", ["after", "before"]),
-    ("suite", "nightly", ["large"]),
-    ("status", "incomplete", ["after", "before"]),
-    ("sort", "reward", ["before", "large", "after"]),
-    ("sort", "cost", ["after", "before", "large"]),
-    ("sort", "time", ["large", "before", "after"]),
-    ("sort", "coverage", ["after", "before", "large"]),
-    ("sort", "started", ["large", "after", "before"]),
-    ("group", "environment", ["after", "before", "large"]),
-    ("group", "model", ["large", "after", "before"]),
-    ("group", "suite", ["large", "after", "before"]),
+    ("q", "LARGE", ["large"]), ("env", "math", ["large"]), ("model", "small", ["after", "before"]),
+    ("suite", "nightly", ["large"]), ("status", "incomplete", ["after", "before"]),
+    ("sort", "reward", ["before", "large", "after"]), ("sort", "cost", ["after", "before", "large"]),
+    ("sort", "time", ["large", "before", "after"]), ("sort", "coverage", ["after", "before", "large"]),
+    ("sort", "started", ["large", "after", "before"]), ("group", "environment", ["after", "before", "large"]),
+    ("group", "model", ["large", "after", "before"]), ("group", "suite", ["large", "after", "before"]),
     ("group", "night", ["large", "after", "before"]),
-]
+]  # fmt: skip
 SAMPLES = [
-    ("q", "taken", ["1"]),
-    ("where", "total_ms > 1e6 AND reward = 0", ["2"]),
-    ("against", "before", ["2"]),
-    ("show", "wrong", ["1", "2"]),
-    ("show", "right", ["0", "1", "3"]),
-    ("show", "failed", ["3"]),
-    ("show", "flaky", ["1"]),
-    ("show", "truncated", ["3"]),
-    ("show", "noted", ["2"]),
-    ("sort", "worst", ["2", "1", "0", "3"]),
-    ("sort", "best", ["0", "3", "1", "2"]),
-    ("sort", "spread", ["1", "0", "2", "3"]),
-    ("sort", "longest", ["3", "0", "1", "2"]),
-    ("sort", "slowest", ["2", "0", "1", "3"]),
-    ("sort", "example", ["0", "1", "2", "3"]),
-]
+    ("q", "taken", ["1"]), ("where", "total_ms > 1e6 AND reward = 0", ["2"]), ("against", "before", ["2"]),
+    ("show", "wrong", ["1", "2"]), ("show", "right", ["0", "1", "3"]), ("show", "failed", ["3"]),
+    ("show", "flaky", ["1"]), ("show", "truncated", ["3"]), ("show", "noted", ["2"]),
+    ("sort", "worst", ["2", "1", "0", "3"]), ("sort", "best", ["0", "3", "1", "2"]),
+    ("sort", "spread", ["1", "0", "2", "3"]), ("sort", "longest", ["3", "0", "1", "2"]),
+    ("sort", "slowest", ["2", "0", "1", "3"]), ("sort", "example", ["0", "1", "2", "3"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

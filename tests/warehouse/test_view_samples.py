@@ -53,19 +53,12 @@ class TestSamples:
     @pytest.mark.parametrize(
         ("asked", "expected"),
         [
-            ({}, [0, 1, 2]),
-            ({"show": "flaky"}, [0]),
-            ({"show": "failed"}, [1]),
-            ({"show": "wrong"}, [0, 1]),
-            ({"sort": "worst"}, [1, 0, 2]),
-            ({"q": "LONG\nlong"}, [1]),
-            ({"q": "<script>"}, [2]),
-            ({"where": "reward < 0.5"}, [0, 1]),
-            ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
-            ({"against": "second"}, [2]),
-            ({"page": 2}, []),
+            ({}, [0, 1, 2]), ({"show": "flaky"}, [0]), ({"show": "failed"}, [1]), ({"show": "wrong"}, [0, 1]),
+            ({"sort": "worst"}, [1, 0, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]),
+            ({"where": "reward < 0.5"}, [0, 1]), ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
+            ({"against": "second"}, [2]), ({"page": 2}, []),
         ],
-    )
+    )  # fmt: skip
     def test_filters_and_order_choose_the_examples(self, browser, asked, expected):
         found = examples(browser.get("/runs/first/samples", params=asked))
         assert [int(address.split("/")[3]) for address in found] == expected

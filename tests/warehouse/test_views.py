@@ -105,11 +105,9 @@ class TestHistory:
         house.publish("4", started_at=day(4), avg_reward=0.5, sampling_args={"temperature": 1.0})
         house.publish("running", started_at=day(5), avg_reward=None, status="running")
         assert house.ask("SELECT run_id, avg_reward, change, configuration, started_at FROM history") == [
-            ("1", 0.5, None, 1, moment(1)),
-            ("3", 0.75, 0.25, 1, moment(3)),
-            ("2", 0.25, None, 2, moment(2)),
+            ("1", 0.5, None, 1, moment(1)), ("3", 0.75, 0.25, 1, moment(3)), ("2", 0.25, None, 2, moment(2)),
             ("4", 0.5, 0.25, 2, moment(4)),
-        ]
+        ]  # fmt: skip
 
     def test_does_not_compare_runs_over_different_data(self, house):
         house.publish("1", started_at=day(1), avg_reward=0.5, dataset_fingerprint="a")
@@ -134,8 +132,7 @@ class TestHistory:
         assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", 0.25)]
 
     @pytest.mark.parametrize(
-        "different",
-        [{"model": "m"}, {"env_id": "e"}, {"env_args": {"split": "dev"}}, {"extra_env_kwargs": None}],
+        "different", [{"model": "m"}, {"env_id": "e"}, {"env_args": {"split": "dev"}}, {"extra_env_kwargs": None}]
     )
     def test_what_changes_results_is_another_configuration(self, house, different):
         house.publish("1", started_at=day(1))
@@ -187,10 +184,8 @@ class TestRollouts:
     def test_example_rewards_are_means_over_scored_rollouts(self, house):
         house.publish("run", {0: [1.0, 0.0], 1: [0.5, None], 2: [None, None]})
         assert house.ask("FROM example_rewards") == [
-            ("run", 0, "hash-0", 0.5, 2, 0),
-            ("run", 1, "hash-1", 0.5, 1, 1),
-            ("run", 2, "hash-2", None, 0, 2),
-        ]
+            ("run", 0, "hash-0", 0.5, 2, 0), ("run", 1, "hash-1", 0.5, 1, 1), ("run", 2, "hash-2", None, 0, 2),
+        ]  # fmt: skip
 
     def test_metrics_have_a_row_each(self, house):
         house.publish("run", {0: [1.0], 1: [None]})

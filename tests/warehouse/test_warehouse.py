@@ -49,13 +49,9 @@ def record(warehouse, sql):
 
 def contents(warehouse):
     relations = {
-        "runs": "SELECT * EXCLUDE (published_at)",
-        "rollouts": "SELECT *",
-        "attempts": "SELECT *",
-        "metrics": "SELECT *",
-        "errors": "SELECT *",
-        "examples": "SELECT *",
-    }
+        "runs": "SELECT * EXCLUDE (published_at)", "rollouts": "SELECT *", "attempts": "SELECT *",
+        "metrics": "SELECT *", "errors": "SELECT *", "examples": "SELECT *",
+    }  # fmt: skip
     return {name: warehouse.query(f"{select} FROM {name} ORDER BY ALL").rows for name, select in relations.items()}
 
 
@@ -100,11 +96,7 @@ class TestPublish:
         def attempt(number, text, **fields):
             return run_writer.attempt(0, 0, number, state={"trajectory": [text]}, **fields)
 
-        attempts = [
-            attempt(1, "first"),
-            attempt(2, "second"),
-            run_writer.attempt(0, 0, 3, error=run_writer.failure),
-        ]
+        attempts = [attempt(1, "first"), attempt(2, "second"), run_writer.attempt(0, 0, 3, error=run_writer.failure)]
         warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)], attempts))
         assert one(warehouse, "SELECT trajectory FROM rollouts") == ('["second"]',)
 
@@ -182,13 +174,9 @@ class TestPublish:
 
     def test_columns_of_the_environment_are_kept(self, warehouse, tmp_path, run_writer):
         fields = {
-            "turns": 3,
-            "huge": 2**80,
-            'the "plan"': {"it's": [1]},
-            "tool_defs": [{"name": "search"}],
-            "task": {"question": "?"},
-            "answer": 42,
-        }
+            "turns": 3, "huge": 2**80, 'the "plan"': {"it's": [1]}, "tool_defs": [{"name": "search"}],
+            "task": {"question": "?"}, "answer": 42,
+        }  # fmt: skip
         names = ["turns", 'the "plan"', "huge", "turns", "answer", "absent"]
         run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, **fields)], state_columns=names)
         warehouse.publish(run_dir)
@@ -201,10 +189,8 @@ class TestPublish:
     def test_columns_of_the_environment_may_have_any_names(self, warehouse, tmp_path, run_writer, names):
         """To DuckDB, columns whose names differ in capitals only are one, and a column has a name."""
         common = {
-            "prompt": [{"role": "user", "content": 'é "\u20ac" \n'}],
-            "metrics": {"m": math.nan},
-            "info": {"x": 1e16},
-        }
+            "prompt": [{"role": "user", "content": 'é "\u20ac" \n'}], "metrics": {"m": math.nan}, "info": {"x": 1e16},
+        }  # fmt: skip
         values = {name: {"huge": 2**80, "of": name} for name in names if name != "reward"}
         rows = [run_writer.rollout(0, 0, **common, **values), run_writer.rollout(0, 1)]
         plain = run_writer.write(tmp_path / "plain", [run_writer.rollout(0, 0, **common)], run_id="plain")
@@ -243,10 +229,8 @@ class TestPublish:
         warehouse = Warehouse(tmp_path / "it's [a] house* ü" / "model=evil" / "run_id=7")
         assert warehouse.publish(run_dir).rollouts == 4
         assert one(warehouse, "SELECT run_id, run_dir, model FROM runs") == (
-            run_id,
-            str(run_dir),
-            "openai/gpt-4.1-mini",
-        )
+            run_id, str(run_dir), "openai/gpt-4.1-mini",
+        )  # fmt: skip
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (4,)
         with warehouse.connect() as connection:
             assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
@@ -341,17 +325,11 @@ class TestDamage:
     @pytest.mark.parametrize(
         "fields",
         [
-            {"reward": "high"},
-            {"reward": {"value": 1}},
-            {"example_id": "first"},
-            {"is_completed": "maybe"},
-            {"metrics": 0.5},
-            {"metrics": {"correct": "yes"}},
-            {"error": "ModelError"},
-            {"timing": 12},
+            {"reward": "high"}, {"reward": {"value": 1}}, {"example_id": "first"}, {"is_completed": "maybe"},
+            {"metrics": 0.5}, {"metrics": {"correct": "yes"}}, {"error": "ModelError"}, {"timing": 12},
             {"attempts": [1]},
         ],
-    )
+    )  # fmt: skip
     def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, run_writer, fields):
         lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, **fields)]
         run_dir = run_writer.write(tmp_path / "run", lines)

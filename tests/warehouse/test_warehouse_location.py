@@ -12,23 +12,14 @@ from nightjar.warehouse.location import Kind, kind_of, shown
 @pytest.mark.parametrize(
     ("location", "kind"),
     [
-        ("outputs/warehouse", Kind.FOLDER),
-        ("/srv/warehouse", Kind.FOLDER),
-        ("~/warehouse", Kind.FOLDER),
-        ("C:\\runs\\warehouse", Kind.FOLDER),
-        ("C:/runs/warehouse", Kind.FOLDER),
-        ("2026:11", Kind.FOLDER),
-        ("mdruns", Kind.FOLDER),
-        ("./team:runs", Kind.FOLDER),
-        ("file:///srv/warehouse", Kind.FOLDER),
-        ("s3://bucket/prefix", Kind.STORE),
-        ("gs://bucket", Kind.STORE),
-        ("sftp://host/path", Kind.STORE),
-        ("md:runs", Kind.SERVED),
-        ("ducklake:postgres:dbname=runs", Kind.SERVED),
+        ("outputs/warehouse", Kind.FOLDER), ("/srv/warehouse", Kind.FOLDER), ("~/warehouse", Kind.FOLDER),
+        ("C:\\runs\\warehouse", Kind.FOLDER), ("C:/runs/warehouse", Kind.FOLDER), ("2026:11", Kind.FOLDER),
+        ("mdruns", Kind.FOLDER), ("./team:runs", Kind.FOLDER), ("file:///srv/warehouse", Kind.FOLDER),
+        ("s3://bucket/prefix", Kind.STORE), ("gs://bucket", Kind.STORE), ("sftp://host/path", Kind.STORE),
+        ("md:runs", Kind.SERVED), ("ducklake:postgres:dbname=runs", Kind.SERVED),
         ("duckdb:/srv/runs.duckdb", Kind.SERVED),
     ],
-)
+)  # fmt: skip
 def test_the_name_decides(location, kind):
     assert kind_of(location) is kind
 
