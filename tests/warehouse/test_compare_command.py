@@ -28,10 +28,9 @@ def sides(folder, house):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("candidate", "decision", "strict"),
-    [("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2)],
-)
+@pytest.mark.parametrize(("candidate", "decision", "strict"), [
+    ("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2),
+])  # fmt: skip
 def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, decision, strict):
     told = nightjar("compare", "before", candidate)
     assert (told.code, told.out.partition(" ")[0]) == (0, decision)

@@ -63,22 +63,16 @@ def everything(house):
     return house.query("SELECT run_id, model, scored, published_at FROM runs ORDER BY ALL").rows
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
-        ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
-        ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
-        ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
-        ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
-        ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
-        ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
-        (
-            {"env_id": "math", "model": "b"},
-            "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
+    ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
+    ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
+    ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
+    ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
+    ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
+    ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
+    ({"env_id": "math", "model": "b"}, "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'"),
+])  # fmt: skip
 def test_another_setting_is_refused_in_both_orders(house, run, change, says):
     house.publish(run("a"))
     before = everything(house)
@@ -103,18 +97,14 @@ def test_another_dataset_is_refused(house, run):
     assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"attempt": 2},
-        {"examples": 3, "dataset_fingerprint": "beef"},
-        {"env_id": "ada/gsm8k"},
-        {"tags": ["again"], "env_version": "2.0"},
-        {"version_info": {"scoring_hash": "other"}},
-        {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00:00+00:00"},
-    ],
-    ids=["a retry", "more examples", "another spelling", "tags", "another rubric", "unknown settings"],
-)
+@pytest.mark.parametrize("change", [
+    {"attempt": 2},
+    {"examples": 3, "dataset_fingerprint": "beef"},
+    {"env_id": "ada/gsm8k"},
+    {"tags": ["again"], "env_version": "2.0"},
+    {"version_info": {"scoring_hash": "other"}},
+    {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00:00+00:00"},
+], ids=["a retry", "more examples", "another spelling", "tags", "another rubric", "unknown settings"])  # fmt: skip
 def test_the_same_run_with_newer_content_is_published(house, run, change):
     house.publish(run("a"))
     assert house.publish(run("b", **change)).is_update or house.location.startswith("duckdb:")

@@ -110,14 +110,10 @@ def advised(ended):
 
 
 class TestAQuery:
-    @pytest.mark.parametrize(
-        "ask",
-        [
-            lambda house: house.query("FROM runs"), lambda house: house.query_arrow(ALL),
-            lambda house: house.connect().execute(ALL), lambda house: pack_everything(Folder(house.folder)),
-        ],
-        ids=["query", "arrow", "connect", "compact"],
-    )  # fmt: skip
+    @pytest.mark.parametrize("ask", [
+        lambda house: house.query("FROM runs"), lambda house: house.query_arrow(ALL),
+        lambda house: house.connect().execute(ALL), lambda house: pack_everything(Folder(house.folder)),
+    ], ids=["query", "arrow", "connect", "compact"])  # fmt: skip
     def test_names_segment_run_file_and_command(self, house, damage, ask):
         path = segment(house)
         length = (path / "rollouts.parquet").stat().st_size
@@ -135,13 +131,10 @@ class TestAQuery:
         with pytest.raises(WarehouseError, match=r"^The query failed: .+$"):
             house.query(ALL)
 
-    @pytest.mark.parametrize(
-        ("raised", "said"),
-        [
-            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
-            (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
-        ],
-    )
+    @pytest.mark.parametrize(("raised", "said"), [
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
+        (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
+    ])  # fmt: skip
     def test_an_error_without_a_message_may_be_damage(self, house, raised, said):
         def fail(_connection):
             with explained("The query failed"):
@@ -172,17 +165,14 @@ class TestAQuery:
         house.publish(tmp_path / "evals" / "run-1")
         assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
 
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "SELECT strptime('x', '%Y')",
-            "FROM nowhere",
-            "SELEC 1",
-            "SELECT error('parquet')",
-            "FROM read_parquet('{segments}/*/nope.parquet')",
-            "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
-        ],
-    )
+    @pytest.mark.parametrize("sql", [
+        "SELECT strptime('x', '%Y')",
+        "FROM nowhere",
+        "SELEC 1",
+        "SELECT error('parquet')",
+        "FROM read_parquet('{segments}/*/nope.parquet')",
+        "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
+    ])  # fmt: skip
     def test_a_mistake_of_the_user_reads_no_files(self, house, monkeypatch, sql):
         monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file is read"))
         asked = sql.format(segments=house.folder / "segments", run=segment(house).name)
@@ -223,14 +213,11 @@ class TestAQuery:
 
 
 class TestAnObjectStore:
-    @pytest.mark.parametrize(
-        ("name", "content", "what"),
-        [
-            ("rollouts.parquet", None, "(run 'run-1') is damaged: rollouts.parquet is missing"),
-            ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
-            ("segment.json", b"{", "is damaged: segment.json: "),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "content", "what"), [
+        ("rollouts.parquet", None, "(run 'run-1') is damaged: rollouts.parquet is missing"),
+        ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
+        ("segment.json", b"{", "is damaged: segment.json: "),
+    ])  # fmt: skip
     def test_the_message_says_what_to_move_away(self, tmp_path, name, content, what):
         url = "memory://damaged/warehouse"
         store = fsspec.filesystem("memory")
@@ -354,19 +341,16 @@ class TestAPack:
 
 
 class TestPrices:
-    @pytest.mark.parametrize(
-        ("content", "line", "fault"),
-        [
-            (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
-            (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
-            (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
-            (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
-            (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
-            (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
-            (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
-            (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
-        ],
-    )
+    @pytest.mark.parametrize(("content", "line", "fault"), [
+        (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
+        (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
+        (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
+        (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
+        (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
+        (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
+        (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
+        (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
+    ])  # fmt: skip
     def test_a_damaged_line_is_named(self, house, nightjar, content, line, fault):
         path = house.folder / "prices.csv"
         path.write_bytes(content)

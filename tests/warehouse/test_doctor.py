@@ -104,16 +104,13 @@ class TestDamagedFiles:
         assert ended.code == 1
         assert f"Needs action:\n  {what}\n    → {fix_line(folder)}\n" in ended.out
 
-    @pytest.mark.parametrize(
-        ("file", "change", "says"),
-        [
-            ("examples.parquet", lambda content: content[:-10], "examples.parquet has {:,} bytes instead of {:,}"),
-            ("runs.parquet", lambda content: content[:-10] + b"x" * 10, "runs.parquet"),
-            ("segment.json", lambda _: b"{", "does not count: segment.json is damaged"),
-            ("segment.json", lambda _: b"[]", "does not count: segment.json is damaged"),
-            ("segment.json", None, "does not count: segment.json cannot be read"),
-        ],
-    )
+    @pytest.mark.parametrize(("file", "change", "says"), [
+        ("examples.parquet", lambda content: content[:-10], "examples.parquet has {:,} bytes instead of {:,}"),
+        ("runs.parquet", lambda content: content[:-10] + b"x" * 10, "runs.parquet"),
+        ("segment.json", lambda _: b"{", "does not count: segment.json is damaged"),
+        ("segment.json", lambda _: b"[]", "does not count: segment.json is damaged"),
+        ("segment.json", None, "does not count: segment.json cannot be read"),
+    ])  # fmt: skip
     def test_are_named(self, folder, damage, file, change, says):
         path = segment(folder) / file
         length = path.stat().st_size
@@ -139,17 +136,14 @@ class TestDamagedFiles:
 
 
 class TestRowsThatContradict:
-    @pytest.mark.parametrize(
-        ("relations", "says"),
-        [
-            (
-                {"rollouts": "(FROM {rows} UNION ALL (FROM {rows} LIMIT 1))"},
-                ["1 rollouts are there several times", "its aggregates are of 6 rollouts, but it has 7"],
-            ),
-            ({"rollouts": "(FROM {rows} LIMIT 5)"}, ["its aggregates are of 6 rollouts, but it has 5"]),
-            ({"examples": "(FROM {rows} WHERE answer <> '2')"}, ["2 rollouts have lost the content of their example"]),
-        ],
-    )
+    @pytest.mark.parametrize(("relations", "says"), [
+        (
+            {"rollouts": "(FROM {rows} UNION ALL (FROM {rows} LIMIT 1))"},
+            ["1 rollouts are there several times", "its aggregates are of 6 rollouts, but it has 7"],
+        ),
+        ({"rollouts": "(FROM {rows} LIMIT 5)"}, ["its aggregates are of 6 rollouts, but it has 5"]),
+        ({"examples": "(FROM {rows} WHERE answer <> '2')"}, ["2 rollouts have lost the content of their example"]),
+    ])  # fmt: skip
     def test_the_remedy_is_a_rebuild_from_the_run_directory(self, folder, relations, says):
         rewrite(folder, "run-1", **relations)
         rebuild = f"nightjar warehouse rebuild {folder.path.parent}/evals/run-1 --warehouse {folder.path}"
@@ -160,13 +154,10 @@ class TestRowsThatContradict:
         remedy = f"nightjar warehouse rebuild FOLDER… --warehouse {folder.path}"
         assert found(folder)[0] == ("Run 'who': 6 attempts of a run that is not there", remedy)
 
-    @pytest.mark.parametrize(
-        ("runs", "says"),
-        [
-            ("(SELECT * REPLACE ('1' AS version) FROM {rows})", "contradicts runs.parquet"),
-            ("(SELECT * EXCLUDE (protocol, suite) FROM {rows})", "runs.parquet lacks the columns suite, protocol"),
-        ],
-    )
+    @pytest.mark.parametrize(("runs", "says"), [
+        ("(SELECT * REPLACE ('1' AS version) FROM {rows})", "contradicts runs.parquet"),
+        ("(SELECT * EXCLUDE (protocol, suite) FROM {rows})", "runs.parquet lacks the columns suite, protocol"),
+    ])  # fmt: skip
     def test_a_segment_that_contradicts_its_description(self, folder, runs, says):
         rewrite(folder, "run-1", runs=runs)
         assert says in found(folder)[0][0]

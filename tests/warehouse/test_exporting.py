@@ -167,34 +167,28 @@ class TestDuckDb:
 
 
 class TestSelection:
-    @pytest.mark.parametrize(
-        ("chosen", "expected"),
-        [
-            (Selection(), ["a", "b", "c"]),
-            (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
-            (Selection(where="run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"), ["a"]),
-            (Selection(suite="nightly"), ["b"]),
-            (Selection(run_ids=("c", "a")), ["a", "c"]),
-            (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
-        ],
-    )
+    @pytest.mark.parametrize(("chosen", "expected"), [
+        (Selection(), ["a", "b", "c"]),
+        (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
+        (Selection(where="run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"), ["a"]),
+        (Selection(suite="nightly"), ["b"]),
+        (Selection(run_ids=("c", "a")), ["a", "c"]),
+        (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
+    ])  # fmt: skip
     def test_runs_meet_all_criteria(self, write, chosen, expected):
         _, target = write("x", chosen=chosen, tables=["runs", "rollouts", "attempts", "metrics"])
         for table in ("runs", "rollouts", "attempts", "metrics"):
             found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
             assert [run_id for (run_id,) in found] == expected
 
-    @pytest.mark.parametrize(
-        ("chosen", "message"),
-        [
-            (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
-            (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
-            (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
-            (Selection(where="env_id = 'none'"), "No run in .* matches"),
-            (Selection(suite="none"), "No run in .* matches"),
-            (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
-        ],
-    )
+    @pytest.mark.parametrize(("chosen", "message"), [
+        (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
+        (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
+        (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
+        (Selection(where="env_id = 'none'"), "No run in .* matches"),
+        (Selection(suite="none"), "No run in .* matches"),
+        (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
+    ])  # fmt: skip
     def test_a_condition_that_selects_nothing_or_does_more_is_refused(self, write, tmp_path, chosen, message):
         with pytest.raises(WarehouseError, match=message):
             write("x", chosen=chosen)

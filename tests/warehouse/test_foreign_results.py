@@ -153,16 +153,13 @@ def test_rollouts_are_counted_per_example_and_put_in_order(reads):
     assert found == [(0, 0, 1.0, 0.25), (0, 1, 0.5, -0.25), (1, 0, 0.0, -0.5), (1, 1, 1.0, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (MODEL_ERROR, ("ModelError", "overloaded", "ModelError -> RateLimitError")),
-        ("ModelError -> Rare", ("ModelError", "ModelError -> Rare", "ModelError -> Rare")),
-        ('SandboxError("it\'s gone")', ("SandboxError", "it's gone", "SandboxError")),
-        ("ToolError: no such tool", ("ToolError", "ToolError: no such tool", "ToolError")),
-        ("something broke", ("Error", "something broke", "Error")),
-    ],
-)
+@pytest.mark.parametrize(("error", "expected"), [
+    (MODEL_ERROR, ("ModelError", "overloaded", "ModelError -> RateLimitError")),
+    ("ModelError -> Rare", ("ModelError", "ModelError -> Rare", "ModelError -> Rare")),
+    ('SandboxError("it\'s gone")', ("SandboxError", "it's gone", "SandboxError")),
+    ("ToolError: no such tool", ("ToolError", "ToolError: no such tool", "ToolError")),
+    ("something broke", ("Error", "something broke", "Error")),
+])  # fmt: skip
 def test_a_row_with_an_error_has_no_reward(reads, error, expected):
     [row] = reads(sum_row(error=error, reward=0.0))
     assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {})
@@ -380,13 +377,10 @@ def test_the_bundle_becomes_metadata(imported, nemo_run):
     assert "not-for-others" not in json.dumps(metadata)
 
 
-@pytest.mark.parametrize(
-    ("category", "chain"),
-    [
-        ("infra_error", "InfraError"), ("system", "Error"), ("rate_limit", "ModelError -> RateLimitError"),
-        ("server_error", "ModelError -> InternalServerError"), ("a_new_one", "Error"), (None, "Error"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("category", "chain"), [
+    ("infra_error", "InfraError"), ("system", "Error"), ("rate_limit", "ModelError -> RateLimitError"),
+    ("server_error", "ModelError -> InternalServerError"), ("a_new_one", "Error"), (None, "Error"),
+])  # fmt: skip
 def test_a_failed_rollout_has_no_reward(imported, nemo_run, category, chain):
     metadata, rows = imported(nemo_run(trivia_row(1), broken(category, 1), trivia_row(0)))  # the last row counts
     assert (rows[1]["reward"], rows[1]["metrics"], rows[1]["completion"]) == (None, {}, None)
@@ -401,13 +395,10 @@ def test_a_rollout_that_reached_a_limit_keeps_its_0(imported, nemo_run, category
     assert row["is_truncated"] == (category != "graceful")
 
 
-@pytest.mark.parametrize(
-    "details",
-    [
-        {"unscored": True, "unscored_reason": "no JSON"},
-        {"needs_judge": False, "judge": {"error": "no JSON", "total": None}},
-    ],
-)
+@pytest.mark.parametrize("details", [
+    {"unscored": True, "unscored_reason": "no JSON"},
+    {"needs_judge": False, "judge": {"error": "no JSON", "total": None}},
+])  # fmt: skip
 def test_a_failed_scoring_gives_no_reward(imported, nemo_run, details):
     _, [row] = imported(nemo_run(trivia_row(reward=0.0, scoring_details=details)))
     assert (row["reward"], row["error"]["error"], row["error"]["phase"]) == (None, "ScoringError", "scoring")
@@ -559,18 +550,15 @@ def second_line(line):
     return lambda text: "\n".join([text.splitlines()[0], line, *text.splitlines()[1:], ""])
 
 
-@pytest.mark.parametrize(
-    ("kind", "file", "damage", "match"),
-    [
-        ("verifiers", "results.jsonl", second_line('{"example_id": 0, "rew'), r"results\.jsonl, line 2"),
-        ("verifiers", "results.jsonl", second_line("[1]"), r"results\.jsonl, line 2"),
-        ("verifiers", "results.jsonl", second_line('{"neither": "this nor that"}'), r"results\.jsonl, line 2"),
-        ("verifiers", "results.jsonl", second_line("\xff"), r"results\.jsonl, line 2"),
-        ("verifiers", "metadata.json", lambda _: '{"env_id": ', r"metadata\.json is damaged"),
-        ("nemo", "results.jsonl", second_line('{"reward": 1.0}'), r"results\.jsonl, line 2"),
-        ("nemo", "results.jsonl", None, r"Cannot read .*results\.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "file", "damage", "match"), [
+    ("verifiers", "results.jsonl", second_line('{"example_id": 0, "rew'), r"results\.jsonl, line 2"),
+    ("verifiers", "results.jsonl", second_line("[1]"), r"results\.jsonl, line 2"),
+    ("verifiers", "results.jsonl", second_line('{"neither": "this nor that"}'), r"results\.jsonl, line 2"),
+    ("verifiers", "results.jsonl", second_line("\xff"), r"results\.jsonl, line 2"),
+    ("verifiers", "metadata.json", lambda _: '{"env_id": ', r"metadata\.json is damaged"),
+    ("nemo", "results.jsonl", second_line('{"reward": 1.0}'), r"results\.jsonl, line 2"),
+    ("nemo", "results.jsonl", None, r"Cannot read .*results\.jsonl"),
+])  # fmt: skip
 def test_damage_names_its_file_and_line(verifiers_run, nemo_run, tmp_path, kind, file, damage, match):
     folder = verifiers_run(sum_row()) if kind == "verifiers" else nemo_run(trivia_row())
     path, scratch = folder / file, tmp_path / "scratch"

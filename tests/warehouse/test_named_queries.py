@@ -248,21 +248,18 @@ def search(conversations):
     return search
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("KÖLN", ("assistant", '{"city": "«Köln»"}')),
-        ('"city": "k', ("assistant", '{«"city": "K»öln"}')),
-        ("Weather", ("assistant", "«weather»")),
-        ("look", ("assistant", "I «look» it up.")),
-        ("degrees\nAND", ("tool", "5 «degrees and» wind")),
-        ("cold", ("assistant", "«Cold».")),
-        ("plain", (None, "«Plain» text")),
-        (r"\Boxed{", ("assistant", r"«\boxed{»4} is n\n")),
-        (r"n\n", ("assistant", r"\boxed{4} is «n\n»")),
-        ("needle", ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…")),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("KÖLN", ("assistant", '{"city": "«Köln»"}')),
+    ('"city": "k', ("assistant", '{«"city": "K»öln"}')),
+    ("Weather", ("assistant", "«weather»")),
+    ("look", ("assistant", "I «look» it up.")),
+    ("degrees\nAND", ("tool", "5 «degrees and» wind")),
+    ("cold", ("assistant", "«Cold».")),
+    ("plain", (None, "«Plain» text")),
+    (r"\Boxed{", ("assistant", r"«\boxed{»4} is n\n")),
+    (r"n\n", ("assistant", r"\boxed{4} is «n\n»")),
+    ("needle", ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…")),
+])  # fmt: skip
 def test_a_passage_shows_the_text_with_its_surroundings(search, text, found):
     assert search(text) == [found]
 
@@ -290,34 +287,24 @@ def test_example_shows_tool_calls_reasoning_and_parts(conversations):
     assert named_queries()["example"].is_full
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "message"),
-    [
-        ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
-        ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
-        ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
-        ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
-        (
-            "flips",
-            {"a": "b", "b": "outputs/sums--a/a-new/"},
-            "Unknown run 'outputs/sums--a/a-new/'. Did you mean 'a-new'?",
-        ),
-        ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
-    ],
-)
+@pytest.mark.parametrize(("name", "given", "message"), [
+    ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
+    ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
+    ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
+    ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
+    ("flips", {"a": "b", "b": "outputs/sums--a/a-new/"}, "Unknown run 'outputs/sums--a/a-new/'. Did you mean 'a-new'?"),
+    ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
+])  # fmt: skip
 def test_unknown_values_are_named_with_similar_ones(warehouse, name, given, message):
     with pytest.raises(WarehouseError) as raised:
         require_known(question(name, given), warehouse.query)
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize(
-    ("text", "given"),
-    [
-        ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
-        ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "given"), [
+    ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
+    ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
+])  # fmt: skip
 def test_an_empty_answer_about_known_values_is_no_error(warehouse, text, given):
     asked = question(text, given)
     assert warehouse.query(asked.sql, asked.parameters).rows == []
@@ -373,22 +360,15 @@ def test_the_comments_of_a_file_describe_its_query():
     assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
 
 
-@pytest.mark.parametrize(
-    ("text", "given", "says"),
-    [
-        ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
-        ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
-        (
-            "hardest",
-            {},
-            ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [limit=20]"],
-        ),
-        ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
-        ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
-        ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
-        ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "given", "says"), [
+    ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
+    ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
+    ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [limit=20]"]),
+    ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
+    ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
+    ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
+    ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
+])  # fmt: skip
 def test_a_mistake_is_named_with_the_choices(text, given, says):
     with pytest.raises(WarehouseError) as raised:
         question(text, given)

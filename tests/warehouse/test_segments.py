@@ -47,10 +47,9 @@ class TestSegment:
         assert Segment.load("pack-1", written.dump()) == written
         assert (written.is_pack, written.size) == (True, 400)
 
-    @pytest.mark.parametrize(
-        "content",
-        [b"", b"[]", b"null", b"{}", b'{"schema": 3}', b'{"schema": 3, "created_at": "noon", "replaces": []}', b"\xff"],
-    )
+    @pytest.mark.parametrize("content", [
+        b"", b"[]", b"null", b"{}", b'{"schema": 3}', b'{"schema": 3, "created_at": "noon", "replaces": []}', b"\xff",
+    ])  # fmt: skip
     def test_damage_names_the_segment(self, content):
         with pytest.raises(WarehouseError, match=r"Segment 'a\.1' is damaged: segment\.json: "):
             Segment.load("a.1", content)
@@ -132,11 +131,9 @@ class TestCrowds:
         large = [publish(f"large-{n:02}", "1", rollouts=500) for n in range(FAN_IN - 1)]
         assert crowded(Catalog.of([*small, *large])) == small
 
-    @pytest.mark.parametrize(
-        ("rollouts", "merged"),
-        [(0, FAN_IN), (LARGE_ROLLOUTS // 2, 2), (LARGE_ROLLOUTS, 0)],
-        ids=["empty", "half", "large"],
-    )
+    @pytest.mark.parametrize(("rollouts", "merged"), [
+        (0, FAN_IN), (LARGE_ROLLOUTS // 2, 2), (LARGE_ROLLOUTS, 0),
+    ], ids=["empty", "half", "large"])  # fmt: skip
     def test_a_merge_ends_at_a_large_segment(self, rollouts, merged):
         segments = [publish(f"run-{n:02}", "1", rollouts=rollouts) for n in range(FAN_IN)]
         assert crowded(Catalog.of(segments)) == segments[:merged]

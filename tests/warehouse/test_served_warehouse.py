@@ -251,30 +251,24 @@ class TestTogether:
 
 
 class TestAddress:
-    @pytest.mark.parametrize(
-        ("location", "target", "catalog", "extensions"),
-        [
-            ("md:runs", "md:runs", "runs", ("motherduck",)),
-            ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
-            ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
-            ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
-            (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
-        ],
-    )
+    @pytest.mark.parametrize(("location", "target", "catalog", "extensions"), [
+        ("md:runs", "md:runs", "runs", ("motherduck",)),
+        ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
+        ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
+        ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
+        (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
+    ])  # fmt: skip
     def test_names_what_is_attached(self, location, target, catalog, extensions):
         address = parse_address(location)
         assert (address.target, address.catalog, address.extensions) == (target, catalog, extensions)
         assert address.data_path == ("s3://team/lake/" if "data_path" in location else None)
 
-    @pytest.mark.parametrize(
-        "location",
-        [
-            "md:runs?motherduck_token=eyJhbGciOi",
-            "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
-            "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
-            "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
-        ],
-    )
+    @pytest.mark.parametrize("location", [
+        "md:runs?motherduck_token=eyJhbGciOi",
+        "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
+        "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
+        "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
+    ])  # fmt: skip
     def test_a_secret_in_the_location_is_refused_and_not_shown(self, location):
         with pytest.raises(WarehouseError, match="holds a secret") as caught:
             Warehouse(location)

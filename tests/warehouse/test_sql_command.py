@@ -101,34 +101,26 @@ def test_a_terminal_gets_numbers_and_times_in_brief_and_a_pipe_in_full(run, term
 WORDS = "word " * 10 + "word"
 
 
-@pytest.mark.parametrize(
-    ("columns", "statement", "lines"),
-    [
-        (120, "SELECT completion->>'$[0].content' AS text, 1 AS n FROM rollouts LIMIT 1",
-         ["four ?[31m" + "x" * (80 - len("four ?[31m") - len("…")) + "…  1"]),
-        (40, "SELECT '日本語' AS text, 1 AS n UNION ALL SELECT repeat('語', 40), 2",
-         ["日本語" + " " * (37 - 6) + "  1", "語" * 18 + "…  2"]),
-        (46, "SELECT 123456789012345678 AS n, repeat('x', 50) AS text", ["123456789012345678  " + "x" * 25 + "…"]),
-    ],
-    ids=["long cells", "wide characters", "numbers"],
-)  # fmt: skip
+@pytest.mark.parametrize(("columns", "statement", "lines"), [
+    (120, "SELECT completion->>'$[0].content' AS text, 1 AS n FROM rollouts LIMIT 1",
+     ["four ?[31m" + "x" * (80 - len("four ?[31m") - len("…")) + "…  1"]),
+    (40, "SELECT '日本語' AS text, 1 AS n UNION ALL SELECT repeat('語', 40), 2",
+     ["日本語" + " " * (37 - 6) + "  1", "語" * 18 + "…  2"]),
+    (46, "SELECT 123456789012345678 AS n, repeat('x', 50) AS text", ["123456789012345678  " + "x" * 25 + "…"]),
+], ids=["long cells", "wide characters", "numbers"])  # fmt: skip
 def test_a_terminal_gets_cells_cut_but_no_numbers(run, terminal, columns, statement, lines):
     terminal(columns)
     assert run(statement).stdout.splitlines()[2:] == lines
 
 
-@pytest.mark.parametrize(
-    ("columns", "statement", "options", "lines"),
-    [
-        (40, "SELECT 'openai/gpt-4.1-mini' AS model, 'number-theory-02' AS env_id, 1234567 AS n", (),
-         ["model   openai/gpt-4.1-mini", "env_id  number-theory-02", "n       1234567"]),
-        (60, "SELECT repeat('word ', 40) AS text, repeat('x', 30) AS a, repeat('y', 30) AS b", (),
-         [f"text  {WORDS}", f"      {WORDS}", f"      {WORDS[:-1]}…", "a     " + "x" * 30, "b     " + "y" * 30]),
-        (60, "SELECT 1 AS n, 'one' || chr(10) || repeat('word ', 20) AS text", ("--full",),
-         ["n     1", "text  one", f"      {WORDS}", f"      {WORDS[10:]}"]),
-    ],
-    ids=["names to be told apart", "three lines of a long text", "all of a long text"],
-)  # fmt: skip
+@pytest.mark.parametrize(("columns", "statement", "options", "lines"), [
+    (40, "SELECT 'openai/gpt-4.1-mini' AS model, 'number-theory-02' AS env_id, 1234567 AS n", (),
+     ["model   openai/gpt-4.1-mini", "env_id  number-theory-02", "n       1234567"]),
+    (60, "SELECT repeat('word ', 40) AS text, repeat('x', 30) AS a, repeat('y', 30) AS b", (),
+     [f"text  {WORDS}", f"      {WORDS}", f"      {WORDS[:-1]}…", "a     " + "x" * 30, "b     " + "y" * 30]),
+    (60, "SELECT 1 AS n, 'one' || chr(10) || repeat('word ', 20) AS text", ("--full",),
+     ["n     1", "text  one", f"      {WORDS}", f"      {WORDS[10:]}"]),
+], ids=["names to be told apart", "three lines of a long text", "all of a long text"])  # fmt: skip
 def test_what_does_not_fit_is_shown_in_blocks(run, terminal, columns, statement, options, lines):
     terminal(columns)
     assert run(statement, *options).stdout.splitlines()[1:] == lines
@@ -182,27 +174,20 @@ def models(tmp_path_factory):
     return str(folder / "warehouse")
 
 
-@pytest.mark.parametrize(
-    ("given", "rows"),
-    [
-        (["-P", "b=b"], ["sums,0,,,,,0,0,0"]),
-        (["-P", "b=c"], [",0,,,,,0,0,0"]),
-        (["-P", "b=b", "-P", "env=chess"], ["chess,0,,,,,0,0,0"]),
-    ],
-)
+@pytest.mark.parametrize(("given", "rows"), [
+    (["-P", "b=b"], ["sums,0,,,,,0,0,0"]), (["-P", "b=c"], [",0,,,,,0,0,0"]),
+    (["-P", "b=b", "-P", "env=chess"], ["chess,0,,,,,0,0,0"]),
+])  # fmt: skip
 def test_models_without_an_example_in_common_have_none_to_show(run, models, given, rows):
     result = run("compare", "-P", "a=a", *given, "--format", "csv", "--warehouse", models)
     assert result.stdout.splitlines()[1:] == rows
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["-P", "b=a"], r"'compare' takes two models, found 'a' twice\.$"),
-        (["-P", "b=z"], r"^Unknown model 'z'\."),
-        (["-P", "b=b", "-P", "env=ches"], r"^Unknown environment 'ches'\. Did you mean 'chess'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    (["-P", "b=a"], r"'compare' takes two models, found 'a' twice\.$"),
+    (["-P", "b=z"], r"^Unknown model 'z'\."),
+    (["-P", "b=b", "-P", "env=ches"], r"^Unknown environment 'ches'\. Did you mean 'chess'"),
+])  # fmt: skip
 def test_a_model_is_compared_with_another_that_is_there(run, models, given, message):
     with pytest.raises(WarehouseError, match=message):
         run("compare", "-P", "a=a", *given, "--warehouse", models)
@@ -297,14 +282,10 @@ def test_parquet_goes_to_a_file_or_a_pipe(run, tmp_path):
     assert parquet.read_table(io.BytesIO(piped)).to_pydict() == {"n": [1]}
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("rows.csv", "n,text\n1,é\n"),
-        ("rows.md", "| n | text |\n| ---: | --- |\n| 1 | é |\n"),
-        ("rows.txt", "n  text\n─  ────\n1  é\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("rows.csv", "n,text\n1,é\n"), ("rows.md", "| n | text |\n| ---: | --- |\n| 1 | é |\n"),
+    ("rows.txt", "n  text\n─  ────\n1  é\n"),
+])  # fmt: skip
 def test_the_suffix_of_the_output_names_its_format(run, tmp_path, name, content):
     run("SELECT 1 AS n, 'é' AS text", "--output", str(tmp_path / name))
     assert (tmp_path / name).read_text("utf-8") == content
@@ -346,16 +327,13 @@ def test_a_value_is_bound_and_not_pasted(run):
     assert run(query, "-P", "env=' OR true", "--format", "csv").stdout == "env_id\n"
 
 
-@pytest.mark.parametrize(
-    ("condition", "value", "count"),
-    [
-        ("reward > $x", "0.5", 1), ("reward > $x", "1e0", 0), ("example_id IN ($x, 7)", "1", 1),
-        ("metrics['correct'] = $x", "1", 1), ("correct = $x", "true", 1), ("example_hash = $x", "a", 1),
-        ("example_id < $x::INTEGER * 1", "1", 1), ("'0123' = $x", "0123", 2), ("'0123' = $x", "123", 0),
-        ("'1e5' = $x", "1e5", 2), ("'100000' = $x", "1e5", 0), ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
-        ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("condition", "value", "count"), [
+    ("reward > $x", "0.5", 1), ("reward > $x", "1e0", 0), ("example_id IN ($x, 7)", "1", 1),
+    ("metrics['correct'] = $x", "1", 1), ("correct = $x", "true", 1), ("example_hash = $x", "a", 1),
+    ("example_id < $x::INTEGER * 1", "1", 1), ("'0123' = $x", "0123", 2), ("'0123' = $x", "123", 0),
+    ("'1e5' = $x", "1e5", 2), ("'100000' = $x", "1e5", 0), ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
+    ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
+])  # fmt: skip
 def test_a_value_is_read_by_what_it_stands_beside(run, condition, value, count):
     result = run(f"SELECT count(*) AS n FROM rollouts WHERE {condition}", "-P", f"x={value}", "--format", "csv")
     assert result.stdout == f"n\n{count}\n"
@@ -368,27 +346,21 @@ def test_a_limit_is_a_number(run, tmp_path, form):
     assert (parquet.read_table(path).num_rows if form == "parquet" else path.read_text().count("\n") - 1) == 1
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT to_days($n)",
-        "SELECT reward * $n FROM rollouts",
-        "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
-    ],
-)
+@pytest.mark.parametrize("statement", [
+    "SELECT to_days($n)",
+    "SELECT reward * $n FROM rollouts",
+    "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
+])  # fmt: skip
 def test_a_value_whose_type_nothing_says_gets_advice(run, statement):
     with pytest.raises(WarehouseError, match=r"Binder Error: .*\$n::INTEGER"):
         run(statement, "-P", "n=few")
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("FROM runs WHERE env_id = $env LIMIT $n", "needs a value for 'env'. It takes: env, n"),
-        ("FROM runs WHERE env_id = 'e'", "has no parameter 'n'. It takes: no parameters"),
-        ("FROM runs LIMIT", 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
-    ],
-)
+@pytest.mark.parametrize(("statement", "message"), [
+    ("FROM runs WHERE env_id = $env LIMIT $n", "needs a value for 'env'. It takes: env, n"),
+    ("FROM runs WHERE env_id = 'e'", "has no parameter 'n'. It takes: no parameters"),
+    ("FROM runs LIMIT", 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
+])  # fmt: skip
 def test_values_that_a_statement_does_not_take_are_named(run, statement, message):
     with pytest.raises(WarehouseError, match=re.escape(message)):
         run(statement, "-P", "n=1")
@@ -399,17 +371,13 @@ def test_a_value_of_a_wrong_type_gets_none(run):
         run("SELECT reward > $n FROM rollouts", "-P", "n=few")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["hardest", "-P", "gsm8k"],
-        ["hardest", "-P", "=gsm8k"],
-        ["hardest", "-P", "env=a", "-P", "env=b"],
-        ["SELECT 1", "--format", "xml"],
-        *(["SELECT 1", "--timeout", seconds] for seconds in ("0", "-1", "nan", "inf")),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", [
+    ["hardest", "-P", "gsm8k"],
+    ["hardest", "-P", "=gsm8k"],
+    ["hardest", "-P", "env=a", "-P", "env=b"],
+    ["SELECT 1", "--format", "xml"],
+    *(["SELECT 1", "--timeout", seconds] for seconds in ("0", "-1", "nan", "inf")),
+], ids=" ".join)  # fmt: skip
 def test_wrong_usage_exits_with_2(run, arguments):
     assert run(*arguments).exit_code == 2
 

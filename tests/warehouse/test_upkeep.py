@@ -157,11 +157,9 @@ class TestTheLock:
             house.publish(write_run(evals, name))
         return evals
 
-    @pytest.mark.parametrize(
-        "work",
-        [fix, pack_everything, lambda folder: prune(folder, ["run-1"]), lambda folder: rebuild(folder, [])],
-        ids=["fix", "compact", "prune", "rebuild"],
-    )
+    @pytest.mark.parametrize("work", [
+        fix, pack_everything, lambda folder: prune(folder, ["run-1"]), lambda folder: rebuild(folder, []),
+    ], ids=["fix", "compact", "prune", "rebuild"])  # fmt: skip
     def test_one_works_at_a_time(self, folder, runs, work):
         with folder.packing_alone(), pytest.raises(WarehouseError) as caught:
             work(Folder(folder.path))

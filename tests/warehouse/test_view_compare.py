@@ -56,20 +56,17 @@ def test_several_runs_are_compared_with_the_first(view):
     assert "No example is in both run" in told.text
 
 
-@pytest.mark.parametrize(
-    ("asked", "status", "words"),
-    [
-        ("", 200, "Enter the ids of two runs"),
-        ("run=base", 200, "Enter the ids of two runs"),
-        ("run=base&run=base", 400, "Both are run"),
-        ("run=base&run=missing", 404, "There is no run"),
-        ("run=base&run=/etc/passwd", 404, "There is no run"),
-        ("run=base&run=*", 404, "There is no run"),
-        ("run=base&run=other", 400, "No example is in both run"),
-        ("run=base&run=same&metric=height", 400, "Choose one of: reward, correct"),
-        ("run=base&run=same&by=colour", 400, "has &#39;colour&#39; in its info"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "status", "words"), [
+    ("", 200, "Enter the ids of two runs"),
+    ("run=base", 200, "Enter the ids of two runs"),
+    ("run=base&run=base", 400, "Both are run"),
+    ("run=base&run=missing", 404, "There is no run"),
+    ("run=base&run=/etc/passwd", 404, "There is no run"),
+    ("run=base&run=*", 404, "There is no run"),
+    ("run=base&run=other", 400, "No example is in both run"),
+    ("run=base&run=same&metric=height", 400, "Choose one of: reward, correct"),
+    ("run=base&run=same&by=colour", 400, "has &#39;colour&#39; in its info"),
+])  # fmt: skip
 def test_wrong_comparisons_are_refused(view, asked, status, words):
     told = view.get(f"/compare?{asked}")
     assert (told.status_code, words in told.text) == (status, True)

@@ -168,11 +168,10 @@ def large(tmp_path_factory, run_writer, browse):
     return browse(warehouse)
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
-     "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs"],
-)  # fmt: skip
+@pytest.mark.parametrize("page", [
+    "/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
+    "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs",
+])  # fmt: skip
 def test_ten_megabytes_make_no_page_large(large, page):
     told = large.get(page)
     assert told.status_code == 200 or "larger than 0.032 GB" in told.text, told.text[:1000]

@@ -178,11 +178,10 @@ def test_a_damaged_line_fails_no_page(view, line):
         assert (view.get(page).status_code, "In progress" in view.get(page).text) == (200, True)
 
 
-@pytest.mark.parametrize(
-    "told",
-    [{"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
-     {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"}],
-)  # fmt: skip
+@pytest.mark.parametrize("told", [
+    {"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
+    {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"},
+])  # fmt: skip
 def test_damaged_metadata_fail_no_page(view, told):
     view.get("/")
     metadata = view.folder / "metadata.json"

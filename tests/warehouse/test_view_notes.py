@@ -123,14 +123,11 @@ def test_a_note_is_stored_unchanged_and_escaped(view, warehouse):
     assert view.get("/notes", headers={"cookie": "nightjar_author=%3Cscript%3E%ff"}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({"run": "other"}, 404), ({"index": "9"}, 404), ({"example": "first"}, 400), ({"mark": "right"}, 400),
-        ({"overruled_reward": "high"}, 400), ({"overruled_reward": "nan"}, 400), ({"comment": "x" * 10_001}, 400),
-        ({"comment": "x" * 200_000}, 413),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changed", "status"), [
+    ({"run": "other"}, 404), ({"index": "9"}, 404), ({"example": "first"}, 400), ({"mark": "right"}, 400),
+    ({"overruled_reward": "high"}, 400), ({"overruled_reward": "nan"}, 400), ({"comment": "x" * 10_001}, 400),
+    ({"comment": "x" * 200_000}, 413),
+])  # fmt: skip
 def test_an_invalid_note_is_refused(view, warehouse, changed, status):
     assert view.post("/notes", data={**FIRST, **changed}).status_code == status
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]

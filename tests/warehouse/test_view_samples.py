@@ -50,15 +50,12 @@ def examples(page):
 
 
 class TestSamples:
-    @pytest.mark.parametrize(
-        ("asked", "expected"),
-        [
-            ({}, [0, 1, 2]), ({"show": "flaky"}, [0]), ({"show": "failed"}, [1]), ({"show": "wrong"}, [0, 1]),
-            ({"sort": "worst"}, [1, 0, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]),
-            ({"where": "reward < 0.5"}, [0, 1]), ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
-            ({"against": "second"}, [2]), ({"page": 2}, []),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("asked", "expected"), [
+        ({}, [0, 1, 2]), ({"show": "flaky"}, [0]), ({"show": "failed"}, [1]), ({"show": "wrong"}, [0, 1]),
+        ({"sort": "worst"}, [1, 0, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]),
+        ({"where": "reward < 0.5"}, [0, 1]), ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
+        ({"against": "second"}, [2]), ({"page": 2}, []),
+    ])  # fmt: skip
     def test_filters_and_order_choose_the_examples(self, browser, asked, expected):
         found = examples(browser.get("/runs/first/samples", params=asked))
         assert [int(address.split("/")[3]) for address in found] == expected
@@ -74,16 +71,13 @@ class TestSamples:
         page = browser.get("/runs/first/samples?against=nobody")
         assert (page.status_code, "There is no run &#39;nobody&#39;" in page.text) == (404, True)
 
-    @pytest.mark.parametrize(
-        ("address", "words"),
-        [
-            ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
-            ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
-            ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
-            ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
-            ("/notes?mark=nonsense", "Choose one of: wrong grade"),
-        ],
-    )
+    @pytest.mark.parametrize(("address", "words"), [
+        ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
+        ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
+        ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
+        ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
+        ("/notes?mark=nonsense", "Choose one of: wrong grade"),
+    ])  # fmt: skip
     def test_an_unknown_choice_is_refused(self, browser, address, words):
         page = browser.get(address)
         assert (page.status_code, words in page.text) == (400, True)
@@ -174,16 +168,13 @@ class TestRollout:
 
 
 class TestSearch:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("PRINT(4)", ["/runs/first/2/0"]),
-            ("<script>alert(1)", ["/runs/first/2/0"]),
-            ("tool_call_id", []),
-            ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0", "/runs/first/2/1"]),
-            ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "expected"), [
+        ("PRINT(4)", ["/runs/first/2/0"]),
+        ("<script>alert(1)", ["/runs/first/2/0"]),
+        ("tool_call_id", []),
+        ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0", "/runs/first/2/1"]),
+        ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
+    ])  # fmt: skip
     def test_finds_questions_and_completions_of_all_runs(self, browser, text, expected):
         found = examples(browser.get("/search", params={"q": text}))
         assert [address for address in found if "/first/" in address] == expected

@@ -89,17 +89,13 @@ def test_a_named_query_asks_for_its_parameters(view):
     assert cells(asked(view, "SELECT reward FROM rollouts WHERE reward > $least", **{"p.least": "0.5"})) == ["1"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("SELEC 1", "syntax error"), ("hardst", "Did you mean"), ("SELECT 1; SELECT 2", "found 2"),
-        ("-- nothing", "found 0"), ("DROP VIEW runs", "DROP is refused"),
-        ("COPY runs TO 'runs.csv'", "COPY is refused"), ("FROM read_text('/etc/passwd')", "Permission Error"),
-        ("SELECT 1) UNION (SELECT 2", "syntax error"), ("FROM runs WHERE env_id = $env", "env"),
-        ("FROM rollouts WHERE run_id = 'typo'", "typo"), ("FROM pairs('run', 'typo')", "typo"),
-        (f"SELECT '{HOSTILE}", "unterminated"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("statement", "words"), [
+    ("SELEC 1", "syntax error"), ("hardst", "Did you mean"), ("SELECT 1; SELECT 2", "found 2"),
+    ("-- nothing", "found 0"), ("DROP VIEW runs", "DROP is refused"), ("COPY runs TO 'runs.csv'", "COPY is refused"),
+    ("FROM read_text('/etc/passwd')", "Permission Error"), ("SELECT 1) UNION (SELECT 2", "syntax error"),
+    ("FROM runs WHERE env_id = $env", "env"), ("FROM rollouts WHERE run_id = 'typo'", "typo"),
+    ("FROM pairs('run', 'typo')", "typo"), (f"SELECT '{HOSTILE}", "unterminated"),
+])  # fmt: skip
 def test_an_error_is_shown_next_to_the_field(view, statement, words):
     told = asked(view, statement)
     assert told.status_code == 400

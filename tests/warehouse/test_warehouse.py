@@ -322,14 +322,10 @@ class TestFiles:
 
 
 class TestDamage:
-    @pytest.mark.parametrize(
-        "fields",
-        [
-            {"reward": "high"}, {"reward": {"value": 1}}, {"example_id": "first"}, {"is_completed": "maybe"},
-            {"metrics": 0.5}, {"metrics": {"correct": "yes"}}, {"error": "ModelError"}, {"timing": 12},
-            {"attempts": [1]},
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize("fields", [
+        {"reward": "high"}, {"reward": {"value": 1}}, {"example_id": "first"}, {"is_completed": "maybe"},
+        {"metrics": 0.5}, {"metrics": {"correct": "yes"}}, {"error": "ModelError"}, {"timing": 12}, {"attempts": [1]},
+    ])  # fmt: skip
     def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, run_writer, fields):
         lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, **fields)]
         run_dir = run_writer.write(tmp_path / "run", lines)
@@ -346,18 +342,15 @@ class TestDamage:
         with pytest.raises(WarehouseError, match=rf"Cannot read .*run/{name}\.jsonl: "):
             warehouse.publish(run_dir)
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            *(("metadata", text) for text in ("", "{", "[]", "null", "{}", '{"run_id": 7}', '{"run_id": null}', None)),
-            *(
-                ("metadata", f'{{"run_id": "a", "scored": 4, "failed": 0, {field}}}')
-                for field in ('"num_examples": "many"', '"avg_metrics": [1]')
-            ),
-            ("metadata", '{"run_id": "a", "scored": 4, "failed": 0, "started_at": "noon"}'),
-            ("config", "{"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "text"), [
+        *(("metadata", text) for text in ("", "{", "[]", "null", "{}", '{"run_id": 7}', '{"run_id": null}', None)),
+        *(
+            ("metadata", f'{{"run_id": "a", "scored": 4, "failed": 0, {field}}}')
+            for field in ('"num_examples": "many"', '"avg_metrics": [1]')
+        ),
+        ("metadata", '{"run_id": "a", "scored": 4, "failed": 0, "started_at": "noon"}'),
+        ("config", "{"),
+    ])  # fmt: skip
     def test_bad_metadata_or_configuration_is_an_error(self, warehouse, run_dir, name, text):
         path = run_dir / f"{name}.json"
         path.unlink() if text is None else path.write_text(text)
@@ -475,15 +468,11 @@ class TestCatalog:
 
 
 class TestVersions:
-    @pytest.mark.parametrize(
-        ("later", "is_newer"),
-        [
-            ({"attempts": 501, "newest_attempt": 1990.0, "ended": 1991.0, "published": 1992.0}, True),
-            ({"published": 2003.0}, True),
-            ({"published": 2099.0, "digest": "aa"}, False),
-        ],
-        ids=["more attempts although a clock went back", "published later", "the same content"],
-    )
+    @pytest.mark.parametrize(("later", "is_newer"), [
+        ({"attempts": 501, "newest_attempt": 1990.0, "ended": 1991.0, "published": 1992.0}, True),
+        ({"published": 2003.0}, True),
+        ({"published": 2099.0, "digest": "aa"}, False),
+    ], ids=["more attempts although a clock went back", "published later", "the same content"])  # fmt: skip
     def test_of_two_contents_of_a_run_the_newer_counts(self, later, is_newer):
         first = {"attempts": 500, "newest_attempt": 2000.0, "ended": 2001.0, "published": 2002.0, "digest": "aa"}
         held, offered = make_version(**first), make_version(**{**first, "digest": "bb", **later})
