@@ -19,61 +19,34 @@ def write_run():
         ended = datetime.fromisoformat(started_at) + timedelta(minutes=attempt)
         rows = [
             {
-                "example_id": example,
-                "rollout_index": index,
-                "example_hash": f"hash-{example}",
+                "example_id": example, "rollout_index": index, "example_hash": f"hash-{example}",
                 "prompt": [{"role": "user", "content": f"Question {example}?"}],
                 "completion": [{"role": "assistant", "content": f"Answer {index} of {run_id}"}],
-                "answer": str(example),
-                "info": {"level": example},
-                "reward": 1.0 - example % 2,
-                "advantage": 0.0,
-                "metrics": {"correct": 1.0 - example % 2},
-                "error": None,
+                "answer": str(example), "info": {"level": example}, "reward": 1.0 - example % 2, "advantage": 0.0,
+                "metrics": {"correct": 1.0 - example % 2}, "error": None,
                 "timing": {"generation_ms": 10.0, "scoring_ms": 1.0, "total_ms": 11.0},
-                "is_completed": True,
-                "is_truncated": False,
-                "stop_condition": "done",
-                "token_usage": {"input_tokens": 10, "output_tokens": 5},
-                "attempts": attempt,
-                "model": "served",
+                "is_completed": True, "is_truncated": False, "stop_condition": "done",
+                "token_usage": {"input_tokens": 10, "output_tokens": 5}, "attempts": attempt, "model": "served",
             }
             for example in range(examples)
             for index in range(2)
-        ]
+        ]  # fmt: skip
         attempts = [
             {
-                "example_id": row["example_id"],
-                "rollout_index": row["rollout_index"],
-                "attempt": number,
-                "finished_at": ended.timestamp(),
-                "error": None,
-                "generation_ms": 10.0,
-                "token_usage": row["token_usage"],
-                "state": {"completion": row["completion"], "trajectory": []},
+                "example_id": row["example_id"], "rollout_index": row["rollout_index"], "attempt": number,
+                "finished_at": ended.timestamp(), "error": None, "generation_ms": 10.0,
+                "token_usage": row["token_usage"], "state": {"completion": row["completion"], "trajectory": []},
             }
             for row in rows
             for number in range(1, attempt + 1)
-        ]
+        ]  # fmt: skip
         content = {
-            "run_id": run_id,
-            "status": "completed",
-            "env_id": "gsm8k",
-            "env_args": {},
-            "model": "openai/gpt",
-            "num_examples": examples,
-            "rollouts_per_example": 2,
-            "started_at": started_at,
-            "finished_at": ended.isoformat(),
-            "rollouts": len(rows),
-            "scored": len(rows),
-            "failed": 0,
-            "coverage": 1.0,
-            "avg_reward": sum(row["reward"] for row in rows) / len(rows),
-            "pass_threshold": 0.5,
-            "published_at": ended.isoformat(),
-            **metadata,
-        }
+            "run_id": run_id, "status": "completed", "env_id": "gsm8k", "env_args": {}, "model": "openai/gpt",
+            "num_examples": examples, "rollouts_per_example": 2, "started_at": started_at,
+            "finished_at": ended.isoformat(), "rollouts": len(rows), "scored": len(rows), "failed": 0, "coverage": 1.0,
+            "avg_reward": sum(row["reward"] for row in rows) / len(rows), "pass_threshold": 0.5,
+            "published_at": ended.isoformat(), **metadata,
+        }  # fmt: skip
         run_dir = folder / run_id
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

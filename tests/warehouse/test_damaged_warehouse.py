@@ -166,10 +166,7 @@ class TestAQuery:
         assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
 
     @pytest.mark.parametrize("sql", [
-        "SELECT strptime('x', '%Y')",
-        "FROM nowhere",
-        "SELEC 1",
-        "SELECT error('parquet')",
+        "SELECT strptime('x', '%Y')", "FROM nowhere", "SELEC 1", "SELECT error('parquet')",
         "FROM read_parquet('{segments}/*/nope.parquet')",
         "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
     ])  # fmt: skip

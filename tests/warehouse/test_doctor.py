@@ -57,13 +57,10 @@ def rewrite(folder, run_id, **relations):
     changed = {kind: relations.get(kind, "{rows}").format(rows=f"({rows[kind]})") for kind in KINDS}
     with folder.scratch() as scratch, duckdb.connect() as connection:
         new = write_files(
-            connection,
-            scratch,
-            segment_id=f"{run_id}.9",
-            versions=dict(old.versions),
+            connection, scratch, segment_id=f"{run_id}.9", versions=dict(old.versions),
             relations={kind: f"SELECT * FROM {what}" for kind, what in changed.items()},
             replaces=[old.segment_id],
-        )
+        )  # fmt: skip
         folder.commit(new, scratch)
     folder.remove(old.segment_id)
 

@@ -19,14 +19,11 @@ from nightjar.reports.formats import visible
 HOSTILE = [
     "<script>alert(1)</script>",
     "</style></pre></details><img src=http://evil.example/i.png onerror=alert(1)><!--",
-    "\u202eturned\u2066 \x00 \x1b[31mred\x1b]0;t\x07",
-    "half \ud800 of a pair",
+    "\u202eturned\u2066 \x00 \x1b[31mred\x1b]0;t\x07", "half \ud800 of a pair",
     r"\input{/etc/passwd} \write18{touch owned} \end{document} $x$ % & # _ ~ ^",
     "[link](http://evil.example) ![image](http://evil.example/i.png) @somebody",
-    "```\nout of the fence\n````\n# heading\n| a | b |",
-    "=1+1",
-    "a|b`c`\n中文",
-]
+    "```\nout of the fence\n````\n# heading\n| a | b |", "=1+1", "a|b`c`\n中文",
+]  # fmt: skip
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
 CUT_OFF = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"

@@ -294,19 +294,14 @@ def broken(category, problem_idx=0, **details):
 def bundle(**changed):
     """Returns a bundle of NeMo Evaluator."""
     content = {
-        "run_id": "eval-20260101T000100Z-trivia",
-        "config_hash": "sha256:00ff",
-        "sdk_version": "0.3.0",
+        "run_id": "eval-20260101T000100Z-trivia", "config_hash": "sha256:00ff", "sdk_version": "0.3.0",
         "timestamp": "2026-01-01T00:01:00.250000+00:00",
         "config": {
-            "benchmark": "trivia",
-            "model": "meta/llama-3.1-8b",
+            "benchmark": "trivia", "model": "meta/llama-3.1-8b",
             "base_url": "https://host.example.com/v1/chat/completions?api_key=k",
-            "api_key": "nvapi-not-for-others",
-            "temperature": 0.2, "max_tokens": 64, "repeats": 2, "max_problems": 2,
+            "api_key": "nvapi-not-for-others", "temperature": 0.2, "max_tokens": 64, "repeats": 2, "max_problems": 2,
             "system_prompt": "Be brief.", "scorers": ["exact_match"],
-            "judge": {"model": "big", "authorization": "Bearer abc"},
-            "shuffle_seed": 42,
+            "judge": {"model": "big", "authorization": "Bearer abc"}, "shuffle_seed": 42,
             "shuffle": {"seed": 42, "applied": True, "ds_full_size": 100, "ds_effective_size": 2},
             "_sandbox_config": "None",
         },
@@ -362,14 +357,11 @@ def test_the_bundle_becomes_metadata(imported, nemo_run):
         "env_args": {
             "system_prompt": "Be brief.", "scorers": ["exact_match"], "judge": {"model": "big"}, "shuffle_seed": 42,
         },
-        "model": "meta/llama-3.1-8b",
-        "base_url": "https://host.example.com/v1",
-        "sampling_args": {"temperature": 0.2, "max_tokens": 64},
-        "num_examples": 2, "rollouts_per_example": 2, "time_ms": 30000.0,
-        "started_at": "2026-01-01T00:00:30.250+00:00", "finished_at": "2026-01-01T00:01:00.250+00:00",
-        "rollouts": 4, "scored": 4, "avg_reward": 0.5,
-        "pass_at_k": {"1": 0.5, "2": 1.0}, "pass_all_k": {"1": 0.5, "2": 0.0},
-        "version_info": {"sdk_version": "0.3.0"},
+        "model": "meta/llama-3.1-8b", "base_url": "https://host.example.com/v1",
+        "sampling_args": {"temperature": 0.2, "max_tokens": 64}, "num_examples": 2, "rollouts_per_example": 2,
+        "time_ms": 30000.0, "started_at": "2026-01-01T00:00:30.250+00:00",
+        "finished_at": "2026-01-01T00:01:00.250+00:00", "rollouts": 4, "scored": 4, "avg_reward": 0.5,
+        "pass_at_k": {"1": 0.5, "2": 1.0}, "pass_all_k": {"1": 0.5, "2": 0.0}, "version_info": {"sdk_version": "0.3.0"},
     }  # fmt: skip
     assert {name: metadata[name] for name in expected} == expected
     assert metadata["run_id"].startswith("eval-20260101T000100Z-trivia-")

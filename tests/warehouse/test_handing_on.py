@@ -19,9 +19,7 @@ HOSTILE = "</style><script>alert(1)</script>"
 def run_dir(tmp_path, run_writer):
     completion = [
         {
-            "role": "assistant",
-            "content": [{"type": "text", "text": "I add."}],
-            "reasoning_content": "Hm.",
+            "role": "assistant", "content": [{"type": "text", "text": "I add."}], "reasoning_content": "Hm.",
             "tool_calls": [
                 {"id": "c1", "name": "add", "arguments": '{"a": 2}'},
                 {"id": "c2", "name": "add", "arguments": "{a"},
@@ -30,7 +28,7 @@ def run_dir(tmp_path, run_writer):
         },
         {"role": "tool", "tool_call_id": "c1", "content": "4"},
         {"role": "assistant", "content": f"4 {HOSTILE}"},
-    ]
+    ]  # fmt: skip
     rollouts = [run_writer.rollout(0, 0, 1.0, completion=completion), *run_writer.rollouts[1:]]
     return run_writer.write(tmp_path / "run", rollouts, run_id="r1", started_at="2026-01-02T03:04:05+00:00")
 

@@ -42,20 +42,13 @@ def write(run_writer):
 def metadata_of(run_id, model, began, minutes, rewards):
     scored = [reward for reward in rewards if reward is not FAILED]
     return {
-        "run_id": run_id,
-        "env_id": "sums",
-        "model": model,
+        "run_id": run_id, "env_id": "sums", "model": model,
         "status": "completed" if len(scored) == len(rewards) else "incomplete",
-        "num_examples": 3,
-        "started_at": (datetime.now(UTC) - began).isoformat(),
-        "finished_at": None,
-        "time_ms": minutes * 60_000,
-        "rollouts": len(rewards),
-        "scored": len(scored),
-        "failed": len(rewards) - len(scored),
-        "coverage": len(scored) / len(rewards),
+        "num_examples": 3, "started_at": (datetime.now(UTC) - began).isoformat(), "finished_at": None,
+        "time_ms": minutes * 60_000, "rollouts": len(rewards), "scored": len(scored),
+        "failed": len(rewards) - len(scored), "coverage": len(scored) / len(rewards),
         "avg_reward": sum(scored) / len(scored),
-    }
+    }  # fmt: skip
 
 
 def rows_of(run_writer, rewards):
@@ -63,13 +56,11 @@ def rows_of(run_writer, rewards):
     for place, reward in enumerate(rewards):
         example, index = divmod(place, 2)
         fields = {
-            "example_hash": f"{example}" * 64,
-            "prompt": [{"role": "user", "content": f"{example} + 2?"}],
+            "example_hash": f"{example}" * 64, "prompt": [{"role": "user", "content": f"{example} + 2?"}],
             "completion": [{"role": "assistant", "content": f'It is "{example + 2}"'}],
-            "answer": str(example + 2),
-            "metrics": {"right": reward},
+            "answer": str(example + 2), "metrics": {"right": reward},
             "timing": {"generation_ms": 1000 * place, "scoring_ms": 500, "total_ms": 1000 * place + 500},
-        }
+        }  # fmt: skip
         if reward is FAILED:
             results.append(run_writer.failed(example, index, **fields | {"completion": None, "metrics": {}}))
         else:
@@ -221,10 +212,8 @@ def conversations(tmp_path_factory, write):
         ],
         "Plain text",
         [{"role": "assistant", "content": f"{'a ' * 100}Needle{' b' * 100}"}],
-        [{"role": "assistant", "content": r"\boxed{4} is n\n"}],
-        [],
-        None,
-    ]
+        [{"role": "assistant", "content": r"\boxed{4} is n\n"}], [], None,
+    ]  # fmt: skip
     path = run_dir / "results.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line, completion in zip(lines, completions, strict=True):

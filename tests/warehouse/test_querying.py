@@ -82,22 +82,12 @@ class TestAnswers:
         "WITH best AS (SELECT max(reward) FROM rollouts) FROM best",
         "PIVOT metrics ON name USING avg(value) GROUP BY run_id",
         "PIVOT metrics ON name IN ('correct') USING avg(value) GROUP BY run_id",
-        "FROM (UNPIVOT (SELECT 1 AS copy, 2 AS b) ON copy, b)",
-        "DESCRIBE runs",
-        "SHOW TABLES",
-        "SUMMARIZE rollouts",
-        "VALUES (1)",
-        "TABLE runs",
-        "(SELECT 1) UNION ALL (SELECT 2)",
-        "EXPLAIN SELECT * FROM runs",
-        "EXPLAIN ANALYZE SELECT * FROM runs",
-        "EXPLAIN (FORMAT json) SELECT * FROM runs",
-        "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs",
-        "/* what /* a */ comment */ SELECT 1; -- and nothing else",
-        "SELECT query FROM (SELECT 'query' AS query)",
-        "SELECT 1" + " + 1" * 500,
-        "SELECT prompt->>'$[0].content' FROM rollouts",
-        "FROM flips('run-1', 'run-1') SELECT count(*)",
+        "FROM (UNPIVOT (SELECT 1 AS copy, 2 AS b) ON copy, b)", "DESCRIBE runs", "SHOW TABLES", "SUMMARIZE rollouts",
+        "VALUES (1)", "TABLE runs", "(SELECT 1) UNION ALL (SELECT 2)", "EXPLAIN SELECT * FROM runs",
+        "EXPLAIN ANALYZE SELECT * FROM runs", "EXPLAIN (FORMAT json) SELECT * FROM runs",
+        "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs", "/* what /* a */ comment */ SELECT 1; -- and nothing else",
+        "SELECT query FROM (SELECT 'query' AS query)", "SELECT 1" + " + 1" * 500,
+        "SELECT prompt->>'$[0].content' FROM rollouts", "FROM flips('run-1', 'run-1') SELECT count(*)",
     ])  # fmt: skip
     def test_runs_reading_statements(self, published, sql):
         assert published.query(sql).rows
@@ -193,30 +183,22 @@ class TestStatements:
         "INSERT INTO segments.prices VALUES ('m', now(), 1, 1)",
         "INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM runs",
         "WITH x AS (SELECT 1) INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM x",
-        "UPDATE segments.prices SET input = 0",
-        "DELETE FROM segments.prices",
-        "TRUNCATE segments.prices",
-        "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE",
-        *["DROP VIEW runs", "ALTER VIEW runs RENAME TO old_runs", "COMMENT ON VIEW runs IS 'mine'"],
-        "CREATE TABLE copies AS FROM runs",
-        "CREATE TEMP TABLE copies AS FROM runs",
-        "CREATE OR REPLACE VIEW runs AS SELECT 1",
-        *["CREATE MACRO double(a) AS 2 * a", "CREATE SECRET (TYPE s3)", "CREATE SCHEMA mine"],
-        *["ATTACH '{segments}/other.duckdb'", "ATTACH ':memory:' AS other", "DETACH memory", "USE segments"],
-        "COPY runs TO '{segments}/runs.csv'",
-        "COPY segments.prices FROM '{segments}/../prices.csv'",
-        *["EXPORT DATABASE '{segments}/export'", "IMPORT DATABASE '{segments}/export'", "CONNECT"],
-        *["INSTALL httpfs", "LOAD httpfs", "UPDATE EXTENSIONS", "CHECKPOINT", "VACUUM", "ANALYZE"],
-        *["BEGIN", "COMMIT"],
-        *["SET threads = 1", "SET VARIABLE a = 1", "RESET threads", "PRAGMA threads = 1", "PRAGMA database_list"],
-        "PRAGMA json_execute_serialized_sql('{{}}')",
-        *["CALL pragma_version()", "CALL enable_logging()"],
-        *["PREPARE mine AS SELECT 1", "EXECUTE mine", "DEALLOCATE mine"],
+        "UPDATE segments.prices SET input = 0", "DELETE FROM segments.prices", "TRUNCATE segments.prices",
+        "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE", "DROP VIEW runs",
+        "ALTER VIEW runs RENAME TO old_runs", "COMMENT ON VIEW runs IS 'mine'", "CREATE TABLE copies AS FROM runs",
+        "CREATE TEMP TABLE copies AS FROM runs", "CREATE OR REPLACE VIEW runs AS SELECT 1",
+        "CREATE MACRO double(a) AS 2 * a", "CREATE SECRET (TYPE s3)", "CREATE SCHEMA mine",
+        "ATTACH '{segments}/other.duckdb'", "ATTACH ':memory:' AS other", "DETACH memory", "USE segments",
+        "COPY runs TO '{segments}/runs.csv'", "COPY segments.prices FROM '{segments}/../prices.csv'",
+        "EXPORT DATABASE '{segments}/export'", "IMPORT DATABASE '{segments}/export'", "CONNECT", "INSTALL httpfs",
+        "LOAD httpfs", "UPDATE EXTENSIONS", "CHECKPOINT", "VACUUM", "ANALYZE", "BEGIN", "COMMIT", "SET threads = 1",
+        "SET VARIABLE a = 1", "RESET threads", "PRAGMA threads = 1", "PRAGMA database_list",
+        "PRAGMA json_execute_serialized_sql('{{}}')", "CALL pragma_version()", "CALL enable_logging()",
+        "PREPARE mine AS SELECT 1", "EXECUTE mine", "DEALLOCATE mine",
         "WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x",
         "WITH x AS (INSERT INTO segments.prices VALUES ('m', now(), 1, 1) RETURNING *) FROM x",
         "WITH x AS (UPDATE segments.prices SET input = 1 RETURNING *) SELECT count(*) FROM x",
-        "WITH x AS (TRUNCATE segments.prices) FROM x",
-        "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
+        "WITH x AS (TRUNCATE segments.prices) FROM x", "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
         "WITH x AS MATERIALIZED (COPY (SELECT 1) TO '{segments}/x.csv') SELECT 1",
         "WITH y AS (SELECT 1), x AS (copy y TO '{segments}/x.csv') FROM x",
         "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
@@ -225,8 +207,7 @@ class TestStatements:
         assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
 
     @pytest.mark.parametrize("sql", [
-        "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
-        "CREATE TABLE mine AS PIVOT metrics ON name",
+        "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'", "CREATE TABLE mine AS PIVOT metrics ON name",
         "CREATE TEMP TABLE mine AS PIVOT metrics ON name",
         "/* /* */ SELECT 1 -- */ CREATE TABLE mine AS PIVOT metrics ON name",
         "INSERT INTO segments.prices PIVOT metrics ON name",
@@ -243,9 +224,7 @@ class TestStatements:
         "explain", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"]
     )
     @pytest.mark.parametrize("sql", [
-        "DELETE FROM segments.prices",
-        "COPY (SELECT 1) TO '{segments}/x.csv'",
-        "CREATE TABLE mine AS SELECT 1",
+        "DELETE FROM segments.prices", "COPY (SELECT 1) TO '{segments}/x.csv'", "CREATE TABLE mine AS SELECT 1",
         "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
         "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
         "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
@@ -284,11 +263,9 @@ class TestStatements:
         assert "is refused: a query only reads" in refusal(published, sql.format(segments=segments), parameters)
 
     @pytest.mark.parametrize("sql", [
-        "FROM {function}('{tree}')",
-        "FROM (SUMMARIZE FROM {function}('{tree}'))",
+        "FROM {function}('{tree}')", "FROM (SUMMARIZE FROM {function}('{tree}'))",
         "FROM query('FROM json_exec' || 'ute_serialized_sql(''{nested}'')')",
-        "EXPLAIN ANALYZE FROM {function}('{tree}')",
-        "EXPLAIN ANALYZE FROM system.main.\"{function}\"('{tree}')",
+        "EXPLAIN ANALYZE FROM {function}('{tree}')", "EXPLAIN ANALYZE FROM system.main.\"{function}\"('{tree}')",
         "PIVOT (FROM {function}('{tree}')) ON count",
     ])  # fmt: skip
     def test_a_write_in_a_serialized_text_is_refused(self, published, segments, sql):
@@ -369,8 +346,7 @@ class TestLimits:
     @pytest.mark.parametrize("sql", [
         "SELECT count(*) FROM range(100_000_000_000) t(i) WHERE hash(i) % 7 = 9",
         "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
-        "SELECT sum(a.i) FROM range(1_000_000_000) a(i), range(1_000_000_000) b(i)",
-        "SELECT sleep_ms(100_000)",
+        "SELECT sum(a.i) FROM range(1_000_000_000) a(i), range(1_000_000_000) b(i)", "SELECT sleep_ms(100_000)",
     ])  # fmt: skip
     def test_stops_at_the_timeout(self, published, sql):
         assert "stopped after 0.1 s" in refusal(published, sql, timeout_seconds=0.1)
@@ -389,9 +365,7 @@ class TestLimits:
             assert len(patient.result(30).rows) == 1
 
     @pytest.mark.parametrize("sql", [
-        "FROM range(1_000_000)",
-        "SELECT repeat('x', 20_000) FROM range(1_000)",
-        "SELECT range(200_000)",
+        "FROM range(1_000_000)", "SELECT repeat('x', 20_000) FROM range(1_000)", "SELECT range(200_000)",
         "SELECT [repeat('x', 100_000)] FROM range(100)",
         "SELECT map {'a': repeat('x', 5_000_000)}, {'b': [repeat('x', 5_000_000)]}",
         f"SELECT {', '.join(['1'] * 20_001)} WHERE false",

@@ -130,17 +130,13 @@ def test_percentiles_are_those_that_are_counted_by_hand(ask, tmp_path, run_write
 
 
 CHAINS = {
-    "ModelError -> RateLimitError": "rate_limit",
-    "ModelError -> APITimeoutError": "model_timeout",
-    "TimeoutError": "solve_timeout",
-    "ModelError -> InternalServerError": "server_error",
+    "ModelError -> RateLimitError": "rate_limit", "ModelError -> APITimeoutError": "model_timeout",
+    "TimeoutError": "solve_timeout", "ModelError -> InternalServerError": "server_error",
     "OverlongPromptError -> BadRequestError": "context_window_exceeded",
-    "SandboxError": "infra_error",
-    "ToolCallError -> ToolError": "tool_infra",
-    "ModelError -> APIConnectionError": "model_error",
-    "EmptyModelResponseError": "model_error",
+    "SandboxError": "infra_error", "ToolCallError -> ToolError": "tool_infra",
+    "ModelError -> APIConnectionError": "model_error", "EmptyModelResponseError": "model_error",
     "ScoringError -> KeyError": "system",
-}
+}  # fmt: skip
 
 
 def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):

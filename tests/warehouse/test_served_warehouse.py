@@ -46,15 +46,11 @@ NOT_IN_THE_FIRST_RELEASE = [
 
 CONTENTS = {
     "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
-    "rollouts": "FROM rollouts ORDER BY ALL",
-    "attempts": "FROM attempts ORDER BY ALL",
-    "metrics": "FROM metrics ORDER BY ALL",
-    "errors": "FROM errors ORDER BY ALL",
-    "examples": "FROM examples ORDER BY ALL",
-    "leaderboard": "FROM leaderboard ORDER BY ALL",
-    "pass_at_k": "FROM pass_at_k ORDER BY ALL",
-    "retries": "FROM retries ORDER BY ALL",
-}
+    "rollouts": "FROM rollouts ORDER BY ALL", "attempts": "FROM attempts ORDER BY ALL",
+    "metrics": "FROM metrics ORDER BY ALL", "errors": "FROM errors ORDER BY ALL",
+    "examples": "FROM examples ORDER BY ALL", "leaderboard": "FROM leaderboard ORDER BY ALL",
+    "pass_at_k": "FROM pass_at_k ORDER BY ALL", "retries": "FROM retries ORDER BY ALL",
+}  # fmt: skip
 
 
 def contents(warehouse):
@@ -264,8 +260,7 @@ class TestAddress:
         assert address.data_path == ("s3://team/lake/" if "data_path" in location else None)
 
     @pytest.mark.parametrize("location", [
-        "md:runs?motherduck_token=eyJhbGciOi",
-        "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
+        "md:runs?motherduck_token=eyJhbGciOi", "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
         "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
         "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
     ])  # fmt: skip

@@ -347,8 +347,7 @@ def test_a_limit_is_a_number(run, tmp_path, form):
 
 
 @pytest.mark.parametrize("statement", [
-    "SELECT to_days($n)",
-    "SELECT reward * $n FROM rollouts",
+    "SELECT to_days($n)", "SELECT reward * $n FROM rollouts",
     "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
 ])  # fmt: skip
 def test_a_value_whose_type_nothing_says_gets_advice(run, statement):

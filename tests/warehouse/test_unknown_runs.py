@@ -24,11 +24,8 @@ A, B = "a1b2c3d4e5f6", "0f1e2d3c4b5a"
 class TestMacros:
     @pytest.mark.parametrize("macro", ["pairs", "flips"])
     @pytest.mark.parametrize("query", [
-        "FROM {}('typo', ?)",
-        "FROM {}(?, 'typo')",
-        "SELECT count(*) FROM {}('typo', ?)",
-        "SELECT example_id FROM {}(?, 'typo') LIMIT 1",
-        "SELECT count(*) FROM {}(?, 'typo') WHERE correct_a",
+        "FROM {}('typo', ?)", "FROM {}(?, 'typo')", "SELECT count(*) FROM {}('typo', ?)",
+        "SELECT example_id FROM {}(?, 'typo') LIMIT 1", "SELECT count(*) FROM {}(?, 'typo') WHERE correct_a",
         "SELECT reward_a FROM {}('typo', ?) WHERE reward_a > 3 AND example_hash LIKE 'x%'",
         "FROM rollouts WHERE example_hash IN (SELECT example_hash FROM {}(?, 'typo'))",
         "FROM {}(?, 'typo') JOIN example_rewards USING (example_hash)",
@@ -57,13 +54,10 @@ class TestMacros:
 
 class TestCommand:
     @pytest.mark.parametrize("statement", [
-        "SELECT * FROM pass_at_k WHERE run_id = 'typo'",
-        "FROM rollouts WHERE 'typo' = run_id AND reward > 0",
-        "FROM runs AS r WHERE r.run_id = 'typo'::VARCHAR",
-        "FROM runs WHERE RUN_ID IN ('typo', 'other')",
+        "SELECT * FROM pass_at_k WHERE run_id = 'typo'", "FROM rollouts WHERE 'typo' = run_id AND reward > 0",
+        "FROM runs AS r WHERE r.run_id = 'typo'::VARCHAR", "FROM runs WHERE RUN_ID IN ('typo', 'other')",
         "SELECT * FROM runs JOIN rollouts USING (run_id) WHERE rollouts.run_id = 'typo'",
-        "WITH chosen AS (FROM rollouts WHERE run_id = 'typo') FROM chosen",
-        "FROM flips('typo', 'other')",
+        "WITH chosen AS (FROM rollouts WHERE run_id = 'typo') FROM chosen", "FROM flips('typo', 'other')",
     ])  # fmt: skip
     @pytest.mark.parametrize("form", [[], ["--json"], ["--format", "csv"]])
     def test_an_unknown_run_is_an_error(self, house, nightjar, statement, form):
@@ -77,13 +71,10 @@ class TestCommand:
         assert nightjar(*asked, f"run={A}").code == 0
 
     @pytest.mark.parametrize("statement", [
-        f"FROM rollouts WHERE run_id = '{A}' AND reward > 5",
-        "FROM runs WHERE run_id LIKE 'typo%'",
-        "FROM runs WHERE model = 'typo'",
-        f"FROM runs WHERE run_id NOT IN ('typo', '{A}', '{B}')",
+        f"FROM rollouts WHERE run_id = '{A}' AND reward > 5", "FROM runs WHERE run_id LIKE 'typo%'",
+        "FROM runs WHERE model = 'typo'", f"FROM runs WHERE run_id NOT IN ('typo', '{A}', '{B}')",
         f"FROM runs WHERE NOT (run_id = 'typo' OR run_id IN ('{A}', '{B}'))",
-        "FROM runs WHERE run_id IN (SELECT 'typo')",
-        "SELECT count(*) FROM runs WHERE run_id = 'typo'",
+        "FROM runs WHERE run_id IN (SELECT 'typo')", "SELECT count(*) FROM runs WHERE run_id = 'typo'",
     ])  # fmt: skip
     def test_other_answers_stay_as_they_are(self, house, nightjar, statement):
         ended = nightjar("sql", statement, "--json", "--warehouse", house.folder)

@@ -33,23 +33,15 @@ def hostile_rollout(run_writer, index, reward):
     script = {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}}
     said = {"role": HOSTILE, "content": [image, address, script, {"type": "text", "text": f"```{HOSTILE}\n{HOSTILE}"}]}
     return run_writer.rollout(
-        0,
-        index,
-        reward,
-        prompt=[{"role": "system", "content": HOSTILE}, text],
+        0, index, reward, prompt=[{"role": "system", "content": HOSTILE}, text],
         completion=[
             {"role": "assistant", "content": HOSTILE, "reasoning_content": HOSTILE, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c", "content": HOSTILE},
             said,
         ],
-        answer=HOSTILE,
-        task=HOSTILE,
-        model=HOSTILE,
-        info={"level": HOSTILE, HOSTILE: HOSTILE},
-        metrics={"correct": reward, HOSTILE: 0.5},
-        stop_condition=HOSTILE,
-        judge_response={HOSTILE: HOSTILE},
-    )
+        answer=HOSTILE, task=HOSTILE, model=HOSTILE, info={"level": HOSTILE, HOSTILE: HOSTILE},
+        metrics={"correct": reward, HOSTILE: 0.5}, stop_condition=HOSTILE, judge_response={HOSTILE: HOSTILE},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +54,10 @@ def warehouse(tmp_path_factory, run_writer):
         rollouts = [hostile_rollout(run_writer, 0, reward), run_writer.failed(0, 1, error=error, prompt=HOSTILE)]
         tries = [run_writer.attempt(0, 1, number, error=error) for number in (1, 2)]
         run_dir = run_writer.write(
-            folder / f"run-{reward}",
-            rollouts,
-            tries,
-            run_id=run_id,
-            status="completed",
-            tags=[HOSTILE],
-            error=HOSTILE,
-            env_args={HOSTILE: HOSTILE},
-            avg_metrics={"correct": reward, HOSTILE: 0.5},
-            state_columns=["judge_response"],
-            **told,
-        )
+            folder / f"run-{reward}", rollouts, tries, run_id=run_id, status="completed", tags=[HOSTILE], error=HOSTILE,
+            env_args={HOSTILE: HOSTILE}, avg_metrics={"correct": reward, HOSTILE: 0.5},
+            state_columns=["judge_response"], **told,
+        )  # fmt: skip
         (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "model": HOSTILE}))
         warehouse.publish(run_dir, tidies=False)
     return warehouse

@@ -19,9 +19,7 @@ def browser(tmp_path_factory, run_writer, browse):
         "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": HOSTILE}],
         "completion": [
             {
-                "role": "assistant",
-                "content": None,
-                "reasoning_content": "Let me think.",
+                "role": "assistant", "content": None, "reasoning_content": "Let me think.",
                 "tool_calls": [{"id": "c1", "name": "add", "arguments": '{"a": 2}'}],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"},
@@ -29,7 +27,7 @@ def browser(tmp_path_factory, run_writer, browse):
         ],
         "judge_response": {"asked": "It is right."},
         "parsed_answer": "x<sup>2</sup>",
-    }
+    }  # fmt: skip
     long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}]}
     first = [one(0, 0, 1.0), one(0, 1, 0.0), one(1, 0, 0.0, **long), failed(1, 1), one(2, 0, 1.0, **hostile)]
     first.append(one(2, 1, prompt=hostile["prompt"]))
