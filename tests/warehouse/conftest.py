@@ -1,6 +1,7 @@
 """What tests of the warehouse share: run directories as docs/run-directory.md describes them."""
 
 import json
+import re
 import shutil
 from datetime import datetime, timedelta
 
@@ -111,15 +112,25 @@ def browse():
 
     from nightjar.view.server import Access, create_app
 
+    class Browser(TestClient):
+        def words(self, address, status=200):
+            """What a page says, without its tags and layout."""
+            page = self.get(address)
+            assert page.status_code == status, page.text
+            return " ".join(re.sub(r"<[^>]*>", " ", page.text).split())
+
     def browse(warehouse, *access, base_url="http://localhost", **options):
-        return TestClient(create_app(warehouse, Access(*access)), base_url=base_url, **options)
+        return Browser(create_app(warehouse, Access(*access)), base_url=base_url, **options)
 
     return browse
 
 
 @pytest.fixture
 def nightjar():
-    """Runs a command, and gives its exit code, stdout and stderr; an expected error is one line and exit code 1."""
+    """Runs a command, and gives its exit code, stdout and stderr; an expected error is one line and exit code 1.
+
+    ``lines`` and ``words`` are stdout without its layout, ``width`` is the length of its longest line.
+    """
     from typer.testing import CliRunner
 
     from nightjar.cli.app import app
@@ -134,6 +145,9 @@ def nightjar():
             self.code, self.out = result.exit_code, result.stdout
             self.err = result.stderr + (f"Error: {error}" if isinstance(error, NightjarError) else "")
             self.json = json.loads(self.out) if "--json" in arguments and self.out else None
+            self.lines = [" ".join(line.split()) for line in self.out.splitlines()]
+            self.words = " ".join(self.out.split())
+            self.width = max(map(len, self.out.splitlines()), default=0)
 
     return Ended
 

@@ -118,12 +118,9 @@ class TestAQuery:
         path = segment(house)
         length = (path / "rollouts.parquet").stat().st_size
         damage.truncate(path / "rollouts.parquet")
-        with pytest.raises(WarehouseError) as caught:
+        what = rf"rollouts.parquet has {length // 2:,} bytes instead of {length:,}\. Run: nightjar warehouse doctor"
+        with pytest.raises(WarehouseError, match=rf"^Segment '{path.name}' \(run 'run-1'\) is damaged: {what}"):
             ask(house)
-        assert str(caught.value) == (
-            f"Segment '{path.name}' (run 'run-1') is damaged: rollouts.parquet has {length // 2:,} bytes instead of "
-            f"{length:,}. Run: nightjar warehouse doctor --warehouse {house.folder}"
-        )
 
     def test_an_error_about_a_flipped_byte_has_one_line(self, house, damage):
         """DuckDB's message depends on what is in memory, and is not always text."""
@@ -140,10 +137,9 @@ class TestAQuery:
             with explained("The query failed"):
                 raise raised
 
-        with pytest.raises(WarehouseError) as caught:
+        advice = f"That may be damage. Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
+        with pytest.raises(WarehouseError, match=rf"^The query failed: {said}\. {advice}$"):
             Reader(Folder(house.folder)).ask(fail)
-        advice = f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
-        assert str(caught.value) == f"The query failed: {said}. That may be damage. {advice}"
 
     def test_warns_once_of_a_segment_that_does_not_count(self, house, caplog):
         path = segment(house)
@@ -152,10 +148,7 @@ class TestAQuery:
         for _ in range(2):
             assert fresh.query("SELECT run_id FROM runs").rows == [("run-2",)]
         [warning] = caplog.messages
-        assert warning == (
-            f"Segment '{path.name}' does not count: its segment.json is missing. "
-            f"Run: nightjar warehouse doctor --warehouse {house.folder}"
-        )
+        assert warning.startswith(f"Segment '{path.name}' does not count: its segment.json is missing. Run: nightjar ")
 
     def test_works_again_in_the_same_process(self, house, damage, tmp_path):
         damage.overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
@@ -225,14 +218,9 @@ class TestAnObjectStore:
         store.rm_file(path)
         if content is not None:
             store.pipe_file(path, content)
-        with pytest.raises(WarehouseError) as caught:
+        advice = rf"\. Move {url}/segments/{path.split('/')[-2]} away, .*: nightjar warehouse import RUN_DIR .* {url}$"
+        with pytest.raises(WarehouseError, match=re.escape(what) + ".*" + advice):
             Warehouse(url).query("SELECT reward FROM rollouts")
-        assert what in str(caught.value)
-        segment_id = path.split("/")[-2]
-        assert str(caught.value).endswith(
-            f". Move {url}/segments/{segment_id} away, then publish its runs again: "
-            f"nightjar warehouse import RUN_DIR --warehouse {url}"
-        )
 
 
 class TestRunsOfSegmentsThatWereSetAside:
@@ -242,11 +230,8 @@ class TestRunsOfSegmentsThatWereSetAside:
         damage.truncate(segment(house) / "rollouts.parquet")
         fix(Folder(house.folder))
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
-        assert finding.runs == ("run-1",)
-        assert finding.remedy == (
-            f"nightjar publish RUN_DIR --warehouse {house.folder}, from wherever it is now the run directory "
-            f"{run_dir}; where there is none any more, remove what was set aside"
-        )
+        assert (finding.runs, str(run_dir) in finding.remedy) == (("run-1",), True)
+        assert finding.remedy.startswith(f"nightjar publish RUN_DIR --warehouse {house.folder}, ")
         shutil.rmtree(house.folder / "damaged")
         assert diagnose(Folder(house.folder)).findings == []
 
@@ -259,9 +244,7 @@ class TestRunsOfSegmentsThatWereSetAside:
         fix(Folder(house.folder))
         assert house.query("SELECT DISTINCT attempts FROM rollouts WHERE run_id = 'run-1'").rows == [(1,)]
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
-        assert finding.what.startswith(
-            "Run 'run-1' counts as of an earlier moment since a damaged segment was set aside"
-        )
+        assert finding.what.startswith("Run 'run-1' counts as of an earlier moment since a damaged segment was set")
         house.publish(run_dir)
         assert diagnose(Folder(house.folder)).is_clean
 
@@ -269,11 +252,7 @@ class TestRunsOfSegmentsThatWereSetAside:
         damage.truncate(segment(house) / "rollouts.parquet")
         [path] = fix(Folder(house.folder)).set_aside.values()
         [finding] = diagnose(Folder(house.folder)).findings
-        assert (finding.what, finding.remedy, finding.needs_action) == (
-            f"{path} was damaged and set aside; its runs are all there again",
-            "remove it",
-            False,
-        )
+        assert (str(path) in finding.what, finding.remedy, finding.needs_action) == (True, "remove it", False)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_file_that_may_not_be_read_is_not_set_aside(self, house):
@@ -281,14 +260,6 @@ class TestRunsOfSegmentsThatWereSetAside:
         assert fix(Folder(house.folder), deep=True).set_aside == {}
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.remedy == "give yourself the right to read it, or check the disk"
-
-    def test_in_json(self, house, damage, nightjar, tmp_path):
-        path = segment(house)
-        damage.truncate(path / "rollouts.parquet")
-        shutil.rmtree(tmp_path / "evals" / "run-1")
-        record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
-        assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
-        assert record["findings"][0]["runs"] == ["run-1"]
 
 
 class TestAPack:
@@ -312,11 +283,15 @@ class TestAPack:
         assert "its examples are kept" in ended.out
         assert "Runs 'run-1', 'run-2', 'run-3', 'run-4' are missing" in ended.out
         fresh = Warehouse(house.folder)
-        assert fresh.query("SELECT run_id, count(examples.prompt) FROM rollouts JOIN examples USING (example_hash) "
-                           "GROUP BY ALL ORDER BY ALL").rows == [("run-5", 6), ("run-6", 6)]  # fmt: skip
+        counts = "SELECT run_id, count(examples.prompt) FROM rollouts JOIN examples USING (example_hash) GROUP BY ALL"
+        assert sorted(fresh.query(counts).rows) == [("run-5", 6), ("run-6", 6)]
         evals.rename(tmp_path / "evals")
-        ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        assert nightjar(*shlex.split(advised(ended))[1:]).code == 0
+        self.repair(house, nightjar)
+
+    def repair(self, house, nightjar):
+        """Runs what the doctor says, until it has nothing more to say."""
+        while command := advised(nightjar("warehouse", "doctor", "--warehouse", house.folder)):
+            assert nightjar(*shlex.split(command)[1:]).code == 0, command
         assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
 
     def test_lost_examples_are_named_run_by_run(self, house, packs, damage, nightjar, tmp_path):
@@ -325,16 +300,7 @@ class TestAPack:
         ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
         assert "Run 'run-5': 6 rollouts have lost the content of their example" in ended.out
         evals.rename(tmp_path / "evals")
-        ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        while command := advised(ended):
-            assert nightjar(*shlex.split(command)[1:]).code == 0, command
-            ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
-
-    def test_damage_is_not_copied_into_a_new_pack(self, house, damage):
-        damage.flip(segment(house) / "rollouts.parquet", "reward")
-        with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written"):
-            pack_everything(Folder(house.folder))
+        self.repair(house, nightjar)
 
 
 class TestPrices:
@@ -348,24 +314,19 @@ class TestPrices:
         (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
         (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
     ])  # fmt: skip
-    def test_a_damaged_line_is_named(self, house, nightjar, content, line, fault):
+    def test_a_damaged_line_is_named(self, house, content, line, fault):
         path = house.folder / "prices.csv"
         path.write_bytes(content)
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.what.startswith(f"prices.csv, line {line}: {fault}")
         assert finding.remedy.startswith("repair this line in an editor")
         assert finding.needs_action
-        ended = nightjar("sql", "FROM runs", "--warehouse", house.folder)
-        assert ended.code == 1
-        assert ended.err.startswith(f"Error: prices.csv, line {line}: {fault}")
-        assert ended.err.endswith(f". Repair it, or remove the file: {path}")
-
-
-ODD_NAMES = ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"]
+        with pytest.raises(WarehouseError, match=re.escape(f"prices.csv, line {line}: {fault}") + f".*: {path}$"):
+            house.query("FROM runs")
 
 
 class TestAnOddName:
-    @pytest.mark.parametrize("name", ODD_NAMES)
+    @pytest.mark.parametrize("name", ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"])
     def test_of_the_folder_breaks_nothing(self, tmp_path, write_run, nightjar, name):
         base = tmp_path / name
         folder, where = base / "warehouse", ["--warehouse", base / "warehouse"]

@@ -102,8 +102,7 @@ def test_run_directories_of_one_configuration_are_merged(shards, nightjar, tmp_p
 def test_missing_steps_are_named_by_range(shards, nightjar, tmp_path):
     (shards / "shard_1").rename(tmp_path / "elsewhere")
     done = nightjar("eval", "merge", shards)
-    assert done.code == 1
-    assert "1 of 4 shards is missing" in done.err
+    assert (done.code, "1 of 4 shards is missing" in done.err) == (1, True)
     assert "6 of 20 steps are missing, of the problems 3-5" in done.err
     assert "14 steps, mean reward 0.5714, coverage 70.0% (14 of 20)" in done.out
     [bundle] = shards.glob("eval-*.json")
@@ -147,10 +146,8 @@ def nemo_shard(folder, rows, config, **bundle):
 
 
 def nemo_row(problem, reward, **more):
-    row = {
-        "reward": reward, "model_response": "A", "repeat": 0, "problem_idx": problem, "tokens": 5, "latency_ms": 10.0,
-    }  # fmt: skip
-    return row | {"scoring_details": {"method": "mcq"}} | more
+    row = {"reward": reward, "model_response": "A", "repeat": 0, "problem_idx": problem, "tokens": 5}
+    return row | {"latency_ms": 10.0, "scoring_details": {"method": "mcq"}} | more
 
 
 def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):

@@ -88,7 +88,7 @@ class TestTwoSides:
         told = {to: nightjar("gate", "-p", "policy.yaml", "before", to) for to in ("few", "most")}
         assert {to: one.out.split()[0] for to, one in told.items()} == {"few": "INCONCLUSIVE", "most": "GO"}
         for to, count in {"few": 380, "most": 100}.items():
-            said = " ".join(told[to].out.split())
+            said = told[to].words
             assert f"{count} of the baseline's 400 examples are not in the candidate." in said
 
     def test_folders_with_several_benchmarks_and_the_baseline_of_the_policy(self, house):
@@ -96,11 +96,8 @@ class TestTwoSides:
             for name in ("gsm8k", "mmlu", "other"):
                 house.write(f"{side}/{name}", name, [1.0] * EXAMPLES)
         house.write("after/new", "new", [1.0])
-        policy = GatePolicy(
-            version=1,
-            baseline=str(house.folder / "runs/before"),
-            benchmarks={"gsm8k": GateRule(tier="critical"), "mmlu": GateRule(tier="advisory")},
-        )
+        rules = {"gsm8k": GateRule(tier="critical"), "mmlu": GateRule(tier="advisory")}
+        policy = GatePolicy(version=1, baseline=str(house.folder / "runs/before"), benchmarks=rules)
         found = gate(policy, candidate=house.folder / "runs/after", warehouse=house.warehouse, record=True)
         assert (found.decision, [one.name for one in found.benchmarks]) == ("GO", ["gsm8k", "other", "mmlu"])
         assert (found.not_gated, found.gate_id) == (["new"], "")
@@ -154,6 +151,9 @@ class TestNights:
         house.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
         worse = self.gate(house, "nightly", record=True)
         assert (worse.decision, worse.named("BREACH")) == ("NO-GO", ["gsm8k"])
+        text = gate_report(worse)
+        assert "Candidate: nightly@2026-11-08. Baseline: the last 7 accepted nights. In a year without" in text
+        assert "This night beside 1: worse by" in text
         assert worse.level == pytest.approx(1 / 365)
         assert house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows == [
             ("nightly", "2026-11-08", "NO-GO")
@@ -164,11 +164,14 @@ class TestNights:
         found = self.gate(house)
         assert (found.decision, found.named("INSUFFICIENT")) == ("INCONCLUSIVE", ["gsm8k", "mmlu"])
         assert found.benchmarks[0].reason == "No accepted night before this one has it."
+        with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
+            self.gate(house, "nightly@2026-11-09")
 
     def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, house):
         for day in range(1, 4):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
-        strict = replace_rule(self.POLICY, max_drop=0.0, level=100)
+        rule = {"defaults": GateRule(max_drop=0.0), "false_alarms_a_year": 100}
+        strict = self.POLICY.model_copy(update=rule)
         house.night("2026-11-04", gsm8k=0.85, mmlu=0.95)
         stopped = gate(strict, warehouse=house.warehouse, record=True)
         house.night("2026-11-05", gsm8k=0.9, mmlu=0.95)
@@ -191,18 +194,9 @@ class TestNights:
         [gsm8k, _] = self.gate(house).benchmarks
         assert [(window.nights, len(window.baseline)) for window in gsm8k.windows] == [(1, 4)]
 
-    def test_an_unknown_night_is_an_error(self, house):
-        house.night("2026-11-01", gsm8k=0.9)
-        with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
-            self.gate(house, "nightly@2026-11-09")
-
 
 def beside(found):
     return [run_id.removesuffix("-gsm8k") for run_id in found.benchmarks[0].baseline_runs]
-
-
-def replace_rule(policy, max_drop, level):
-    return policy.model_copy(update={"defaults": GateRule(max_drop=max_drop), "false_alarms_a_year": level})
 
 
 class TestCommand:
@@ -215,11 +209,12 @@ class TestCommand:
         for candidate, code, verdict in zip(sides[1:], (0, 1, 2), ("GO", "NO-GO", "INCONCLUSIVE"), strict=True):
             told = nightjar("gate", "-p", "policy.yaml", sides[0], candidate)
             assert (told.code, told.out.split()[0]) == (code, verdict)
-            assert max(map(len, told.out.splitlines())) <= 80
+            assert told.width <= 80
             assert nightjar("gate", "-p", "policy.yaml", sides[0], candidate, "--no-strict").code == 0
-        assert "gsm8k: It is worse by 0.2500, and 0.03 is allowed" in " ".join(
-            nightjar("gate", "-p", "policy.yaml", sides[0], sides[2]).out.split()
-        )
+        worse = nightjar("gate", "-p", "policy.yaml", sides[0], sides[2])
+        assert "gsm8k: It is worse by 0.2500, and 0.03 is allowed" in worse.words
+        assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
+        assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
 
     def test_every_format_has_the_same_and_a_file_all_of_it(self, house, nightjar):
         house.publish("before"), house.publish("worse", right=200)
@@ -234,15 +229,3 @@ class TestCommand:
         assert nightjar("sql", sql, "--json").json == [{"n": 2}]
         for asked in (["--json"], ["--format", "json"]):
             assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
-
-    def test_usage_errors(self, house, nightjar):
-        assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
-        assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
-
-    def test_a_night_as_markdown(self, house, nightjar):
-        (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
-        house.night("2026-11-01", gsm8k=0.9, mmlu=0.9), house.night("2026-11-02", gsm8k=0.9, mmlu=0.9)
-        told = nightjar("gate", "-p", "nightly.yaml", "nightly", "--format", "markdown", "--no-strict")
-        assert "Candidate: nightly@2026-11-02. Baseline: the last 7 accepted nights. In a year without" in told.out
-        assert "This night beside 1: worse by" in told.out
-        assert told.out.strip() == gate_report(gate(house.folder / "nightly.yaml")).strip()

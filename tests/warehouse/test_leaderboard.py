@@ -28,8 +28,8 @@ def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     ]  # fmt: skip
     assert (found.examples, found.left_out, found.differs) == (100, {}, [])
     told = nightjar("leaderboard", "gsm8k")
-    assert max(map(len, told.out.splitlines())) <= 80
-    assert "First: best, good are tied: any of them may be the best" in " ".join(told.out.split())
+    assert told.width <= 80
+    assert "First: best, good are tied: any of them may be the best" in told.words
     assert "Next: nightjar compare run-good run-best" in told.err
     assert nightjar("leaderboard", "gsm8k", "--json").json["rows"][2]["ranks"] == [3, 3]
 
@@ -54,6 +54,6 @@ def test_different_settings_are_reported(publish, nightjar):
 
 def test_one_model_and_none(publish, nightjar):
     publish("a", 50)
-    assert "First: a, the only model" in " ".join(nightjar("leaderboard", "gsm8k").out.split())
+    assert "First: a, the only model" in nightjar("leaderboard", "gsm8k").words
     with pytest.raises(ConfigError, match="There are: gsm8k"):
         leaderboard("other")

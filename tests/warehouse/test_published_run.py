@@ -66,31 +66,26 @@ def expected_run(run_dir):
     }  # fmt: skip
 
 
-def finish_reason(trajectory):
+def of_calls(trajectory):
+    """Why the last call of a model ended, and how long all of them took."""
     last = trajectory[-1] if trajectory else None
-    return (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None
-
-
-def model_ms(trajectory):
     steps = [step for step in trajectory or [] if isinstance(step, dict)]
     known = [step["latency_ms"] for step in steps if step.get("latency_ms") is not None]
-    return pytest.approx(sum(known)) if known else None
+    return {
+        "finish_reason": (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None,
+        "model_ms": pytest.approx(sum(known)) if known else None,
+    }
 
 
 AS_THEY_ARE = (
-    *(
-        "example_id", "rollout_index", "example_hash", "reward", "advantage", "metrics", "stop_condition",
-        "is_completed",
-    ),
-    *("is_truncated", "attempts", "model", "prompt", "completion"),
+    "example_id", "rollout_index", "example_hash", "reward", "advantage", "metrics", "stop_condition", "is_completed",
+    "is_truncated", "attempts", "model", "prompt", "completion",
 )  # fmt: skip
 
 
 def error_columns(error):
-    return {
-        "error": error.get("error"), "error_chain": error.get("error_chain_repr"),
-        "error_message": error.get("message"), "error_traceback": error.get("traceback"),
-    }  # fmt: skip
+    names = {"error": "error", "error_chain": "error_chain_repr", "error_message": "message"}
+    return {column: error.get(name) for column, name in {**names, "error_traceback": "traceback"}.items()}
 
 
 def expected_rollouts(run_dir, state_columns):
@@ -114,7 +109,7 @@ def expected_rollouts(run_dir, state_columns):
                 "output_tokens": usage.get("output_tokens"),
                 **{name: timing[name] for name in ("generation_ms", "scoring_ms", "total_ms")},
                 "task": as_text(row.get("task")), "answer": as_text(row.get("answer")), "trajectory": trajectory,
-                "finish_reason": finish_reason(trajectory), "model_ms": model_ms(trajectory),
+                **of_calls(trajectory),
                 "state": {name: row.get(name) for name in state_columns} if state_columns else None,
             },
         )  # fmt: skip
@@ -156,20 +151,20 @@ def check(warehouse, run_dir, state_columns=()):
     assert published_at == (moment(expected["metadata"].get("published_at")) or published_at)
     assert run == expected
 
-    rollouts = found(warehouse, "rollouts", run_id, ("example_id", "rollout_index"))
-    expected = dict(expected_rollouts(run_dir, state_columns))
-    assert sorted(key for key, _ in rollouts) == sorted(expected)
-    for key, record in rollouts:
-        assert record.keys() == expected[key].keys()
-        differences = {name for name in record if not alike(expected[key][name], record[name])}
-        assert not differences, {name: (expected[key][name], record[name]) for name in differences}
-
-    attempts = found(warehouse, "attempts", run_id, ("example_id", "rollout_index", "attempt"))
-    expected = dict(expected_attempts(run_dir))
-    assert sorted(key for key, _ in attempts) == sorted(expected)
-    for key, record in attempts:
-        assert record.pop("finished_at").timestamp() == pytest.approx(expected[key].pop("finished_at"), abs=2e-6)
-        assert record == expected[key]
+    places = ("example_id", "rollout_index", "attempt")
+    for relation, columns, expected in (
+        ("rollouts", places[:2], dict(expected_rollouts(run_dir, state_columns))),
+        ("attempts", places, dict(expected_attempts(run_dir))),
+    ):
+        records = found(warehouse, relation, run_id, columns)
+        assert sorted(key for key, _ in records) == sorted(expected)
+        for key, record in records:
+            if relation == "attempts":
+                ended = record.pop("finished_at").timestamp()
+                assert ended == pytest.approx(expected[key].pop("finished_at"), abs=2e-6)
+            assert record.keys() == expected[key].keys()
+            differences = {name for name in record if not alike(expected[key][name], record[name])}
+            assert not differences, {name: (expected[key][name], record[name]) for name in differences}
 
     hashes = {row["example_hash"] for row in lines(run_dir / "results.jsonl")}
     examples = warehouse.query("SELECT example_hash FROM examples").rows

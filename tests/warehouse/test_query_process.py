@@ -227,27 +227,23 @@ print(house.query("SELECT 8").rows)
     assert (printed, errors) == ("7 2\n[(8,)]\n", "")  # a scratch folder each: the one of the copy was killed with it
 
 
-def test_a_location_is_relative_to_where_the_program_was_when_it_was_named(folder, tmp_path, monkeypatch):
+def test_a_location_is_relative_to_where_the_program_was_when_it_was_named_even_if_that_is_gone(
+    folder, tmp_path, monkeypatch
+):
     monkeypatch.chdir(folder.parent)
     house = Warehouse(folder.name)
     monkeypatch.chdir(tmp_path)
     assert house.query("SELECT count(*) FROM runs").rows == [(1,)]
-
-
-def test_a_removed_current_folder_does_not_matter(folder, tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert Warehouse(folder).query("SELECT count(*) FROM runs").rows == [(1,)]
 
 
-def test_a_value_that_cannot_be_pickled_is_refused(folder):
+def test_a_value_that_cannot_be_pickled_and_a_statement_that_is_too_long_are_refused(folder):
     with pytest.raises(WarehouseError, match="a value cannot be passed to the query process") as raised:
         Warehouse(folder).query("SELECT ?", [threading.Lock()])
     assert isinstance(raised.value.__cause__, TypeError | pickle.PicklingError)
-
-
-def test_a_statement_that_is_too_long_is_refused(folder):
     house = Warehouse(folder)
     assert house.query(f"SELECT length('{'x' * 900_000}')").rows == [(900_000,)]
     with pytest.raises(WarehouseError, match=r"has 1,000,017 characters, expected at most 1,000,000\. Pass long texts"):

@@ -55,7 +55,7 @@ def refusal(warehouse, sql, parameters=None, **options):
 
 
 class TestAnswers:
-    def test_gives_columns_types_and_rows(self, published):
+    def test_gives_columns_types_and_rows_and_takes_parameters(self, published):
         result = published.query(
             "SELECT name, avg(value) AS mean, info FROM metrics JOIN rollouts"
             " USING (run_id, example_id, rollout_index) GROUP BY ALL ORDER BY name"
@@ -63,8 +63,8 @@ class TestAnswers:
         assert result.columns == ("name", "mean", "info")
         assert result.types == ("VARCHAR", "DOUBLE", "JSON")
         assert result.rows == [("correct", 0.5, '{"level":1}'), ("length", 12.0, '{"level":1}')]
-
-    def test_takes_parameters(self, published):
+        nan, *rest = one(published, "SELECT 'nan'::DOUBLE, 'inf'::DOUBLE, 170141183460469231731687303715884105727")
+        assert (math.isnan(nan), rest) == (True, [math.inf, 2**127 - 1])
         assert one(published, "SELECT env_id FROM runs WHERE run_id = ?", ["run-1"]) == ("gsm8k",)
         named = "SELECT count(*) FROM rollouts WHERE reward >= $least"
         assert one(published, named, {"least": 0.5}) == (2,)
@@ -103,7 +103,7 @@ class TestAnswers:
     def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
         assert one(published, sql, parameters) == (4,)
 
-    def test_several_queries_are_answered_in_order(self, published):
+    def test_several_queries_are_answered_in_order_up_to_the_first_that_fails(self, published):
         first, second, none = published.query_all(
             [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
         )
@@ -111,8 +111,6 @@ class TestAnswers:
         assert second.rows == [(number,) for number in range(20_000)]
         assert none.rows == []
         assert published.query_all([]) == []
-
-    def test_the_first_of_several_that_fails_is_reported(self, published):
         with pytest.raises(WarehouseError, match="nowhere"):
             published.query_all([("SELECT 1", None), ("FROM nowhere", None), ("DROP VIEW runs", None)])
         assert one(published, "SELECT 2") == (2,)
@@ -162,21 +160,6 @@ class TestAnswers:
     def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
         assert refusal(published, sql, parameters).startswith("The query failed: ")
 
-    def test_nan_infinity_and_huge_integers_are_returned(self, published):
-        nan, infinite, huge = one(
-            published, "SELECT 'nan'::DOUBLE, 'inf'::DOUBLE, 170141183460469231731687303715884105727"
-        )
-        assert math.isnan(nan)
-        assert (infinite, huge) == (math.inf, 2**127 - 1)
-
-    def test_a_missing_warehouse_is_named(self, tmp_path):
-        warehouse = Warehouse(tmp_path / "warehouse")
-        with pytest.raises(WarehouseError) as caught:
-            warehouse.query("SELECT 1")
-        for part in (str(warehouse.folder), "nightjar eval run", "--warehouse", "NIGHTJAR_WAREHOUSE"):
-            assert part in str(caught.value)
-        assert not warehouse.folder.exists()
-
 
 class TestStatements:
     @pytest.mark.parametrize("sql", [
@@ -216,13 +199,9 @@ class TestStatements:
         "PIVOT (WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x) ON model",
     ])  # fmt: skip
     def test_refuses_a_pivot_that_is_part_of_more(self, published, segments, sql):
-        message = refusal(published, sql.format(segments=segments))
-        assert "A PIVOT with the word " in message
-        assert "PIVOT … ON column IN (…)" in message
+        assert "A PIVOT with the word " in refusal(published, sql.format(segments=segments))
 
-    @pytest.mark.parametrize(
-        "explain", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"]
-    )
+    @pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"])
     @pytest.mark.parametrize("sql", [
         "DELETE FROM segments.prices", "COPY (SELECT 1) TO '{segments}/x.csv'", "CREATE TABLE mine AS SELECT 1",
         "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
@@ -230,8 +209,7 @@ class TestStatements:
         "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
     ])  # fmt: skip
     def test_refuses_to_explain_a_write_by_doing_it(self, published, segments, explain, sql):
-        message = refusal(published, f"{explain} {sql.format(segments=segments)}")
-        assert "is refused: a query only reads the warehouse" in message
+        assert "is refused: a query only reads" in refusal(published, f"{explain} {sql.format(segments=segments)}")
 
     @pytest.mark.parametrize("sql", [
         "EXPLAIN (ANALYZE /* ) SELECT 1 -- */ ) COPY (SELECT 1) TO '{segments}/x.csv'",
@@ -273,10 +251,8 @@ class TestStatements:
         with duckdb.connect() as connection:
             ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [write]).fetchall()
         text = tree.replace("'", "''").replace("COPY", "CO'||'PY")
-        message = refusal(
-            published, sql.format(function="json_execute_serialized_sql", tree=text, nested=text.replace("'", "''"))
-        )
-        assert "is refused: a query only reads the warehouse" in message
+        names = {"function": "json_execute_serialized_sql", "tree": text, "nested": text.replace("'", "''")}
+        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(**names))
 
     def test_checking_a_statement_costs_little(self, published):
         sql = "FROM runs JOIN rollouts USING (run_id) SELECT env_id, avg(reward) GROUP BY ALL"
@@ -351,12 +327,11 @@ class TestLimits:
     def test_stops_at_the_timeout(self, published, sql):
         assert "stopped after 0.1 s" in refusal(published, sql, timeout_seconds=0.1)
 
-    def test_a_timeout_that_is_over_before_the_query_begins_stops_it(self, published):
-        assert "stopped after 1e-09 s" in refusal(published, "SELECT sleep_ms(3_600_000)", timeout_seconds=1e-9)
-
-    @pytest.mark.parametrize("seconds", [0, -1, math.nan])
-    def test_no_time_at_all_is_refused(self, published, seconds):
-        assert "expected more than 0 seconds" in refusal(published, "SELECT 1", timeout_seconds=seconds)
+    @pytest.mark.parametrize(("seconds", "says"), [
+        (1e-9, "stopped after 1e-09 s"), *((no_time, "expected more than 0 seconds") for no_time in (0, -1, math.nan)),
+    ])  # fmt: skip
+    def test_a_timeout_that_is_over_at_once_or_none_is_refused(self, published, seconds, says):
+        assert says in refusal(published, "SELECT sleep_ms(3_600_000)", timeout_seconds=seconds)
 
     def test_the_timeout_of_one_thread_is_not_that_of_another(self, published):
         with ThreadPoolExecutor(1) as pool:

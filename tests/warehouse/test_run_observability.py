@@ -106,9 +106,8 @@ def test_a_run_of_several_turns_has_the_sums_of_its_calls(ask, tmp_path):
     told, rows = same_as_files(ask, tmp_path / "run", tmp_path / "files")
     assert told["finish_reason_counts"] == {"tool_calls": 3}
     assert rows["turn_budget_exhausted"]["count"] == 3
-    steps = ask(
-        tmp_path / "run", "SELECT steps.model_ms, trajectory FROM steps JOIN rollouts USING (run_id, example_id)"
-    )
+    joined = "SELECT steps.model_ms, trajectory FROM steps JOIN rollouts USING (run_id, example_id)"
+    steps = ask(tmp_path / "run", joined)
     assert len(steps) == 3
     for step in steps:
         assert step["model_ms"] == pytest.approx(sum(call["latency_ms"] for call in json.loads(step["trajectory"])))
@@ -141,10 +140,8 @@ CHAINS = {
 
 def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):
     assert [category_of_error({"error_chain_repr": chain}) for chain in CHAINS] == [*CHAINS.values()]
-    rows = [
-        {**run_writer.failed(example, 0), "error": {**run_writer.failure, "error_chain_repr": chain}}
-        for example, chain in enumerate(CHAINS)
-    ]
+    errors = [{**run_writer.failure, "error_chain_repr": chain} for chain in CHAINS]
+    rows = [run_writer.failed(example, 0, error=error) for example, error in enumerate(errors)]
     run_dir = run_writer.write(tmp_path / "run", rows, run_id="one")
     steps = ask(run_dir, "SELECT failure_category FROM steps ORDER BY example_id")
     assert [step["failure_category"] for step in steps] == [*CHAINS.values()]

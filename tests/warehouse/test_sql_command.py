@@ -19,26 +19,26 @@ from nightjar.warehouse import Warehouse
 
 METADATA = {"run_id": "run-1", "env_id": "gsm8k", "model": "m", "status": "completed", "avg_reward": 0.5,
             "pass_threshold": 0.5, "rollouts": 2, "scored": 2, "failed": 0}  # fmt: skip
-SAID = [{"role": "assistant", "content": "four\n\x1b[31m" + "x" * 200}]
 ROLLOUTS = [
     {"example_id": 0, "example_hash": "a", "rollout_index": 0, "reward": 1.0,
-     "metrics": {"correct": 1.0, "ratio": None}, "completion": SAID},
+     "metrics": {"correct": 1.0, "ratio": None},
+     "completion": [{"role": "assistant", "content": "four\n\x1b[31m" + "x" * 200}]},
     {"example_id": 1, "example_hash": "b", "rollout_index": 0, "reward": 0.0, "metrics": {"correct": 0.0}},
 ]  # fmt: skip
 
 
-def publish(warehouse, run_dir, metadata, rollouts):
+def publish(folder, metadata, rollouts):
+    run_dir = folder / metadata["run_id"]
     run_dir.mkdir()
     (run_dir / "metadata.json").write_text(json.dumps(metadata))
     (run_dir / "results.jsonl").write_text("".join(json.dumps(rollout) + "\n" for rollout in rollouts))
-    Warehouse(warehouse).publish(run_dir)
+    Warehouse(folder / "warehouse").publish(run_dir)
+    return folder / "warehouse"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    publish(folder / "warehouse", folder / "run", METADATA, ROLLOUTS)
-    return folder / "warehouse"
+    return publish(tmp_path_factory.mktemp("published"), METADATA, ROLLOUTS)
 
 
 @pytest.fixture
@@ -46,11 +46,7 @@ def run(folder, monkeypatch):
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", str(folder))
     app = typer.Typer()
     app.command()(sql)
-
-    def run(*arguments, stdin=None):
-        return CliRunner().invoke(app, arguments, input=stdin, catch_exceptions=False)
-
-    return run
+    return lambda *arguments, stdin=None: CliRunner().invoke(app, arguments, input=stdin, catch_exceptions=False)
 
 
 @pytest.fixture
@@ -58,9 +54,8 @@ def terminal(monkeypatch):
     """Makes rich believe that tables go to a terminal of so many columns."""
 
     def terminal(columns):
-        monkeypatch.setenv("FORCE_COLOR", "1")
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("COLUMNS", str(columns))
+        for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", str(columns))):
+            monkeypatch.setenv(name, value)
 
     return terminal
 
@@ -68,19 +63,17 @@ def terminal(monkeypatch):
 def test_a_table_goes_to_stdout_and_the_count_and_the_time_to_stderr(run):
     result = run("SELECT example_id, reward FROM rollouts ORDER BY example_id")
     assert result.exit_code == 0
-    assert result.stdout == (
-        "example_id  reward\n"
-        "──────────  ──────\n"
-        "         0     1.0\n"
-        "         1     0.0\n"
-    )  # fmt: skip
+    assert result.stdout.splitlines() == [
+        "example_id  reward", "──────────  ──────", "         0     1.0", "         1     0.0",
+    ]  # fmt: skip
     assert re.fullmatch(r"2 rows in \d+\.\d\d s\n", result.stderr)
 
 
-def test_a_pipe_gets_all_of_a_cell_on_one_line_and_no_control_characters(run):
+def test_a_pipe_gets_all_of_a_cell_on_one_line_and_no_control_characters_and_a_plan_its_lines(run):
     result = run("SELECT completion->>'$[0].content' AS text, NULL::TEXT AS nothing FROM rollouts LIMIT 1")
     assert result.stdout.splitlines()[2] == "four ?[31m" + "x" * 200 + "  NULL"
     assert result.stderr.startswith("1 row in")
+    assert "\n" in run("EXPLAIN SELECT * FROM runs").stdout.strip()
 
 
 def test_a_terminal_gets_numbers_and_times_in_brief_and_a_pipe_in_full(run, terminal):
@@ -170,7 +163,7 @@ def models(tmp_path_factory):
     for model, env_id, example_hash in (("a", "sums", "1"), ("b", "sums", "2"), ("c", "chess", "1")):
         metadata = {**METADATA, "run_id": model, "env_id": env_id, "model": model, "rollouts": 1, "scored": 1}
         rollout = {"example_id": 0, "example_hash": example_hash, "rollout_index": 0, "reward": 1.0, "metrics": {}}
-        publish(folder / "warehouse", folder / model, metadata, [rollout])
+        publish(folder, metadata, [rollout])
     return str(folder / "warehouse")
 
 
@@ -183,26 +176,12 @@ def test_models_without_an_example_in_common_have_none_to_show(run, models, give
     assert result.stdout.splitlines()[1:] == rows
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    (["-P", "b=a"], r"'compare' takes two models, found 'a' twice\.$"),
-    (["-P", "b=z"], r"^Unknown model 'z'\."),
-    (["-P", "b=b", "-P", "env=ches"], r"^Unknown environment 'ches'\. Did you mean 'chess'"),
-])  # fmt: skip
-def test_a_model_is_compared_with_another_that_is_there(run, models, given, message):
-    with pytest.raises(WarehouseError, match=message):
-        run("compare", "-P", "a=a", *given, "--warehouse", models)
-
-
 @pytest.mark.parametrize("form", ["table", "json", "parquet"])
 def test_what_the_warehouse_does_not_have_is_an_error_and_writes_nothing(run, tmp_path, form):
     path = tmp_path / "rows"
     with pytest.raises(WarehouseError, match=r"^Unknown environment 'gsm8'. Did you mean 'gsm8k'\?$"):
         run("history", "-P", "env=gsm8", "--format", form, "--output", str(path))
     assert not path.exists()
-
-
-def test_a_plan_keeps_its_lines(run):
-    assert "\n" in run("EXPLAIN SELECT * FROM runs").stdout.strip()
 
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--format", "json"]])
@@ -229,20 +208,13 @@ def test_json_is_a_list_of_objects(run, arguments):
     assert "NaN" not in result.stdout
 
 
-def test_json_has_messages_as_json_and_no_rows_as_an_empty_list(run):
+def test_json_has_messages_as_json_and_csv_as_text(run):
     (first,) = json.loads(run("SELECT completion FROM rollouts LIMIT 1", "--json").stdout)
     assert first["completion"] == ROLLOUTS[0]["completion"]
     assert json.loads(run("SELECT 1 WHERE false", "--json").stdout) == []
-
-
-def test_csv_is_whole(run):
-    result = run(
-        "SELECT completion, metrics.value, true AS yes, [1, 2] AS list"
-        " FROM rollouts JOIN metrics USING (run_id, example_id) WHERE name = 'ratio'",
-        "--format",
-        "csv",
-    )
-    header, row = csv.reader(io.StringIO(result.stdout))
+    statement = "SELECT completion, metrics.value, true AS yes, [1, 2] AS list"
+    statement += " FROM rollouts JOIN metrics USING (run_id, example_id) WHERE name = 'ratio'"
+    header, row = csv.reader(io.StringIO(run(statement, "--format", "csv").stdout))
     assert header == ["completion", "value", "yes", "list"]
     assert json.loads(row[0]) == ROLLOUTS[0]["completion"]
     assert row[1:] == ["", "true", "[1, 2]"]
@@ -260,16 +232,7 @@ def test_without_a_statement_it_teaches_with_examples_that_run(run):
     assert "reward DOUBLE" in run(stdin="").stdout
     statements = [line.split('"')[1] for line in shown.splitlines() if 'nightjar sql "' in line]
     assert [run(statement).exit_code for statement in statements] == [0, 0, 0]
-
-
-def test_without_a_statement_the_catalog_comes_in_any_format(run):
-    records = json.loads(run("--json").stdout)
-    assert records[0].keys() == {"table", "about", "column", "type", "note"}
-
-
-def test_the_option_goes_before_the_environment(run, tmp_path):
-    with pytest.raises(WarehouseError, match=r"No warehouse at .*elsewhere"):
-        run("SELECT 1", "--warehouse", str(tmp_path / "elsewhere"))
+    assert json.loads(run("--json").stdout)[0].keys() == {"table", "about", "column", "type", "note"}
 
 
 def test_parquet_goes_to_a_file_or_a_pipe(run, tmp_path):
@@ -302,16 +265,13 @@ def test_a_suffix_that_names_no_format_is_a_usage_error(run, tmp_path, name):
     assert (tmp_path / name).read_text() == "n\n1\n"
 
 
-def test_a_query_that_fails_leaves_the_file_as_it_was(run, tmp_path):
+def test_a_query_that_fails_leaves_the_file_and_one_that_cannot_be_written_is_named(run, tmp_path):
     path = tmp_path / "rows.json"
     run("SELECT 1 AS n", "--output", str(path))
     with pytest.raises(WarehouseError):
         run("SELECT nothing", "--output", str(path))
     assert json.loads(path.read_text()) == [{"n": 1}]
     assert [file.name for file in tmp_path.iterdir()] == ["rows.json"]
-
-
-def test_a_file_that_cannot_be_written_is_named(run, tmp_path):
     with pytest.raises(ConfigError, match=r"Cannot write '.*nowhere/rows.csv': No such file or directory"):
         run("SELECT 1", "--output", str(tmp_path / "nowhere" / "rows.csv"))
 
@@ -346,28 +306,19 @@ def test_a_limit_is_a_number(run, tmp_path, form):
     assert (parquet.read_table(path).num_rows if form == "parquet" else path.read_text().count("\n") - 1) == 1
 
 
-@pytest.mark.parametrize("statement", [
-    "SELECT to_days($n)", "SELECT reward * $n FROM rollouts",
-    "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
+@pytest.mark.parametrize(("statement", "values", "message"), [
+    ("SELECT to_days($n)", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
+    ("SELECT reward * $n FROM rollouts", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
+    ("WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
+    ("SELECT reward > $n FROM rollouts", {"n": "few"}, r"Could not convert string 'few' to DOUBLE$"),
+    ("FROM runs WHERE env_id = $env LIMIT $n", {"n": 1}, r"needs a value for 'env'\. It takes: env, n"),
+    ("FROM runs WHERE env_id = 'e'", {"n": 1}, r"has no parameter 'n'\. It takes: no parameters"),
+    ("FROM runs LIMIT", {"n": 1}, 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
+    ("compare", {"a": "m", "b": "m"}, r"'compare' takes two models, found 'm' twice\.$"),
 ])  # fmt: skip
-def test_a_value_whose_type_nothing_says_gets_advice(run, statement):
-    with pytest.raises(WarehouseError, match=r"Binder Error: .*\$n::INTEGER"):
-        run(statement, "-P", "n=few")
-
-
-@pytest.mark.parametrize(("statement", "message"), [
-    ("FROM runs WHERE env_id = $env LIMIT $n", "needs a value for 'env'. It takes: env, n"),
-    ("FROM runs WHERE env_id = 'e'", "has no parameter 'n'. It takes: no parameters"),
-    ("FROM runs LIMIT", 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
-])  # fmt: skip
-def test_values_that_a_statement_does_not_take_are_named(run, statement, message):
-    with pytest.raises(WarehouseError, match=re.escape(message)):
-        run(statement, "-P", "n=1")
-
-
-def test_a_value_of_a_wrong_type_gets_none(run):
-    with pytest.raises(WarehouseError, match=r"Could not convert string 'few' to DOUBLE$"):
-        run("SELECT reward > $n FROM rollouts", "-P", "n=few")
+def test_wrong_values_of_parameters_are_named(run, statement, values, message):
+    with pytest.raises(WarehouseError, match=message):
+        run(statement, *(word for name, value in values.items() for word in ("-P", f"{name}={value}")))
 
 
 @pytest.mark.parametrize("arguments", [
@@ -395,10 +346,6 @@ def test_a_failure_in_a_pipe_says_which_statement_it_was(run):
         run(stdin="SELECT 1; SELCT 2")
 
 
-def test_a_name_in_a_pipe_is_a_query(run):
-    assert "run-1" in run("--format", "csv", stdin="leaderboard\n").stdout
-
-
 def test_the_names_are_listed_with_what_they_answer_and_take(run):
     text = run("--list").stdout
     assert re.search(r"^hardest +The hardest examples of an environment", text, re.MULTILINE)
@@ -409,10 +356,11 @@ def test_the_names_are_listed_with_what_they_answer_and_take(run):
     assert listed["flips"]["parameters"][0] == {"name": "a", "type": "run", **about}
 
 
-def test_statements_on_stdin_run_one_by_one(run):
+def test_statements_and_names_on_stdin_run_one_by_one(run):
     text = "SELECT ';' AS a; -- done;\nSELECT 2 AS b;"
     assert run("--format", "csv", stdin=text).stdout == "a\n;\n\nb\n2\n"
     assert run("--json", stdin=text).stdout == '[\n  {\n    "a": ";"\n  }\n]\n[\n  {\n    "b": 2\n  }\n]\n'
+    assert "run-1" in run("--format", "csv", stdin="leaderboard\n").stdout
 
 
 def test_a_file_takes_the_rows_of_one_statement(run, tmp_path):

@@ -43,8 +43,8 @@ def test_a_change_and_what_was_changed_with_it(nightly, nightjar):
     assert found.usually_flipped == pytest.approx(2 / 60)
     assert found.flipped == pytest.approx(31 / 60, abs=2 / 60)
     told = nightjar("trend", "gsm8k")
-    assert max(map(len, told.out.splitlines())) <= 80
-    text = " ".join(told.out.split())
+    assert told.width <= 80
+    text = told.words
     assert "gsm8k, m: reward of 14 runs" in text
     assert "2026-01-09: 0.8333 → 0.3333 (-0.5000," in text
     assert "Differs: served model: m-2025 → m-2026" in text
@@ -77,7 +77,7 @@ def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, ho
     # of the sixty that all were asked, half were right, and then all
     assert [change.run_id for change in series.changes] == ["grown-9"]
     assert (series.changes[0].before, series.changes[0].after) == pytest.approx((0.5, 1.0))
-    assert "40 of 100 examples are new with run grown-9" in " ".join(nightjar("trend", "gsm8k").out.split())
+    assert "40 of 100 examples are new with run grown-9" in nightjar("trend", "gsm8k").words
 
 
 def test_no_change(nightly, nightjar):

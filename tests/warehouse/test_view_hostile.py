@@ -14,7 +14,6 @@ from nightjar.warehouse import Warehouse
 HOSTILE = (
     "'\"><script>alert(1)</script><svg onload=alert(1)>[a](javascript:alert(1))\u202e\x1b[31m\x9b2J\x00\u2028{{7*7}}"
 )
-OWN_SCRIPT = "/static/page.js"
 RUN = "\u202eevil<b>\x1b"
 PAGES = ("/", "/?group=environment", "/?group=model", "/?group=suite", "/runs/{run}", "/runs/{run}/samples",
          "/runs/{run}/samples?where=error", "/runs/{run}/0/0", "/runs/{run}/0/1", "/runs/{run}/0/0?beside=other",
@@ -66,10 +65,8 @@ def warehouse(tmp_path_factory, run_writer):
 @pytest.fixture(scope="module")
 def view(warehouse, browse):
     view = browse(warehouse)
-    noted = {
-        "run": RUN, "example": "0", "index": "0", "mark": "interesting", "comment": HOSTILE, "author": HOSTILE[:90],
-    }  # fmt: skip
-    assert view.post("/notes", data=noted).status_code == 200
+    noted = {"run": RUN, "example": "0", "index": "0", "mark": "interesting"}
+    assert view.post("/notes", data={**noted, "comment": HOSTILE, "author": HOSTILE[:90]}).status_code == 200
     return view
 
 
@@ -88,7 +85,9 @@ class Elements(HTMLParser):
             if name.startswith("on") or name == "style" or (name in {"href", "src", "action"} and not is_address):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
-        if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and attributes[0] != ("src", OWN_SCRIPT)):
+        if tag in {"iframe", "object", "embed", "base"} or (
+            tag == "script" and attributes[0] != ("src", "/static/page.js")
+        ):
             self.odd.append(tag)
 
     def handle_data(self, data):
@@ -102,15 +101,12 @@ def assert_text(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_hostile_text_is_escaped_on_every_page(view, page):
+def test_hostile_text_is_escaped_on_every_page_and_sent_back(view, page):
     told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
     assert told.status_code in {200, 400, 404}, told.text
     assert_text(told.text)
-
-
-def test_a_form_sends_back_what_was_given(view):
-    told = view.get("/runs/other/samples", params={"q": HOSTILE}).text
-    assert f'name="q" value="{HOSTILE}"' in unescape(told)
+    if "/samples?q={text}" in page:
+        assert f'name="q" value="{HOSTILE}"' in unescape(told.text)
 
 
 def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path, monkeypatch, browse):
@@ -160,7 +156,4 @@ def test_ten_megabytes_make_no_page_large(large, page):
     told = large.get(page)
     assert told.status_code == 200 or "larger than 0.032 GB" in told.text, told.text[:1000]
     assert len(told.content) < 4_000_000
-
-
-def test_ten_megabytes_can_be_searched(large):
-    assert "<mark>words</mark>" in large.get("/search?q=words").text
+    assert ("<mark>words</mark>" in told.text) == page.startswith("/search")

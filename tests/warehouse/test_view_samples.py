@@ -59,15 +59,12 @@ class TestSamples:
         assert [int(address.split("/")[3]) for address in found] == expected
 
     def test_flips_are_counted_over_examples_that_both_runs_scored(self, browser):
-        assert "1 example flipped, of 2 that both runs have scored" in text_of(
-            browser.get("/runs/first/samples?against=second")
-        )
-        page = browser.get("/runs/first/samples?against=apart")
-        assert "0 examples flipped, of 0 that both runs have scored" in text_of(page)
-        assert '<option value="apart" selected>' in page.text
+        page = "/runs/first/samples?against="
+        assert "1 example flipped, of 2 that both runs have scored" in browser.words(f"{page}second")
+        assert "0 examples flipped, of 0 that both runs have scored" in browser.words(f"{page}apart")
+        assert '<option value="apart" selected>' in browser.get(f"{page}apart").text
         assert "that both runs have scored" not in browser.get("/runs/first/samples").text
-        page = browser.get("/runs/first/samples?against=nobody")
-        assert (page.status_code, "There is no run &#39;nobody&#39;" in page.text) == (404, True)
+        assert "There is no run &#39;nobody&#39;" in browser.words(f"{page}nobody", status=404)
 
     @pytest.mark.parametrize(("address", "words"), [
         ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
@@ -77,8 +74,7 @@ class TestSamples:
         ("/notes?mark=nonsense", "Choose one of: wrong grade"),
     ])  # fmt: skip
     def test_an_unknown_choice_is_refused(self, browser, address, words):
-        page = browser.get(address)
-        assert (page.status_code, words in page.text) == (400, True)
+        assert words in browser.words(address, status=400)
 
     def test_a_filter_without_matches_stays_selected(self, browser):
         page = browser.get("/?env=gone&status=&sort=")
@@ -97,55 +93,48 @@ class TestSamples:
     def test_a_row_links_to_its_worst_rollout_and_describes_each(self, browser):
         page = browser.get("/runs/first/samples")
         assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
-        assert re.findall(r">(rollout \d: \w+)<", page.text)[:4] == [
-            "rollout 0: right", "rollout 1: wrong", "rollout 0: wrong", "rollout 1: failed"
-        ]  # fmt: skip
-
-    def test_an_unknown_run_has_no_samples(self, browser):
-        assert browser.get("/runs/other/samples").status_code == 404
-
-
-def text_of(page):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+        described = re.findall(r">rollout (\d: \w+)<", page.text)[:4]
+        assert described == ["0: right", "1: wrong", "0: wrong", "1: failed"]
 
 
 class TestRollout:
     def test_shows_calls_with_results_and_code_separately(self, browser):
-        page = browser.get("/runs/first/2/0")
-        assert page.status_code == 200
+        page, words = browser.get("/runs/first/2/0"), browser.words("/runs/first/2/0")
         assert '<div class="code" dir="auto">print(4)</div>' in page.text
         assert '<div class="maths" dir="auto">\\[x^2\\]</div>' in page.text
-        assert "calls add { &#34;a&#34;: 2 } result Result: 4" in text_of(page)
-        assert "system Be brief." in text_of(page)
-        assert "judge_response It is right." in text_of(page)
+        for said in (
+            "calls add { &#34;a&#34;: 2 } result Result: 4",
+            "system Be brief.",
+            "judge_response It is right.",
+        ):
+            assert said in words
         assert page.text.count("Result: 4") == 1
 
     def test_shows_the_parsed_answer(self, browser):
-        assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
-        assert "Parsed answer nothing" in text_of(browser.get("/runs/first/0/0"))
-        assert "Parsed answer" not in browser.get("/runs/first/1/1").text
-        assert "Parsed answer" not in browser.get("/runs/second/0/0").text
+        assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in browser.words("/runs/first/2/0")
+        assert "Parsed answer nothing" in browser.words("/runs/first/0/0")
+        assert "Parsed answer" not in browser.words("/runs/first/1/1") + browser.words("/runs/second/0/0")
 
-    def test_shows_invisible_characters_as_symbols(self, browser):
+    def test_shows_invisible_characters_as_symbols_and_cuts_a_megabyte(self, browser):
         assert "[U+202E]␛[31m" in browser.get("/runs/first/2/0?beside=first").text
-
-    def test_a_megabyte_is_folded_and_cut(self, browser):
         page = browser.get("/runs/first/1/0")
         assert page.text.count("long\n") < 41_000
         assert "1,050,000 more characters; see the raw JSON" in page.text
 
     def test_a_failed_rollout_shows_its_error_and_attempts(self, browser, run_writer):
-        page = browser.get("/runs/first/1/1")
-        assert run_writer.failure["message"] in page.text
-        assert "rate limit: Lower --max-concurrent" in page.text
-        assert "3 attempts" in page.text
-        assert "No completion." in page.text
+        words = browser.words("/runs/first/1/1")
+        for said in (
+            run_writer.failure["message"],
+            "rate limit: Lower --max-concurrent",
+            "3 attempts",
+            "No completion.",
+        ):
+            assert said in words
 
     def test_links_to_its_neighbours(self, browser):
         page = browser.get("/runs/first/1/0").text
-        assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == [
-            ("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")
-        ]  # fmt: skip
+        turns = [("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")]
+        assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == turns
         assert '"/runs/first/0/0">Example 0<' in page
         assert '"/runs/first/2/0">Example 2<' in page
 
@@ -160,7 +149,7 @@ class TestRollout:
         assert page.headers["content-type"] == "application/json"
         assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
 
-    @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0"])
+    @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0", "other/samples"])
     def test_an_unknown_rollout_is_not_found(self, browser, place):
         assert browser.get(f"/runs/{place}").status_code == 404
 
@@ -177,13 +166,11 @@ class TestSearch:
         found = examples(browser.get("/search", params={"q": text}))
         assert [address for address in found if "/first/" in address] == expected
 
-    def test_shows_the_surrounding_words_escaped(self, browser):
+    def test_shows_the_surrounding_words_escaped_and_continues_with_older_runs(self, browser):
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
-        assert "question: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
-        assert "in the newest 3 of 3 runs." in text_of(browser.get("/search?q=4"))
-
-    def test_continues_with_older_runs(self, browser):
+        assert "question: 2 + 2 ?" in browser.words("/search?q=2+%2B+2")
+        assert "in the newest 3 of 3 runs." in browser.words("/search?q=4")
         both, older = examples(browser.get("/search?q=4")), examples(browser.get("/search?q=4&skip=1"))
         assert 0 < len(older) < len(both)
         assert examples(browser.get("/search?q=")) == []

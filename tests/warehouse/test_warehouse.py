@@ -41,12 +41,6 @@ def one(warehouse, sql, parameters=None):
     return row
 
 
-def record(warehouse, sql):
-    result = warehouse.query(sql)
-    (row,) = result.rows
-    return dict(zip(result.columns, row, strict=True))
-
-
 def contents(warehouse):
     relations = {
         "runs": "SELECT * EXCLUDE (published_at)", "rollouts": "SELECT *", "attempts": "SELECT *",
@@ -70,44 +64,32 @@ def renamed(scratch, pid):
 
 
 class TestPublish:
-    def test_reports_what_it_published(self, warehouse, run_dir):
+    def test_publishing_reports_what_is_new_and_again_writes_nothing(self, warehouse, run_dir, run_writer):
         report = warehouse.publish(str(run_dir))
         assert (report.run_id, report.rollouts, report.failed, report.attempts) == ("run-1", 4, 1, 0)
-        assert report.is_new
-        assert 0 < report.seconds < 60
-
-    def test_the_ledger_has_a_row_per_attempt(self, warehouse, tmp_path, run_writer):
-        attempts = [
-            run_writer.attempt(0, 0, 1, finished_at=1_800_000_000.25, error=run_writer.failure, token_usage=None),
-            run_writer.attempt(0, 0, 2, finished_at=1_800_000_001.5),
-        ]
-        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, attempts=2)], attempts))
-        moment = datetime(2027, 1, 15, 8, 0, 0, 250_000, UTC)
-        chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
-        failure = ("ModelError", chain, message, None)
-        assert warehouse.query("FROM attempts ORDER BY attempt").rows == [
-            ("run-1", 0, 0, 1, moment, *failure, 10.5, None, None),
-            ("run-1", 0, 0, 2, moment.replace(second=1, microsecond=500_000), None, None, None, None, 10.5, 100, 20),
-        ]
-        trajectory, count = one(warehouse, "SELECT trajectory, attempts FROM rollouts")
-        assert (json.loads(trajectory), count) == (attempts[1]["state"]["trajectory"], 2)
-
-    def test_the_trajectory_is_of_the_last_attempt_that_succeeded(self, warehouse, tmp_path, run_writer):
-        def attempt(number, text, **fields):
-            return run_writer.attempt(0, 0, number, state={"trajectory": [text]}, **fields)
-
-        attempts = [attempt(1, "first"), attempt(2, "second"), run_writer.attempt(0, 0, 3, error=run_writer.failure)]
-        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)], attempts))
-        assert one(warehouse, "SELECT trajectory FROM rollouts") == ('["second"]',)
-
-    def test_publishing_twice_writes_nothing(self, warehouse, run_dir, run_writer):
-        assert warehouse.publish(run_dir).is_new
+        assert (report.is_new, report.seconds > 0) == (True, True)
         before, files_before = contents(warehouse), files(warehouse.folder)
         run_writer.write(run_dir, published_at="2026-11-20T19:00:00Z")
         again = warehouse.publish(run_dir)
         assert (again.is_new, again.rollouts, again.failed) == (False, 4, 1)
         assert contents(warehouse) == before
         assert files(warehouse.folder) == files_before
+
+    def test_the_ledger_has_a_row_per_attempt(self, warehouse, tmp_path, run_writer):
+        attempts = [
+            run_writer.attempt(0, 0, 1, finished_at=1_800_000_000.25, error=run_writer.failure, token_usage=None),
+            run_writer.attempt(0, 0, 2, finished_at=1_800_000_001.5, state={"trajectory": ["of the last success"]}),
+            run_writer.attempt(0, 0, 3, finished_at=1_800_000_002.5, error=run_writer.failure),
+        ]
+        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, attempts=3)], attempts))
+        moment = datetime(2027, 1, 15, 8, 0, 0, 250_000, UTC)
+        chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
+        failure = ("ModelError", chain, message, None)
+        assert warehouse.query("FROM attempts ORDER BY attempt LIMIT 2").rows == [
+            ("run-1", 0, 0, 1, moment, *failure, 10.5, None, None),
+            ("run-1", 0, 0, 2, moment.replace(second=1, microsecond=500_000), None, None, None, None, 10.5, 100, 20),
+        ]
+        assert one(warehouse, "SELECT trajectory, attempts FROM rollouts") == ('["of the last success"]', 3)
 
     def test_replaces_only_its_own_run(self, warehouse, run_dir, tmp_path, run_writer):
         rollout = run_writer.rollout
@@ -134,14 +116,6 @@ class TestPublish:
         assert warehouse.query("SELECT reward, error, attempts FROM rollouts").rows == [(1.0, None, 2)]
         assert warehouse.query("SELECT attempt, error FROM attempts ORDER BY 1").rows == [(1, "ModelError"), (2, None)]
 
-    def test_the_last_line_of_a_rollout_counts(self, warehouse, tmp_path, run_writer):
-        rollout = run_writer.rollout
-        lines = [run_writer.failed(0, 0), rollout(0, 1, 0.5), rollout(0, 0, 0.25), rollout(0, 0, 0.75)]
-        report = warehouse.publish(run_writer.write(tmp_path / "run", lines))
-        assert (report.rollouts, report.failed) == (2, 0)
-        rewards = warehouse.query("SELECT rollout_index, reward FROM rollouts ORDER BY 1").rows
-        assert rewards == [(0, 0.75), (1, 0.5)]
-
     def test_lost_results_are_reported(self, warehouse, tmp_path, run_writer, caplog):
         run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)])
         assert warehouse.publish(run_dir).rollouts == 1
@@ -152,7 +126,7 @@ class TestPublish:
         warehouse.publish(run_writer.write(run_dir, [run_writer.rollout(0, 0)], run_id="2", status="running"))
         assert caplog.messages == []
 
-    def test_missing_fields_are_null(self, warehouse, tmp_path):
+    def test_what_a_run_lacks_is_null(self, warehouse, tmp_path, run_writer):
         run_dir = tmp_path / "run"
         run_dir.mkdir()
         (run_dir / "metadata.json").write_text('{"run_id": "bare", "scored": 1}')
@@ -162,6 +136,9 @@ class TestPublish:
         assert set(row) == {None}
         given = "run_id, version, scored, run_dir, published_at, metadata"
         assert set(one(warehouse, f"SELECT COLUMNS(* EXCLUDE ({given})) FROM runs")) == {None}
+        run_dir = run_writer.write(tmp_path / "empty", [], scored=0, failed=0)
+        (run_dir / "results.jsonl").unlink()
+        assert warehouse.publish(run_dir).rollouts == 0
 
     def test_a_run_that_was_killed_has_aggregates_of_what_is_there(self, warehouse, tmp_path, run_writer):
         run_dir = run_writer.write(tmp_path / "run", [*run_writer.rollouts, run_writer.rollout(1, 1, 0.5)])
@@ -209,13 +186,6 @@ class TestPublish:
         with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .* in (line|record/value) \d"):
             warehouse.publish(run_dir)
 
-    def test_a_run_without_results_is_published(self, warehouse, tmp_path, run_writer):
-        run_dir = run_writer.write(tmp_path / "run", [], scored=0, failed=0)
-        assert warehouse.publish(run_dir).rollouts == 0
-        (run_dir / "results.jsonl").unlink()
-        assert warehouse.publish(run_dir).rollouts == 0
-        assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
-
     def test_a_very_long_line_loads(self, warehouse, tmp_path, run_writer):
         long = [{"role": "assistant", "content": "x" * 20_000_000}]
         lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, completion=long)]
@@ -235,15 +205,15 @@ class TestPublish:
         with warehouse.connect() as connection:
             assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
 
-    def test_a_torn_last_line_is_left_out(self, warehouse, tmp_path, caplog, run_writer):
+    def test_a_torn_last_line_is_left_out_and_one_without_its_newline_counts(
+        self, warehouse, tmp_path, caplog, run_writer
+    ):
         torn = [run_writer.attempt(0, 0), '{"example_id": 0, "rol']
         run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0), '{"example_id": 0, "rollo'], torn)
         report = warehouse.publish(run_dir)
         assert (report.rollouts, report.attempts) == (1, 1)
         assert caplog.text.count("is torn and left out") == 2
         assert (run_dir / "results.jsonl").read_text().endswith("rollo")
-
-    def test_a_last_line_without_its_newline_counts(self, warehouse, tmp_path, run_writer):
         lines = [run_writer.rollout(0, 0), json.dumps(run_writer.rollout(0, 1))]
         assert warehouse.publish(run_writer.write(tmp_path / "run", lines)).rollouts == 2
 
@@ -268,7 +238,9 @@ class TestFiles:
             found = tables.execute(f"SELECT column_name, column_type FROM (DESCRIBE '{file}')").fetchall()
         assert found == expected
 
-    def test_the_snapshot_answers_in_other_programs(self, warehouse, run_dir):
+    def test_the_snapshot_answers_in_other_programs_which_block_no_publish(
+        self, warehouse, run_dir, tmp_path, run_writer
+    ):
         warehouse.publish(run_dir)
         snapshot = warehouse.folder / "nightjar.duckdb"
         assert snapshot.stat().st_mode & 0o777 == 0o444
@@ -277,10 +249,6 @@ class TestFiles:
             assert connection.execute("SELECT run_id FROM leaderboard").fetchall() == [("run-1",)]
             tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
             assert connection.execute(tags).fetchall() == [("v1.4.0+",)]
-
-    def test_a_reader_of_the_snapshot_does_not_block_a_publish(self, warehouse, run_dir, tmp_path, run_writer):
-        warehouse.publish(run_dir)
-        with duckdb.connect(str(warehouse.folder / "nightjar.duckdb"), read_only=True) as connection:
             warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
             assert connection.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
         assert one(warehouse, "SELECT count(*) FROM runs") == (2,)
@@ -336,9 +304,9 @@ class TestDamage:
     @pytest.mark.parametrize("name", ["results", "attempts"])
     def test_a_damaged_line_is_an_error(self, warehouse, tmp_path, run_writer, line, name):
         sound = [run_writer.rollout(0, 0)], [run_writer.attempt(0, 0)]
-        damaged = [[sound[0][0], line, run_writer.rollout(0, 1)], [sound[1][0], line, run_writer.attempt(0, 1)]]
-        lines = (damaged[0], sound[1]) if name == "results" else (sound[0], damaged[1])
-        run_dir = run_writer.write(tmp_path / "run", *lines)
+        results, attempts = sound
+        (results if name == "results" else attempts).extend([line, sound[name == "attempts"][0] | {"rollout_index": 1}])
+        run_dir = run_writer.write(tmp_path / "run", results, attempts)
         with pytest.raises(WarehouseError, match=rf"Cannot read .*run/{name}\.jsonl: "):
             warehouse.publish(run_dir)
 
@@ -378,10 +346,9 @@ class TestDamage:
         content = {**json.loads(file.read_bytes()), "schema": SCHEMA + 1, "new": True}
         file.unlink()
         file.write_text(json.dumps(content))
+        newer = f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"
         for operation in (lambda w: w.publish(run_dir), lambda w: w.query("FROM runs")):
-            with pytest.raises(
-                WarehouseError, match=f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"
-            ):
+            with pytest.raises(WarehouseError, match=newer):
                 operation(Warehouse(warehouse.folder))
 
     def test_foreign_files_are_left_alone(self, warehouse, run_dir):
@@ -442,19 +409,13 @@ class TestCatalog:
             (row[0], *row[2:]) for row in catalog.rows
         ]
 
-    def test_an_empty_warehouse_has_all_relations(self, warehouse):
+    def test_an_empty_warehouse_has_all_relations(self, warehouse, run_dir):
         (warehouse.folder / "segments").mkdir(parents=True)
-        relations = {row[0] for row in warehouse.catalog().rows}
-        for relation in relations:
+        catalog = warehouse.catalog().rows
+        for relation in {row[0] for row in catalog}:
             assert warehouse.query(f"FROM {relation}").rows == []
-        with pytest.raises(WarehouseError, match="No run 'a' in this warehouse"):
-            warehouse.query("FROM flips('a', 'b')")
-
-    def test_an_empty_warehouse_has_the_same_columns(self, warehouse, run_dir):
-        (warehouse.folder / "segments").mkdir(parents=True)
-        before = warehouse.catalog().rows
         warehouse.publish(run_dir)
-        assert warehouse.catalog().rows == before
+        assert warehouse.catalog().rows == catalog
 
     def test_times_are_utc_wherever_it_runs(self, warehouse, run_dir, monkeypatch):
         monkeypatch.setenv("TZ", "Asia/Tokyo")
