@@ -72,10 +72,8 @@ class Damage:
     def flip(self, path, column):
         """Turns over the bits of a byte in the middle of a column's data."""
         with duckdb.connect() as connection:
-            [(start, length)] = connection.execute(
-                "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
-                [str(path), column],
-            ).fetchall()
+            sql = "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?"
+            [(start, length)] = connection.execute(sql, [str(path), column]).fetchall()
         at = start + length // 2
         self.overwrite(path, lambda content: content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
 
@@ -185,9 +183,8 @@ class House:
             for index, reward in enumerate(group if isinstance(group, list) else [group]):
                 write = self._writer.failed if reward is None else self._writer.rollout
                 attempts = {"attempts": 2} if (example, index) in retried else {}
-                rollouts.append(
-                    write(example, index, *([] if reward is None else [float(reward)]), **fields, **attempts)
-                )
+                rewarded = [] if reward is None else [float(reward)]
+                rollouts.append(write(example, index, *rewarded, **fields, **attempts))
         rewards = [rollout["reward"] for rollout in rollouts if rollout["reward"] is not None]
         told = {
             "run_id": run_id, "status": "completed", "rollouts": len(rollouts), "scored": len(rewards),

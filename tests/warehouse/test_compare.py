@@ -147,10 +147,8 @@ class TestClusters:
     """Ten passages with one to four questions each."""
 
     def compare(self, house, cluster):
-        runs = [
-            house.write(name, rewards, infos=[{"passage": f"p{one}"} for one in PASSAGES])
-            for name, rewards in (("a", BEFORE), ("b", AFTER))
-        ]
+        infos = [{"passage": f"p{one}"} for one in PASSAGES]
+        runs = [house.write(name, rewards, infos=infos) for name, rewards in (("a", BEFORE), ("b", AFTER))]
         return compare_runs(*runs, cluster=cluster)
 
     def test_is_a_cluster_robust_regression_on_the_mean(self, house):

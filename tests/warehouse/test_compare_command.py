@@ -119,10 +119,8 @@ def test_categories_are_a_table_of_their_own(folder, nightjar, house):
 
 def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
     evil = [{"role": "assistant", "content": "<script>alert(1)</script> & 5 < 6"}]
-    rows = [
-        run_writer.rollout(n, 0, one, example_hash=f"hash-{n}", completion=evil, info={"level": n % 2})
-        for n, one in enumerate(WORSE)
-    ]
+    told = [{"example_hash": f"hash-{n}", "completion": evil, "info": {"level": n % 2}} for n in range(len(WORSE))]
+    rows = [run_writer.rollout(n, 0, one, **told[n]) for n, one in enumerate(WORSE)]
     run_writer.write(folder / "evil", rows, run_id="evil", status="completed", model="<b>")
     told = nightjar("compare", "before", "evil", "--max-drop", 0.1, "--by", "level", "--html", "page.html")
     assert told.out.startswith("REGRESSION")

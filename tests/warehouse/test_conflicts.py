@@ -136,9 +136,7 @@ def test_the_other_program_may_resume_an_imported_run_with_other_settings(house,
         house.publish(run("c", original={"by": "other"}, model="other", attempt=3))
 
 
-def test_a_run_in_a_pack_is_compared_unless_it_is_damaged(
-    folder_house, run, write_run, tmp_path, nightjar, damage, caplog
-):
+def test_only_a_sound_run_in_a_pack_is_compared(folder_house, run, write_run, tmp_path, nightjar, damage, caplog):
     folder_house.publish(run("a"))
     folder_house.publish(write_run(tmp_path / "others", "second"))
     assert nightjar("warehouse", "compact", "--now", "--warehouse", folder_house.folder).code == 0

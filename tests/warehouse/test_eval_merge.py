@@ -44,10 +44,8 @@ def without_times(value):
 def files(folder):
     """Returns the content of a folder's files, without times."""
     [bundle] = folder.glob("eval-*.json")
-    lines = [
-        [json.loads(line) for line in (folder / name).read_text().splitlines()]
-        for name in ("results.jsonl", "trajectories.jsonl")
-    ]
+    rows = [(folder / name).read_text().splitlines() for name in ("results.jsonl", "trajectories.jsonl")]
+    lines = [[json.loads(line) for line in each] for each in rows]
     names = (bundle.name, "runtime_stats.json", "failure_analysis.json")
     whole = [json.loads((folder / name).read_text()) for name in names]
     return without_times([whole, lines])

@@ -217,10 +217,8 @@ class TestTheTarget:
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])
     def test_killed_it_leaves_nothing_under_the_name(self, house, tmp_path, name):
         for _ in range(3):
-            writing = subprocess.Popen(
-                [sys.executable, "-m", "nightjar", "warehouse", "export", tmp_path / name, "--warehouse", house.folder],
-                stderr=subprocess.DEVNULL,
-            )
+            words = ("warehouse", "export", tmp_path / name, "--warehouse", house.folder)
+            writing = subprocess.Popen([sys.executable, "-m", "nightjar", *words], stderr=subprocess.DEVNULL)
             while writing.poll() is None and not list(tmp_path.glob(".x*")):
                 time.sleep(0.002)
             writing.send_signal(signal.SIGKILL)

@@ -71,10 +71,8 @@ class TestTwoSides:
         assert found.benchmarks[0].reason == "There is no run of it in the candidate."
         easy = {**listed, "easy": GateRule(max_drop=0.5)}
         found = gate(GatePolicy(version=1, benchmarks=easy), "before", "named", warehouse=house.warehouse)
-        assert [(one.name, one.margin, one.outcome) for one in found.benchmarks] == [
-            ("synth", 0.001, "INSUFFICIENT"),
-            ("easy", None, "MISSING"),
-        ]
+        outcomes = [(one.name, one.margin, one.outcome) for one in found.benchmarks]
+        assert outcomes == [("synth", 0.001, "INSUFFICIENT"), ("easy", None, "MISSING")]
 
     def test_two_environments_are_no_benchmark_though_their_examples_are_the_same(self, house):
         house.publish("before", "synth"), house.publish("other", "synth3")
@@ -155,9 +153,8 @@ class TestNights:
         assert "Candidate: nightly@2026-11-08. Baseline: the last 7 accepted nights. In a year without" in text
         assert "This night beside 1: worse by" in text
         assert worse.level == pytest.approx(1 / 365)
-        assert house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows == [
-            ("nightly", "2026-11-08", "NO-GO")
-        ]
+        rows = house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows
+        assert rows == [("nightly", "2026-11-08", "NO-GO")]
 
     def test_the_first_night_has_nothing_to_be_compared_with(self, house):
         house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)

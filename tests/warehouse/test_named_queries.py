@@ -196,15 +196,9 @@ def test_search_ignores_names_of_fields_and_ids(conversations, text):
 
 def test_example_shows_tool_calls_reasoning_and_parts(conversations):
     written = [ask(conversations, "example", "completion", env="sums", example=example) for example in (0, 2)]
-    assert [text for (text,) in written[0]] == [
-        (
-            'assistant: thinks: I look it up.\ncalls weather({"city": "Köln"})\n'
-            "tool: 5 degrees\nand\twind\n"
-            "assistant: Cold. image_url"
-        ),
-        "Plain text",
-    ]
-    assert written[1] == [("[]",), (None,)]
+    turns = ['thinks: I look it up.\ncalls weather({"city": "Köln"})', "5 degrees\nand\twind", "Cold. image_url"]
+    text = "\n".join(map(": ".join, zip(("assistant", "tool", "assistant"), turns, strict=True)))
+    assert written == [[(text,), ("Plain text",)], [("[]",), (None,)]]
     assert named_queries()["example"].is_full
 
 
@@ -236,10 +230,8 @@ def test_an_unknown_run_among_many_is_answered_with_the_newest():
     ids = [f"{number:012x}" for number in range(3_000)]
     message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
     with pytest.raises(WarehouseError, match=re.escape(message)):
-        require_known(
-            question("flips", {"a": "zzz", "b": ids[0]}),
-            lambda _: QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids]),
-        )
+        known = QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids])
+        require_known(question("flips", {"a": "zzz", "b": ids[0]}), lambda _: known)
 
 
 @pytest.mark.parametrize("name", named_queries())

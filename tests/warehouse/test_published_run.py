@@ -132,13 +132,11 @@ def expected_attempts(run_dir):
 def found(warehouse, relation, run_id, key):
     """The rows of a run as records by their key, with JSON parsed."""
     result = warehouse.query(f"FROM {relation} WHERE run_id = ?", [run_id])
-    records = (
-        {
-            name: json.loads(value) if kind == "JSON" and value is not None else value
-            for name, kind, value in zip(result.columns, result.types, row, strict=True)
-        }
-        for row in result.rows
-    )
+    kinds = dict(zip(result.columns, result.types, strict=True))
+    records = [
+        {name: json.loads(it) if kinds[name] == "JSON" and it is not None else it for name, it in record.items()}
+        for record in result.records()
+    ]
     return [(tuple(record[name] for name in key), record) for record in records]
 
 
@@ -203,10 +201,9 @@ def odd_run(tmp_path, run_writer):
                 )
             )  # fmt: skip
             began, told = 1.79e9 + example_id, {"trajectory": [text]}
-            attempts += [
-                run_writer.attempt(example_id, index, 1, finished_at=began + 0.123456, error=run_writer.failure),
-                run_writer.attempt(example_id, index, 2, finished_at=began + 10, state=told),
-            ]
+            first = {"finished_at": began + 0.123456, "error": run_writer.failure}
+            for number, fields in ((1, first), (2, {"finished_at": began + 10, "state": told})):
+                attempts.append(run_writer.attempt(example_id, index, number, **fields))
     scoring = {**run_writer.failure, "phase": "scoring", "traceback": "Traceback …\n  File", "message": texts[2]}
     rollouts.append(run_writer.failed(len(texts), 0))
     rollouts.append(run_writer.failed(len(texts), 1, error=scoring, completion=[{"role": "assistant", "content": ""}]))

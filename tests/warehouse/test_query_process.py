@@ -227,9 +227,7 @@ print(house.query("SELECT 8").rows)
     assert (printed, errors) == ("7 2\n[(8,)]\n", "")  # a scratch folder each: the one of the copy was killed with it
 
 
-def test_a_location_is_relative_to_where_the_program_was_when_it_was_named_even_if_that_is_gone(
-    folder, tmp_path, monkeypatch
-):
+def test_a_location_is_relative_to_where_the_program_was_when_it_was_named(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder.parent)
     house = Warehouse(folder.name)
     monkeypatch.chdir(tmp_path)

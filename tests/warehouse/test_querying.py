@@ -56,10 +56,8 @@ def refusal(warehouse, sql, parameters=None, **options):
 
 class TestAnswers:
     def test_gives_columns_types_and_rows_and_takes_parameters(self, published):
-        result = published.query(
-            "SELECT name, avg(value) AS mean, info FROM metrics JOIN rollouts"
-            " USING (run_id, example_id, rollout_index) GROUP BY ALL ORDER BY name"
-        )
+        joined = "metrics JOIN rollouts USING (run_id, example_id, rollout_index)"
+        result = published.query(f"SELECT name, avg(value) AS mean, info FROM {joined} GROUP BY ALL ORDER BY name")
         assert result.columns == ("name", "mean", "info")
         assert result.types == ("VARCHAR", "DOUBLE", "JSON")
         assert result.rows == [("correct", 0.5, '{"level":1}'), ("length", 12.0, '{"level":1}')]
@@ -104,9 +102,8 @@ class TestAnswers:
         assert one(published, sql, parameters) == (4,)
 
     def test_several_queries_are_answered_in_order_up_to_the_first_that_fails(self, published):
-        first, second, none = published.query_all(
-            [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
-        )
+        statements = [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
+        first, second, none = published.query_all(statements)
         assert (first.columns, first.rows) == (("n",), [(1,)])
         assert second.rows == [(number,) for number in range(20_000)]
         assert none.rows == []

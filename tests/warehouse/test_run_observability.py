@@ -65,9 +65,8 @@ class Riddles(EvalEnvironment):
 async def test_tokens_cost_what_the_warehouse_says(tmp_path, monkeypatch, nightjar):
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", str(tmp_path / "warehouse"))
     with ModelServer(FixedAnswer("4")) as server:
-        bundle = await run_evaluation(
-            Riddles(), ChatSolver(ModelClient(server.base_url, "m")), step_log_dir=tmp_path / "logs"
-        )
+        solver = ChatSolver(ModelClient(server.base_url, "m"))
+        bundle = await run_evaluation(Riddles(), solver, step_log_dir=tmp_path / "logs")
     assert "cost" not in json.loads(write_all(bundle, tmp_path / "a")["runtime_stats"].read_text())
     [run_dir] = (tmp_path / "logs").iterdir()
     Warehouse(tmp_path / "warehouse").publish(run_dir, tidies=False)

@@ -158,9 +158,8 @@ class Folder:
         """Merges some of what is live, as ``merge`` does."""
         catalog = self.catalog
         live = sorted(catalog.live)
-        chosen = [
-            catalog.segments[name] for name in dict.fromkeys(live[n % len(live)] for n in sorted(numbers) if live)
-        ]
+        names = dict.fromkeys(live[number % len(live)] for number in sorted(numbers) if live)
+        chosen = [catalog.segments[name] for name in names]
         versions = {}
         for one in chosen:
             versions |= {run_id: it for run_id, it in one.versions.items() if run_id not in catalog.dead_runs(one)}

@@ -206,10 +206,8 @@ class TestTogether:
         monkeypatch.setattr(served, "PATIENCE_SECONDS", 0.3)
         house = Warehouse(f"duckdb:{database}")
         house.publish(run_dirs[0])
-        with (
-            duckdb.connect(str(database), read_only=True),
-            pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached"),
-        ):
+        refused = pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached")
+        with duckdb.connect(str(database), read_only=True), refused:
             house.publish(run_dirs[1])
         assert house.publish(run_dirs[1]).is_new
 
@@ -250,10 +248,8 @@ class TestAddress:
         monkeypatch.setitem(served._CATALOGS, "postgres", "no_such_extension")
         with pytest.raises(WarehouseError) as caught:
             Warehouse("ducklake:postgres:dbname=eyJhbGciOi").connect()
-        assert str(caught.value).startswith(
-            f"Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB {duckdb.__version__} needs its extension "
-            "'no_such_extension', which is not installed and cannot be downloaded: "
-        )
+        assert str(caught.value).startswith("Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB ")
+        assert "needs its extension 'no_such_extension', which is not installed" in str(caught.value)
         assert "eyJhbGciOi" not in str(caught.value)
 
     def test_needs_a_name_and_has_no_segments(self):

@@ -137,11 +137,9 @@ def large(tmp_path_factory, run_writer, browse):
     text = "\"<'& words " * 1_000_000
     error = {**run_writer.failure, "message": text, "traceback": text}
     said = [{"role": "user", "content": "x"}] * 100_000
-    rows = [
-        run_writer.rollout(0, 0, completion=[{"role": "assistant", "content": text}], answer=text, info={"a": text}),
-        run_writer.rollout(1, 0, completion=said),
-        run_writer.failed(2, 0, error=error),
-    ]
+    answered = {"completion": [{"role": "assistant", "content": text}], "answer": text, "info": {"a": text}}
+    rows = [run_writer.rollout(0, 0, **answered), run_writer.rollout(1, 0, completion=said)]
+    rows.append(run_writer.failed(2, 0, error=error))
     for run_id in ("a", "b"):
         run_dir = run_writer.write(folder / run_id, rows, run_id=run_id, error=text, env_args={"a": text})
         warehouse.publish(run_dir, tidies=False)

@@ -88,10 +88,8 @@ class TestLeaderboard:
 
     def test_a_partly_failed_night_does_not_replace_a_complete_one(self, house):
         covered = {"whole": 1.0, "partly failed": 0.9, "mostly failed": 0.3}
-        house.publish_nights(
-            (run_id, night, {"coverage": coverage, "num_examples": 100})
-            for night, (run_id, coverage) in enumerate(covered.items(), start=1)
-        )
+        told = [{"coverage": coverage, "num_examples": 100} for coverage in covered.values()]
+        house.publish_nights(zip(covered, (1, 2, 3), told, strict=True))
         assert house.ask("SELECT run_id FROM leaderboard") == [("whole",)]
         rows = house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began")
         assert rows == [("whole", True, True), ("partly failed", True, False), ("mostly failed", False, False)]
@@ -180,9 +178,8 @@ class TestRollouts:
         hashes = [row[0] for row in house.ask("SELECT example_hash FROM examples ORDER BY 1")]
         assert hashes == ["hash-0", "hash-1"]
         columns = "task, prompt, answer, info, tool_defs"
-        assert house.ask(f"SELECT DISTINCT {columns} FROM examples") == [
-            ("math", '[{"role":"user","content":"2 + 2?"}]', "4", '{"level":1}', None)
-        ]
+        row = ("math", '[{"role":"user","content":"2 + 2?"}]', "4", '{"level":1}', None)
+        assert house.ask(f"SELECT DISTINCT {columns} FROM examples") == [row]
 
 
 class TestRegressions:
@@ -255,11 +252,8 @@ class TestFlips:
 class TestCost:
     def attempts(self, run_writer):
         """Two attempts of 100 tokens in and 20 out, the first of which failed, and one whose tokens are unknown."""
-        return [
-            run_writer.attempt(0, 0, 1, error=run_writer.failure),
-            run_writer.attempt(0, 0, 2),
-            run_writer.attempt(0, 1, 1, token_usage=None),
-        ]
+        unknown = run_writer.attempt(0, 1, 1, token_usage=None)
+        return [run_writer.attempt(0, 0, 1, error=run_writer.failure), run_writer.attempt(0, 0, 2), unknown]
 
     def test_counts_all_attempts_at_the_price_of_the_day(self, house, run_writer):
         later, other = price("m", "2026-11-10", 2.0, 20.0), price("other", "2026-01-01", 100.0, 100.0)
@@ -269,14 +263,9 @@ class TestCost:
             told = {"attempts": self.attempts(run_writer), "model": "m", "started_at": day(number), "usage": usage}
             house.publish(str(number), {0: [1.0]}, **told)
         rows = house.ask("SELECT run_id, attempts, input_tokens, output_tokens, cost FROM cost")
-        assert rows == [
-            ("11", 3, 200, 40, pytest.approx((200 * 2 + 40 * 20) / 1e6)),
-            ("10", 3, 200, 40, pytest.approx((200 * 2 + 40 * 20) / 1e6)),
-            ("9", 3, 200, 40, pytest.approx((200 * 1 + 40 * 10) / 1e6)),
-        ]
-        assert house.ask("SELECT run_id, cost FROM runs ORDER BY run_id DESC LIMIT 1") == [
-            ("9", pytest.approx((100 * 1 + 20 * 10) / 1e6))
-        ]
+        new, old = (pytest.approx(each / 1e6) for each in (200 * 2 + 40 * 20, 200 * 1 + 40 * 10))
+        assert rows == [("11", 3, 200, 40, new), ("10", 3, 200, 40, new), ("9", 3, 200, 40, old)]
+        assert house.ask("SELECT cost FROM runs WHERE run_id = '9'") == [(pytest.approx((100 * 1 + 20 * 10) / 1e6),)]
 
     def test_there_is_no_cost_without_a_price_or_before_the_first(self, house, run_writer):
         house.publish("run", {0: [1.0]}, attempts=self.attempts(run_writer), model="m", started_at=day(1))
@@ -293,9 +282,8 @@ class TestCost:
     def test_a_run_without_a_ledger_costs_what_its_record_says(self, house):
         house.set_prices(price("m", "2026-01-01", 1.0, 10.0))
         house.publish("run", {0: [1.0]}, model="m")
-        assert house.ask("SELECT attempts, input_tokens, output_tokens, cost FROM cost") == [
-            (None, 300, 60, pytest.approx(900 / 1e6))
-        ]
+        [row] = house.ask("SELECT attempts, input_tokens, output_tokens, cost FROM cost")
+        assert row == (None, 300, 60, pytest.approx(900 / 1e6))
 
     def test_the_last_of_several_prices_of_a_moment_counts(self, house):
         house.publish("run", {0: [1.0]}, model="m")

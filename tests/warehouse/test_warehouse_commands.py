@@ -102,9 +102,7 @@ class TestRebuild:
         assert everything(house) == before
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
-    def test_a_damaged_segment_without_run_directories_is_set_aside(
-        self, house, evals, write_run, nightjar, damage, tmp_path
-    ):
+    def test_damage_without_run_directories_is_set_aside(self, house, evals, write_run, nightjar, damage, tmp_path):
         elsewhere = [write_run(tmp_path / "elsewhere", name) for name in ("whole", "lost")]
         publish(house, write_run(evals, "here"), *elsewhere)
         [segment] = [path for path in segments(house) if path.name.startswith("lost")]
