@@ -100,11 +100,14 @@ class TestPairs:
         assert found.difference.effect == pytest.approx(np.mean(differences) / np.std(differences, ddof=1))
         assert found.difference.p_mcnemar is None
 
-    def test_flips_name_the_examples(self, house):
+    def test_flips_name_the_examples_and_those_of_one_run_alone_are_counted(self, house):
         found = house.compare([1.0, 1.0, 0.0, [0.0, 1.0]], [0.0, 1.0, 1.0, [0.0, 0.0]])
         assert [(flip.example_id, flip.baseline, flip.candidate) for flip in found.broken] == [(0, 1, 0), (3, 0.5, 0)]
         assert [(flip.example_id, flip.example_hash) for flip in found.fixed] == [(2, "hash-2")]
         assert (found.both_right, found.both_wrong) == (1, 0)
+        found = house.compare([1.0] * 12, [1.0] * 10)
+        assert (found.pairs, found.only_baseline, found.only_candidate) == (10, 2, 0)
+        assert house.compare([1.0] * 10, [1.0] * 13).only_candidate == 3
 
     def test_failed_rollouts_are_counted_and_bound_the_difference(self, house):
         found = house.compare([1.0] * 10, [1.0] * 8 + [None] * 2)
@@ -120,11 +123,6 @@ class TestPairs:
         assert (found.difference.if_failed_wrong, found.difference.if_failed_right) == (-0.25, 0.25)
         with pytest.raises(ConfigError, match="although 2 were asked in both: too many rollouts failed"):
             house.compare([None, 1.0], [1.0, None])
-
-    def test_examples_of_one_run_alone_are_counted(self, house):
-        found = house.compare([1.0] * 12, [1.0] * 10)
-        assert (found.pairs, found.only_baseline, found.only_candidate) == (10, 2, 0)
-        assert house.compare([1.0] * 10, [1.0] * 13).only_candidate == 3
 
     def test_an_example_of_several_runs_has_the_mean_of_their_means(self, house):
         runs = {"a1": [[1.0, 0.0], 1.0, 0.0], "a2": [[1.0] * 4, None, None], "b": [0.0, 0.5, 1.0, 1.0]}
@@ -151,7 +149,7 @@ class TestClusters:
         runs = [house.write(name, rewards, infos=infos) for name, rewards in (("a", BEFORE), ("b", AFTER))]
         return compare_runs(*runs, cluster=cluster)
 
-    def test_is_a_cluster_robust_regression_on_the_mean(self, house):
+    def test_is_a_cluster_robust_regression_and_the_signs_of_a_passage_flip_together(self, house):
         differences = np.array(AFTER) - BEFORE
         how = {"cov_type": "cluster", "cov_kwds": {"groups": np.array(PASSAGES)}, "use_t": True}
         fit = sm.OLS(differences, np.ones(25)).fit(**how)
@@ -159,8 +157,6 @@ class TestClusters:
         assert (found.clusters, found.mean, found.p_mcnemar) == (10, pytest.approx(differences.mean()), None)
         assert found.stderr == pytest.approx(fit.bse[0])
         assert ends(found.interval) == pytest.approx(tuple(fit.conf_int()[0]))
-
-    def test_the_signs_of_a_passage_flip_together(self, house):
         sums = np.zeros(10)
         np.add.at(sums, PASSAGES, np.array(AFTER) - BEFORE)
         expected = stats.permutation_test((sums,), np.sum, permutation_type="samples", alternative="less").pvalue
@@ -168,19 +164,12 @@ class TestClusters:
 
 
 class TestDecision:
-    def test_says_how_many_examples_are_needed(self, house):
-        # 11 and 9 of 102 pairs: mean -2/102, deviation sqrt(20/102 - (2/102)²) = .44238, error of the mean
-        # .44238 / √102 = .043802, for pairs of which 100 have it a deviation of .43802; the limit is .05 - 2/100 away:
-        # (2.80158 * .43802 / .03)² = 1673.2
+    def test_says_how_many_examples_are_needed_if_any_number_would_do(self, house):
         found = house.compare(*binary(40, 10, 8, 42), max_drop=0.05)
         assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", 1674)
         assert "about 1,674 examples would decide it" in found.reason
-
-    def test_where_the_drop_is_just_the_limit_no_number_would_do(self, house):
         found = house.compare(*binary(45, 5, 0, 50), max_drop=0.05)
         assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", None)
-
-    def test_a_stricter_alpha_is_slower_to_decide(self, house):
         runs = binary(400, 60, 30, 510)
         assert house.compare(*runs, max_drop=0.01).decision == "REGRESSION"
         assert house.compare(*runs, max_drop=0.01, alpha=0.001).decision == "INCONCLUSIVE"
@@ -213,12 +202,14 @@ class TestMetrics:
         added = [3.0, 4.0, 5.0] * 4
         return write("a", [0.0] * 12, [1.0] * 12), write("b", added, [1.0] * 6 + [0.4] * 6)
 
-    def test_a_metric_by_name(self, runs):
+    def test_a_metric_by_name_and_the_share_of_correct_rollouts(self, runs):
         found = compare_runs(*runs, metric="steps", max_drop=1.0)
         expected = stats.ttest_1samp([3.0, 4.0, 5.0] * 4, 0)
         assert (found.baseline.mean, found.candidate.mean) == (5.5, 9.5)
         assert ends(found.difference.interval) == pytest.approx(tuple(expected.confidence_interval()))
         assert found.decision == "PASS"
+        found = compare_runs(*runs, metric="correct")
+        assert (found.candidate.mean, found.difference.mean, found.difference.p_mcnemar) == (0.5, -0.5, 2 * 0.5**6)
 
     def test_where_lower_is_better(self, runs):
         found = compare_runs(*runs, metric="steps", max_drop=1.0, direction="lower")
@@ -228,10 +219,6 @@ class TestMetrics:
         assert found.difference.p_worse < 0.001 < found.difference.p_better
         found = compare_runs(*reversed(runs), metric="steps", max_drop=0.0, direction="lower")
         assert (found.decision, found.reason) == ("PASS", "The mean steps is lower by at least 3.4582.")
-
-    def test_the_share_of_correct_rollouts(self, runs):
-        found = compare_runs(*runs, metric="correct")
-        assert (found.candidate.mean, found.difference.mean, found.difference.p_mcnemar) == (0.5, -0.5, 2 * 0.5**6)
 
     def test_by_category(self, runs):
         found = compare_runs(*runs, metric="correct", by="level")
@@ -290,15 +277,13 @@ class TestSides:
         assert found.differs["sampling"] == ('{"temperature":0}', '{"temperature":1}')
         assert "environment" not in found.differs
 
-    def test_intervals_of_each_run(self, house):
+    def test_each_run_has_an_interval_also_one_that_is_right_everywhere(self, house):
         found = house.compare([1.0] * 81 + [0.0] * 182, [0.2, 0.5, 0.8] * 87 + [0.5] * 2)
         # Newcombe (1998), table I
         assert ends(found.baseline.interval) == pytest.approx((0.2553, 0.3662), abs=5e-5)
         # 174 of 263 are 0.3 away from the mean
         half = stats.t.isf(0.025, 262) * math.sqrt(174 * 0.09 / 262 / 263)
         assert found.candidate.interval.high == pytest.approx(0.5 + half)
-
-    def test_a_run_that_is_right_everywhere_is_not_known_for_sure(self, house):
         runs = [house.write(name, [[1.0, 1.0]] * 100, stderr=0.0) for name in ("a", "b")]
         interval = compare_runs(*runs).candidate.interval
         assert (interval.low, interval.high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
@@ -315,14 +300,11 @@ def test_retries_with_another_reward_are_reported(house):
     assert "retries change the score" in findings(found)["Retries"]
 
 
-def test_an_unfinished_run_is_no_pass(house):
+def test_an_unfinished_run_is_no_pass_and_equal_values_have_no_invented_interval(house):
     house.publish("before", [1.0] * 60), house.publish("after", [1.0] * 60, rollouts=100, status="running")
     found = compare_runs("before", "after", warehouse=house.warehouse, max_drop=0.2)
     assert found.decision == "INCONCLUSIVE"
     assert "But 40 of the candidate's 100 rollouts are missing" in found.reason
-
-
-def test_a_metric_that_is_the_same_everywhere_has_no_invented_interval(house):
     found = house.compare([7.0] * 40, [7.0] * 40)
     assert found.baseline.interval == Interval(-math.inf, math.inf)
     assert ("Avg reward", "7.0000", "7.0000", "+0.0000") in side_rows(found)

@@ -169,17 +169,13 @@ def test_a_folder_that_holds_another_run_is_not_overwritten(run):
     assert files_of(held) == before
 
 
-def test_a_rebuild_names_the_directory_and_keeps_what_is_held(tmp_path, folder_house, run):
+def test_a_rebuild_and_an_import_report_it_and_continue(tmp_path, folder_house, run, write_run):
     dirs = [run("a"), run("b", model="other", examples=3), run("c", attempt=2)]
     report = rebuild(folder_house.store(), dirs)
     assert list(report.failures) == [str(dirs[1])]
     assert "model: held 'openai/gpt', offered 'other'" in report.failures[str(dirs[1])]
     assert folder_house.query("SELECT model, scored FROM runs").rows == [("openai/gpt", 4)]
-
-
-def test_an_import_reports_it_and_continues(folder_house, run, write_run, tmp_path):
-    folder_house.publish(run("a"))
-    outcomes = list(import_all(folder_house, [run("b", model="other"), write_run(tmp_path / "c", "third")]))
+    outcomes = list(import_all(folder_house, [dirs[1], write_run(tmp_path / "d", "third")]))
     assert [bool(each.error) for each in outcomes] == [True, False]
     assert "holds another run 'run': model" in outcomes[0].error
 

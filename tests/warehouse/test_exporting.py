@@ -79,14 +79,14 @@ class TestParquet:
         assert rows(f"SELECT {columns} FROM {read} {order}") == published
         assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
 
-    def test_a_run_without_environment(self, house_of_three, house, write_run, tmp_path):
+    def test_a_run_without_environment_and_large_partitions_of_several_files(
+        self, house_of_three, house, write_run, tmp_path, write, monkeypatch
+    ):
         other = Warehouse(tmp_path / "warehouse")
         other.publish(write_run(tmp_path / "evals", "d", env_id=None))
         export(Folder(other.folder), tmp_path / "x", tables=["runs"])
         read = f"read_parquet('{tmp_path}/x/runs/**/*.parquet', hive_partitioning = true)"
         assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
-
-    def test_large_partitions_are_several_files(self, write, monkeypatch):
         monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
         report, target = write("x", chosen=Selection("env_id = 'gsm8k'"))
         assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
@@ -268,17 +268,15 @@ class TestTheTarget:
 
 
 class TestTheCommand:
-    def test_tables_and_json(self, house, tmp_path, nightjar):
+    def test_tables_are_chosen_and_invalid_options_are_refused(self, house, tmp_path, nightjar):
         ended = nightjar(
             "warehouse", "export", tmp_path / "x", "--format", "CSV", "--tables", "metrics, errors", "--run", "a",
             "--json", "--warehouse", house.folder,
         )  # fmt: skip
         assert (ended.code, ended.json["rows"]) == (0, {"metrics": 6, "errors": 0})
         assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
-
-    def test_invalid_options_are_refused(self, house, tmp_path, nightjar):
-        export = ("warehouse", "export", tmp_path / "x", "--warehouse", house.folder)
+        export = ("warehouse", "export", tmp_path / "y", "--warehouse", house.folder)
         assert nightjar(*export, "--format", "xml").code == 2
         assert "no table 'secrets' to export. Choose from: runs, ro" in nightjar(*export, "--tables", "secrets").err
         assert "--tables" in nightjar(*export, "--format", "duckdb", "--tables", "runs").err
-        assert not (tmp_path / "x").exists()
+        assert not (tmp_path / "y").exists()

@@ -146,10 +146,13 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
     }  # fmt: skip
 
 
-def test_rollouts_are_counted_per_example_and_put_in_order(reads):
+def test_rollouts_are_counted_per_example_in_order_and_numbers_that_json_lacks_are_dropped(reads):
     rows = reads(sum_row(1, 0.0), sum_row(0, 1.0), sum_row(1, 1.0), sum_row(0, 0.5))
     found = [(row["example_id"], row["rollout_index"], row["reward"], row["advantage"]) for row in rows]
     assert found == [(0, 0, 1.0, 0.25), (0, 1, 0.5, -0.25), (1, 0, 0.0, -0.5), (1, 1, 1.0, 0.5)]
+    metrics = {"correct": float("nan"), "long": float("inf"), "huge": 10**400, "yes": True, "text": "no"}
+    [row] = reads(sum_row(reward=float("nan"), metrics=metrics, correct=float("nan")))
+    assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {"yes": 1.0})
 
 
 @pytest.mark.parametrize(("error", "expected"), [
@@ -218,12 +221,6 @@ def test_tool_calls_saved_as_texts_are_read(reads):
     assert row["completion"][0]["tool_calls"] == [call]
     assert row["completion"][1] == answering
     assert row["completion"][2]["tool_calls"] == [{"id": "call-2", "name": "add", "arguments": "{}"}]
-
-
-def test_numbers_that_json_lacks_are_dropped(reads):
-    metrics = {"correct": float("nan"), "long": float("inf"), "huge": 10**400, "yes": True, "text": "no"}
-    [row] = reads(sum_row(reward=float("nan"), metrics=metrics, correct=float("nan")))
-    assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {"yes": 1.0})
 
 
 @pytest.mark.parametrize("case", ["columns", "tools", "message_forms", "prompt_forms-plain", "math_answers"])
@@ -416,16 +413,16 @@ def test_a_run_without_rows_and_old_rows_without_a_prompt_are_imported(imported,
     assert found[0]["example_hash"] != found[1]["example_hash"]
 
 
-def write_shards(nemo_run, numbers=(0, 1)):
+def write_shards(nemo_run, numbers=(0, 1), name="sharded"):
     """Writes shards of one problem each; there are two in all."""
     for n in numbers:
         shard = {"shard": {"idx": n, "total": 2, "range": [n, n + 1]}, "shard_range": [n, n + 1], "repeats": 1}
         shuffled = {"model": "m", "shuffle": {"ds_effective_size": 2}}
-        path = nemo_run(trivia_row(n), folder=f"sharded/shard_{n}/trivia", config=shard | shuffled, run_id=f"eval-{n}")
+        path = nemo_run(trivia_row(n), folder=f"{name}/shard_{n}/trivia", config=shard | shuffled, run_id=f"eval-{n}")
     return path.parents[1]
 
 
-def test_shards_are_one_run_also_when_they_are_merged(imported, nemo_run, caplog):
+def test_shards_are_one_run_also_when_they_are_merged_or_one_is_missing(imported, nemo_run, caplog):
     root = write_shards(nemo_run)
     shards = tuple(root / f"shard_{n}" / "trivia" for n in (0, 1))
     assert list(find_results(root)) == [FoundResults("nemo", root / "trivia", shards)]
@@ -439,10 +436,7 @@ def test_shards_are_one_run_also_when_they_are_merged(imported, nemo_run, caplog
     nemo_run(trivia_row(0), trivia_row(1), folder="sharded/trivia", run_id="eval-merged", config=config)
     metadata, rows = imported(root)
     assert (metadata["run_id"], len(rows), metadata["num_examples"]) == (run_id, 2, 2)
-
-
-def test_a_missing_shard_is_missing(imported, nemo_run):
-    metadata, _ = imported(write_shards(nemo_run, [1]))
+    metadata, _ = imported(write_shards(nemo_run, [1], "partly"))
     assert (metadata["num_examples"], metadata["scored"], metadata["dataset_fingerprint"]) == (2, 1, None)
 
 

@@ -45,15 +45,11 @@ def test_means_are_over_what_all_have_scored(publish):
     assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
 
 
-def test_different_settings_are_reported(publish, nightjar):
-    publish("a", 50)
-    publish("b", 50, sampling_args={"temperature": 1.5})
-    assert leaderboard("gsm8k").differs == ["sampling"]
-    assert "Not the same: sampling" in nightjar("leaderboard", "gsm8k").out
-
-
-def test_one_model_and_none(publish, nightjar):
+def test_one_model_alone_and_different_settings_are_reported(publish, nightjar):
     publish("a", 50)
     assert "First: a, the only model" in nightjar("leaderboard", "gsm8k").words
     with pytest.raises(ConfigError, match="There are: gsm8k"):
         leaderboard("other")
+    publish("b", 50, sampling_args={"temperature": 1.5})
+    assert leaderboard("gsm8k").differs == ["sampling"]
+    assert "Not the same: sampling" in nightjar("leaderboard", "gsm8k").out

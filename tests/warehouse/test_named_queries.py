@@ -132,11 +132,8 @@ def test_a_named_query_answers(warehouse, name, columns, given, expected):
     assert ask(warehouse, name, columns, **given) == expected
 
 
-def test_coverage_says_where_a_run_is(warehouse):
+def test_coverage_says_where_a_run_is_and_spend_sums_tokens_and_costs(warehouse):
     assert ask(warehouse, "coverage", "run_dir") == [(str(warehouse.folder.parent / "3"),)]
-
-
-def test_spend_sums_tokens_and_costs(warehouse):
     months = ask(warehouse, "spend", "model runs attempts input_tokens output_tokens spent unpriced_runs")
     totals = {
         model: tuple(sum(column or 0 for column in columns) for columns in zip(*rows, strict=True))
@@ -229,8 +226,8 @@ def test_an_empty_answer_about_known_values_is_no_error(warehouse, text, given):
 def test_an_unknown_run_among_many_is_answered_with_the_newest():
     ids = [f"{number:012x}" for number in range(3_000)]
     message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
+    known = QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids])
     with pytest.raises(WarehouseError, match=re.escape(message)):
-        known = QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids])
         require_known(question("flips", {"a": "zzz", "b": ids[0]}), lambda _: known)
 
 

@@ -44,11 +44,16 @@ class Nightly:
 
 
 class TestVerdict:
-    def test_the_first_complete_night_is_accepted(self, house):
+    def test_the_first_complete_night_is_accepted_and_one_completed_later_is_judged_again(self, house):
         judged = house.both("2026-11-01")
         assert judged.verdict == "accepted"
         assert [one.change for one in judged.evaluations] == ["new", "new"]
         assert "2 of 2 evaluations complete; nothing to compare with" in judged.line
+        house.run("2026-11-02", "mmlu", right=20, failed=3)
+        assert house.judge("2026-11-02", "mmlu").verdict == "incomplete"
+        house.run("2026-11-02", "mmlu", right=20)
+        [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
+        assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
 
     def test_a_few_that_change_are_chance_and_many_are_not(self, house):
         house.both("2026-11-01")
@@ -89,14 +94,6 @@ class TestVerdict:
         judged = house.judge("2026-11-02")
         assert judged.verdict == "incomplete"
         assert "gsm8k has no run; mmlu lacks 30 of 40 rollouts" in judged.line
-
-    def test_a_night_completed_later_is_judged_again(self, house):
-        house.both("2026-11-01")
-        house.run("2026-11-02", "mmlu", right=20, failed=3)
-        assert house.judge("2026-11-02", "mmlu").verdict == "incomplete"
-        house.run("2026-11-02", "mmlu", right=20)
-        [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
-        assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
 
     def test_a_night_is_judged_in_a_read_only_warehouse(self, house):
         house.run("2026-11-01", failed=3)

@@ -81,14 +81,11 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
-def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish):
+def test_an_unknown_model_and_a_drop_of_zero_are_errors_and_a_large_one_needs_few_examples(publish, tmp_path):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
         plan("gsm8k", detect=0.05, model="x")
     with pytest.raises(ConfigError, match="detect above 0"):
         plan("gsm8k", detect=0.0)
-
-
-def test_a_drop_of_more_than_a_reward_needs_few_examples(tmp_path):
     found = plan("nothing-yet", detect=5, warehouse=tmp_path / "warehouse")
     assert found.rows[0].examples <= 3

@@ -32,7 +32,7 @@ def test_one_binary_rollout_an_example_has_wilsons_interval(describe):
     assert found.variance.within is None
 
 
-def test_several_rollouts_are_clustered_by_example(describe):
+def test_several_rollouts_are_clustered_by_example_and_an_interval_ends_where_rewards_do(describe):
     groups = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
     found = describe(groups, alpha=0.5)
     # groups of one size: the mean of their means, as of single values
@@ -42,9 +42,6 @@ def test_several_rollouts_are_clustered_by_example(describe):
     # within: (1/2) / 4; squares of means about 5/8: .75 - ... = 2 · (1/64 + 9/64 + 25/64 + 9/64) / 3 = 11/24
     assert found.variance.within == pytest.approx(1 / 8)
     assert found.variance.between == pytest.approx((11 / 24 - 1 / 8) / 2)
-
-
-def test_an_interval_ends_where_rewards_do(describe):
     assert ends(describe([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).reward.interval) == (0.0, 1.0)
 
 
@@ -99,13 +96,9 @@ def test_retried_rollouts_with_lower_rewards_are_reported(describe):
     assert found.retries.effect.p_value < 1e-6
 
 
-def test_nothing_scored_is_no_mean(describe):
+def test_nothing_scored_is_no_mean_and_an_unknown_run_is_an_error(describe, house):
     found = describe([[None], [None]])
     assert (found.reward.value, found.if_failed_wrong, found.pass_rates) == (None, None, [])
     assert found.categories == {}
-
-
-def test_an_unknown_run_is_an_error(house):
-    house.publish("one", [1.0])
     with pytest.raises(ConfigError, match="'two'"):
         describe_run("two", warehouse=house.warehouse)

@@ -146,17 +146,15 @@ class TestTables:
             with pytest.raises(duckdb.Error, match="read-only"):
                 connection.execute("DELETE FROM served.segments.runs")
 
-    def test_other_tools_find_the_views(self, database, run_dirs):
+    def test_other_tools_find_the_views_and_a_database_of_theirs_is_no_warehouse(self, database, run_dirs):
         Warehouse(f"duckdb:{database}").publish(run_dirs[0])
         with duckdb.connect(str(database), read_only=True) as connection:
             assert connection.execute("SELECT env_id, avg_reward FROM leaderboard").fetchall() == [("gsm8k", 0.5)]
             assert connection.execute("FROM flips('run-0', 'run-0')").fetchall() == []
-
-    def test_a_database_of_something_else_is_no_warehouse(self, database):
-        with duckdb.connect(str(database)) as connection:
+        with duckdb.connect(f"{database}.other") as connection:
             connection.execute("CREATE TABLE runs (a INTEGER)")
         with pytest.raises(WarehouseError, match="No warehouse at"):
-            Warehouse(f"duckdb:{database}").query("FROM runs")
+            Warehouse(f"duckdb:{database}.other").query("FROM runs")
 
     def test_tables_of_a_newer_nightjar_are_refused(self, database, run_dirs):
         warehouse = Warehouse(f"duckdb:{database}")

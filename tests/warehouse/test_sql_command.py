@@ -119,14 +119,6 @@ def test_what_does_not_fit_is_shown_in_blocks(run, terminal, columns, statement,
     assert run(statement, *options).stdout.splitlines()[1:] == lines
 
 
-def test_what_is_marked_stays_when_a_long_text_is_cut(run, terminal):
-    terminal(60)
-    result = run("SELECT repeat('a', 80) || '«hit»' || repeat('b', 80) AS passage, 'x' AS c")
-    line = result.stdout.splitlines()[2]
-    assert re.fullmatch(r"…a+«hit»b+…  x", line)
-    assert len(line) == 60
-
-
 def test_a_table_too_wide_for_the_terminal_becomes_blocks(run, terminal):
     header, _, row = run("SELECT * FROM runs").stdout.splitlines()
     assert "dataset_fingerprint" in header
@@ -138,12 +130,16 @@ def test_a_table_too_wide_for_the_terminal_becomes_blocks(run, terminal):
     assert max(map(len, lines)) <= 60
 
 
-def test_a_terminal_gets_the_first_thousand_rows(run, terminal):
+def test_a_terminal_gets_a_thousand_rows_and_what_is_marked_in_a_long_text(run, terminal):
     terminal(60)
     result = run("FROM range(1500)")
     assert result.stdout.splitlines()[-1].strip() == "999"
     assert "The first 1,000 of 1,500 rows; --full shows all.\n" in result.stderr
     assert run("FROM range(1500)", "--full").stdout.splitlines()[-1].strip() == "1499"
+    result = run("SELECT repeat('a', 80) || '«hit»' || repeat('b', 80) AS passage, 'x' AS c")
+    line = result.stdout.splitlines()[2]
+    assert re.fullmatch(r"…a+«hit»b+…  x", line)
+    assert len(line) == 60
 
 
 @pytest.mark.parametrize(
@@ -276,13 +272,10 @@ def test_a_query_that_fails_leaves_the_file_and_one_that_cannot_be_written_is_na
         run("SELECT 1", "--output", str(tmp_path / "nowhere" / "rows.csv"))
 
 
-def test_a_query_is_run_by_its_name(run):
+def test_a_query_is_run_by_its_name_and_a_value_is_bound_and_not_pasted(run):
     result = run("hardest", "-P", "env=gsm8k", "--parameter", "limit=1", "--format", "csv")
     assert result.stdout.splitlines()[0].startswith("example_id,avg_reward,rollouts")
     assert result.stdout.splitlines()[1].startswith("1,0.0,1")
-
-
-def test_a_value_is_bound_and_not_pasted(run):
     query = "SELECT env_id FROM runs WHERE env_id = $env"
     assert run(query, "-P", "env=' OR true", "--format", "csv").stdout == "env_id\n"
 
@@ -332,18 +325,18 @@ def test_wrong_usage_exits_with_2(run, arguments):
     assert run(*arguments).exit_code == 2
 
 
-def test_each_statement_of_a_pipe_gets_the_values_it_has_a_place_for(run):
+def test_statements_of_a_pipe_get_their_values_and_a_failure_says_which_it_was(run, tmp_path):
     result = run("--format", "csv", "-P", "a=1", "-P", "B=2", stdin="SELECT $a AS a; SELECT $b AS b; SELECT 3 AS c")
     assert result.stdout == "a\n1\n\nb\n2\n\nc\n3\n"
     with pytest.raises(WarehouseError, match=r"has no parameter 'z'. It takes: a\."):
         run("-P", "z=1", stdin="SELECT $a; SELECT 1")
-
-
-def test_a_failure_in_a_pipe_says_which_statement_it_was(run):
     with pytest.raises(WarehouseError, match=r"^Statement 2 of 3: The query failed: .*nothing"):
         run(stdin="SELECT 1; SELECT nothing; SELECT 3")
     with pytest.raises(WarehouseError, match='syntax error at or near "SELCT"'):
         run(stdin="SELECT 1; SELCT 2")
+    assert run("--output", str(tmp_path / "rows.csv"), stdin="SELECT 1; SELECT 2").exit_code == 2
+    run("--output", str(tmp_path / "rows.csv"), stdin="SELECT 1 AS n;")
+    assert (tmp_path / "rows.csv").read_text() == "n\n1\n"
 
 
 def test_the_names_are_listed_with_what_they_answer_and_take(run):
@@ -361,12 +354,6 @@ def test_statements_and_names_on_stdin_run_one_by_one(run):
     assert run("--format", "csv", stdin=text).stdout == "a\n;\n\nb\n2\n"
     assert run("--json", stdin=text).stdout == '[\n  {\n    "a": ";"\n  }\n]\n[\n  {\n    "b": 2\n  }\n]\n'
     assert "run-1" in run("--format", "csv", stdin="leaderboard\n").stdout
-
-
-def test_a_file_takes_the_rows_of_one_statement(run, tmp_path):
-    assert run("--output", str(tmp_path / "rows.csv"), stdin="SELECT 1; SELECT 2").exit_code == 2
-    run("--output", str(tmp_path / "rows.csv"), stdin="SELECT 1 AS n;")
-    assert (tmp_path / "rows.csv").read_text() == "n\n1\n"
 
 
 def test_a_query_is_stopped_after_the_timeout(run):

@@ -23,13 +23,10 @@ def test_shows_how_well_a_run_is_known_at_80_columns(folder, nightjar):
     } <= set(told.lines)  # fmt: skip
 
 
-def test_takes_a_run_directory_and_a_model_and_prints_json(folder, nightjar):
+def test_takes_a_run_directory_and_a_model_prints_json_and_errors_of_one_line(folder, nightjar):
     told = nightjar("eval", "stats", "open/gpt@quiz", "--json").json
     assert told["reward"]["value"] == pytest.approx(13 / 19)
     assert nightjar("eval", "stats", "run", "--json").json["pass_rates"] == told["pass_rates"]
-
-
-def test_errors_are_one_line(folder, nightjar):
     told = nightjar("eval", "stats", "one", "--by", "subjekt")
     assert (told.code, told.out) == (1, "")
     assert "No example of run 'one' has 'subjekt' in its info" in told.err

@@ -80,10 +80,14 @@ def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, ho
     assert "40 of 100 examples are new with run grown-9" in nightjar("trend", "gsm8k").words
 
 
-def test_no_change(nightly, nightjar):
+def test_no_change_is_said_and_unknown_names_list_the_known_ones(nightly, nightjar):
     nightly(1, [40, 41, 40, 39, 40, 41, 40])
     assert changes() == []
     assert "Changes: none" in nightjar("trend", "gsm8k").out
+    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
+        trend("gsm9k")
+    with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
+        trend("gsm8k", model="x")
 
 
 def test_a_metric_since_a_day_and_of_a_model(nightly):
@@ -93,14 +97,6 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     [series] = found.series
     assert [point.run_id for point in series.points] == ["n-03", "n-04"]
     assert series.points[0].value == pytest.approx(10 / 60)
-
-
-def test_unknown_names_list_the_known_ones(nightly):
-    nightly(1, [50])
-    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
-        trend("gsm9k")
-    with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
-        trend("gsm8k", model="x")
 
 
 def test_as_svg_and_json(nightly, nightjar, tmp_path):

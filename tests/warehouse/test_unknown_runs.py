@@ -63,10 +63,14 @@ class TestCommand:
         assert (ended.code, ended.out) == (1, "")
         assert "No run 'typo' in th" in ended.err
 
-    def test_a_parameter_is_looked_up(self, house, nightjar):
+    def test_a_parameter_is_looked_up_and_of_several_ids_the_unknown_one_is_named(self, house, nightjar):
         asked = ("sql", "FROM cost WHERE run_id = $run", "--warehouse", house.folder, "-P")
         assert "No run 'a1b2c3' in the warehouse. Did you mean 'a1b2c3d4e5f6'?" in nightjar(*asked, "run=a1b2c3").err
         assert nightjar(*asked, f"run={A}").code == 0
+        statement = f"FROM rollouts WHERE run_id IN ('{A}', 'typo') AND reward > 5"
+        assert "No run 'typo' in the warehouse." in nightjar("sql", statement, "--warehouse", house.folder).err
+        found = nightjar("sql", f"FROM runs WHERE run_id IN ('{A}', 'typo')", "--json", "--warehouse", house.folder)
+        assert [run["run_id"] for run in found.json] == [A]
 
     @pytest.mark.parametrize("statement", [
         f"FROM rollouts WHERE run_id = '{A}' AND reward > 5", "FROM runs WHERE run_id LIKE 'typo%'",
@@ -79,19 +83,11 @@ class TestCommand:
         assert ended.code == 0, ended.err
         assert json.loads(ended.out) in ([], [{"count_star()": 0}])
 
-    def test_of_several_ids_the_one_that_is_not_there_is_named(self, house, nightjar):
-        statement = f"FROM rollouts WHERE run_id IN ('{A}', 'typo') AND reward > 5"
-        assert "No run 'typo' in the warehouse." in nightjar("sql", statement, "--warehouse", house.folder).err
-        found = nightjar("sql", f"FROM runs WHERE run_id IN ('{A}', 'typo')", "--json", "--warehouse", house.folder)
-        assert [run["run_id"] for run in found.json] == [A]
-
 
 class TestPython:
-    def test_the_warehouse_answers_with_no_rows(self, house):
-        """Programs ask for runs that may come yet."""
+    def test_the_warehouse_answers_with_no_rows_and_only_select_statements_name_runs(self, house):
+        # programs ask for runs that may come yet
         assert house.query("FROM runs WHERE run_id = ?", ["typo"]).rows == []
-
-    def test_only_select_statements_name_runs_each_once(self, house):
         assert asked_runs("EXPLAIN FROM runs WHERE run_id = 'typo'", None, house.query) in ([], ["typo"])
         assert asked_runs("run_id is no SQL", None, house.query) == []
         sql = "FROM runs WHERE run_id = 'x' OR run_id IN ('y', 'x', $z)"

@@ -40,16 +40,13 @@ def test_two_runs_are_shown_with_their_difference_and_flips(view):
     ]  # fmt: skip
 
 
-def test_the_form_sets_the_terms(view):
+def test_the_form_sets_the_terms_and_several_runs_are_compared_with_the_first(view):
     assert "PASS" in view.get("/compare?run=base&run=worse&max_drop=1").text
     told = view.get("/compare?run=base&run=same&metric=correct&direction=lower&by=level")
     assert "By level" in told.text
     assert '<option value="correct" selected>correct</option>' in told.text
     told = view.get("/compare?run=base&run=same&max_drop=-1")
     assert (told.status_code, "max_drop" in told.text) == (400, True)
-
-
-def test_several_runs_are_compared_with_the_first(view):
     told = view.get("/compare?run=base&run=worse&run=same&run=other")
     assert told.status_code == 200
     assert "/compare?run=base&amp;run=worse&amp;" in told.text

@@ -76,10 +76,14 @@ class TestSamples:
     def test_an_unknown_choice_is_refused(self, browser, address, words):
         assert words in browser.words(address, status=400)
 
-    def test_a_filter_without_matches_stays_selected(self, browser):
+    def test_a_filter_without_matches_stays_selected_and_a_row_links_to_its_worst_rollout(self, browser):
         page = browser.get("/?env=gone&status=&sort=")
         assert page.status_code == 200
         assert '<option value="gone" selected>gone</option>' in page.text
+        page = browser.get("/runs/first/samples")
+        assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
+        described = re.findall(r">rollout (\d: \w+)<", page.text)[:4]
+        assert described == ["0: right", "1: wrong", "0: wrong", "1: failed"]
 
     @pytest.mark.parametrize(
         "condition", ["1) UNION SELECT (1", "1] = [1", "1; DROP VIEW runs", "rewrd > 1", "'", "$x"]
@@ -89,12 +93,6 @@ class TestSamples:
         assert page.status_code == 200
         assert 'id="problem"' in page.text
         assert examples(page) == []
-
-    def test_a_row_links_to_its_worst_rollout_and_describes_each(self, browser):
-        page = browser.get("/runs/first/samples")
-        assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
-        described = re.findall(r">rollout (\d: \w+)<", page.text)[:4]
-        assert described == ["0: right", "1: wrong", "0: wrong", "1: failed"]
 
 
 class TestRollout:
@@ -110,10 +108,13 @@ class TestRollout:
             assert said in words
         assert page.text.count("Result: 4") == 1
 
-    def test_shows_the_parsed_answer(self, browser):
+    def test_shows_the_parsed_answer_and_raw_is_json(self, browser):
         assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in browser.words("/runs/first/2/0")
         assert "Parsed answer nothing" in browser.words("/runs/first/0/0")
         assert "Parsed answer" not in browser.words("/runs/first/1/1") + browser.words("/runs/second/0/0")
+        page = browser.get("/runs/first/2/0?raw=1")
+        assert page.headers["content-type"] == "application/json"
+        assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
 
     def test_shows_invisible_characters_as_symbols_and_cuts_a_megabyte(self, browser):
         assert "[U+202E]␛[31m" in browser.get("/runs/first/2/0?beside=first").text
@@ -143,11 +144,6 @@ class TestRollout:
         assert "<ins>5</ins>" in page.text
         assert re.search(r"<del>[^<]*Let me think\.", page.text)
         assert "no other rollout" in browser.get("/runs/first/1/0?beside=second").text
-
-    def test_raw_is_json(self, browser):
-        page = browser.get("/runs/first/2/0?raw=1")
-        assert page.headers["content-type"] == "application/json"
-        assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
 
     @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0", "other/samples"])
     def test_an_unknown_rollout_is_not_found(self, browser, place):

@@ -98,11 +98,17 @@ def test_an_error_is_shown_next_to_the_field(view, statement, words):
     assert (told.status_code, words in told.text) == (400, True)
 
 
-def test_query_and_result_are_escaped(view):
+def test_query_and_result_are_escaped_and_a_result_can_be_downloaded(view):
     told = asked(view, f"SELECT '{HOSTILE}' AS \"{HOSTILE}\", 1 AS n", chart="bars")
     assert told.status_code == 200
     assert "<script>alert" not in told.text
     assert told.text.count("</textarea>") == 1
+    told = asked(view, "SELECT example_id, reward FROM rollouts ORDER BY ALL", "/sql/answer.csv")
+    assert told.headers["content-disposition"] == 'attachment; filename="answer.csv"'
+    assert list(csv.reader(io.StringIO(told.text)))[:2] == [["example_id", "reward"], ["0", "0.0"]]
+    told = asked(view, "SELECT run_id FROM runs", "/sql/answer.json")
+    assert told.json() == [{"run_id": "run"}]
+    assert asked(view, "FROM runs", "/sql/answer.exe").status_code == 400
 
 
 def test_two_columns_are_drawn(view):
@@ -118,15 +124,6 @@ def test_two_columns_are_drawn(view):
     for q in ("SELECT 'a' AS a", "SELECT 1 AS a WHERE false", "SELECT 'nan'::DOUBLE AS a"):
         assert "<svg" not in asked(view, q, chart="line").text
     assert "<svg" in asked(view, "SELECT 1 AS a", chart="line").text
-
-
-def test_a_result_can_be_downloaded(view):
-    told = asked(view, "SELECT example_id, reward FROM rollouts ORDER BY ALL", "/sql/answer.csv")
-    assert told.headers["content-disposition"] == 'attachment; filename="answer.csv"'
-    assert list(csv.reader(io.StringIO(told.text)))[:2] == [["example_id", "reward"], ["0", "0.0"]]
-    told = asked(view, "SELECT run_id FROM runs", "/sql/answer.json")
-    assert told.json() == [{"run_id": "run"}]
-    assert asked(view, "FROM runs", "/sql/answer.exe").status_code == 400
 
 
 @pytest.mark.parametrize("chart", ["bars", "line"])

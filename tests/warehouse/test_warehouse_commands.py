@@ -215,19 +215,17 @@ class TestCompact:
     def three(self, house, evals, write_run):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
 
-    def test_all_small_segments_become_one(self, house, three, nightjar):
+    def test_all_small_segments_become_one_and_replaced_ones_stay_an_hour_for_their_readers(
+        self, house, three, nightjar
+    ):
         before = everything(house)
-        ended = nightjar("warehouse", "compact")
-        assert ended.out.startswith("3 segments, ")
-        assert "→ 1 segment, " in ended.out
-        assert everything(house) == before
-        assert nightjar("warehouse", "doctor").code == 0
-
-    def test_replaced_segments_stay_an_hour_for_their_readers(self, house, three, nightjar):
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")
             assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
         assert "of replaced segments are removed after an hour; at once with --now" in ended.err
+        assert (ended.out[:12], "→ 1 segment, " in ended.out) == ("3 segments, ", True)
+        assert everything(house) == before
+        assert nightjar("warehouse", "doctor").code == 0
 
     def test_now_removes_replaced_segments_at_once(self, house, three, nightjar):
         record = nightjar("warehouse", "compact", "--now", "--json").json

@@ -20,15 +20,12 @@ def test_the_name_decides(location, kind):
     assert kind_of(location) is kind
 
 
-def test_half_a_url_is_no_path():
+def test_half_a_url_and_an_unknown_word_before_a_colon_are_no_folder_unless_there_is_one(tmp_path, monkeypatch):
     with pytest.raises(WarehouseError, match="write s3://bucket/prefix"):
         Warehouse(Path("s3://bucket/prefix"))
     with pytest.raises(WarehouseError) as caught:
         Warehouse(Path("s3://AKIA:s3/cret@bucket"))
     assert str(caught.value).endswith("location 's3:/***@bucket': write s3://***@bucket")
-
-
-def test_an_unknown_word_before_a_colon_is_no_folder_unless_there_is_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for typo in ("s4:runs", "postgres:dbname=x"):
         with pytest.raises(WarehouseError, match=f"Unknown kind of warehouse '{typo.partition(':')[0]}:'") as caught:
@@ -38,15 +35,12 @@ def test_an_unknown_word_before_a_colon_is_no_folder_unless_there_is_one(tmp_pat
     assert Warehouse("team:runs").folder == Path("team:runs")
 
 
-def test_named_here_then_by_the_environment_then_the_default(monkeypatch):
+def test_named_here_then_by_the_environment_then_the_default_and_only_a_local_one_has_a_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
     assert resolve_warehouse() == "outputs/warehouse"
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", "s3://bucket/prefix")
     assert resolve_warehouse() == "s3://bucket/prefix"
     assert resolve_warehouse("md:runs") == "md:runs"
-
-
-def test_a_local_one_has_a_folder(tmp_path):
     assert Warehouse(tmp_path).folder == tmp_path
     assert Warehouse("~/runs").folder == Path.home() / "runs"
     assert Warehouse("~/runs").location == "~/runs"
