@@ -79,9 +79,7 @@ class TestParquet:
         assert rows(f"SELECT {columns} FROM {read} {order}") == published
         assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
 
-    def test_a_run_without_environment_and_large_partitions_of_several_files(
-        self, house_of_three, house, write_run, tmp_path, write, monkeypatch
-    ):
+    def test_odd_and_large_partitions(self, write_run, tmp_path, write, monkeypatch):
         other = Warehouse(tmp_path / "warehouse")
         other.publish(write_run(tmp_path / "evals", "d", env_id=None))
         export(Folder(other.folder), tmp_path / "x", tables=["runs"])

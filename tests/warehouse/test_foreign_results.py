@@ -146,7 +146,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
     }  # fmt: skip
 
 
-def test_rollouts_are_counted_per_example_in_order_and_numbers_that_json_lacks_are_dropped(reads):
+def test_rollouts_are_counted_per_example_and_numbers_that_json_lacks_are_dropped(reads):
     rows = reads(sum_row(1, 0.0), sum_row(0, 1.0), sum_row(1, 1.0), sum_row(0, 0.5))
     found = [(row["example_id"], row["rollout_index"], row["reward"], row["advantage"]) for row in rows]
     assert found == [(0, 0, 1.0, 0.25), (0, 1, 0.5, -0.25), (1, 0, 0.0, -0.5), (1, 1, 1.0, 0.5)]

@@ -81,7 +81,7 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
-def test_an_unknown_model_and_a_drop_of_zero_are_errors_and_a_large_one_needs_few_examples(publish, tmp_path):
+def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish, tmp_path):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
         plan("gsm8k", detect=0.05, model="x")

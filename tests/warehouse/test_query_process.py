@@ -195,7 +195,7 @@ def test_the_next_query_removes_the_files_of_a_killed_program(start, scratch):
     assert list(scratch.iterdir()) == [bystander]
 
 
-def test_a_process_that_is_killed_from_outside_is_an_error_and_the_next_query_is_answered(folder):
+def test_after_a_process_was_killed_from_outside_the_next_query_is_answered(folder):
     house = Warehouse(folder)
     house.query("SELECT 1")
     threading.Timer(0.3, process._processes._idle[-1]._process.kill).start()

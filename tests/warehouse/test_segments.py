@@ -104,7 +104,7 @@ class TestCatalog:
         assert catalog.sources() == sources
         assert set(catalog.retired) == retired
 
-    def test_a_pack_without_counting_runs_keeps_its_examples_and_of_two_equal_packs_one_counts(self):
+    def test_a_pack_without_counting_runs_keeps_its_examples_and_one_of_two_equal_packs_counts(self):
         catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1"]), publish("a", "2")])
         assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
         # two machines may pack at the same time, where no lock keeps them apart

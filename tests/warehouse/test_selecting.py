@@ -64,9 +64,7 @@ class TestInTheWarehouse:
 
 
 class TestOnDisk:
-    def test_a_directory_beside_a_published_run_and_a_run_that_is_not_published_yet(
-        self, warehouse, tmp_path, write_run
-    ):
+    def test_runs_that_are_not_published(self, warehouse, tmp_path, write_run):
         path = write_run(tmp_path / "elsewhere", "9d0e")
         assert asked(warehouse, path, "0a1b") == [False, ["9d0e"], ["0a1b"]]
         assert asked(warehouse, str(path)) == [False, ["9d0e"]]

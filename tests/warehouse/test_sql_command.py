@@ -69,7 +69,7 @@ def test_a_table_goes_to_stdout_and_the_count_and_the_time_to_stderr(run):
     assert re.fullmatch(r"2 rows in \d+\.\d\d s\n", result.stderr)
 
 
-def test_a_pipe_gets_all_of_a_cell_on_one_line_and_no_control_characters_and_a_plan_its_lines(run):
+def test_a_pipe_gets_all_of_a_cell_on_one_line_but_a_plan_keeps_its_lines(run):
     result = run("SELECT completion->>'$[0].content' AS text, NULL::TEXT AS nothing FROM rollouts LIMIT 1")
     assert result.stdout.splitlines()[2] == "four ?[31m" + "x" * 200 + "  NULL"
     assert result.stderr.startswith("1 row in")

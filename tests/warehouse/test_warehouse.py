@@ -58,11 +58,6 @@ NO_PROCESS = 4194305
 """Above the largest id that Linux gives."""
 
 
-def renamed(scratch, pid):
-    """Returns what a scratch folder of this process would be called, were it that of another."""
-    return scratch.with_name(scratch.name.replace(f"-{os.getpid()}-", f"-{pid}-", 1))
-
-
 class TestPublish:
     def test_publishing_reports_what_is_new_and_again_writes_nothing(self, warehouse, run_dir, run_writer):
         report = warehouse.publish(str(run_dir))
@@ -83,8 +78,7 @@ class TestPublish:
         ]
         warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, attempts=3)], attempts))
         moment = datetime(2027, 1, 15, 8, 0, 0, 250_000, UTC)
-        chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
-        failure = ("ModelError", chain, message, None)
+        failure = ("ModelError", "ModelError -> RateLimitError", "429 Too Many Requests", None)
         assert warehouse.query("FROM attempts ORDER BY attempt LIMIT 2").rows == [
             ("run-1", 0, 0, 1, moment, *failure, 10.5, None, None),
             ("run-1", 0, 0, 2, moment.replace(second=1, microsecond=500_000), None, None, None, None, 10.5, 100, 20),
@@ -102,17 +96,6 @@ class TestPublish:
         assert rows == [("run-1", "completed", 1), ("run-2", "incomplete", 1)]
         assert one(warehouse, "SELECT count(*) FROM errors") == (0,)
         assert one(warehouse, "SELECT count(*) FROM metrics") == (4,)
-
-    def test_a_retried_rollout_replaces_its_record_and_keeps_its_attempts(self, warehouse, tmp_path, run_writer):
-        failure, attempt = run_writer.failure, run_writer.attempt
-        first = [attempt(0, 0, 1, finished_at=1000.0, error=failure)]
-        run_dir = run_writer.write(tmp_path / "run", [run_writer.failed(0, 0, attempts=1)], first)
-        warehouse.publish(run_dir)
-        both = [*first, attempt(0, 0, 2, finished_at=2000.0)]
-        run_writer.write(run_dir, [run_writer.rollout(0, 0, 1.0, attempts=2)], both)
-        warehouse.publish(run_dir)
-        assert warehouse.query("SELECT reward, error, attempts FROM rollouts").rows == [(1.0, None, 2)]
-        assert warehouse.query("SELECT attempt, error FROM attempts ORDER BY 1").rows == [(1, "ModelError"), (2, None)]
 
     def test_lost_results_are_reported(self, warehouse, tmp_path, run_writer, caplog):
         run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)])
@@ -196,10 +179,7 @@ class TestPublish:
         run_dir = run_writer.write(tmp_path / "gsm8k--a*b?[c] it's" / "key=value", run_id=run_id)
         warehouse = Warehouse(tmp_path / "it's [a] house* ü" / "model=evil" / "run_id=7")
         assert warehouse.publish(run_dir).rollouts == 4
-        assert one(warehouse, "SELECT run_id, run_dir, model FROM runs") == (
-            run_id, str(run_dir), "openai/gpt-4.1-mini",
-        )  # fmt: skip
-        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4,)
+        assert one(warehouse, "SELECT run_id, run_dir FROM runs") == (run_id, str(run_dir))
         with warehouse.connect() as connection:
             assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
 
@@ -211,7 +191,7 @@ class TestPublish:
         assert caplog.text.count("is torn and left out") == 2
         assert (run_dir / "results.jsonl").read_text().endswith("rollo")
         lines = [run_writer.rollout(0, 0), json.dumps(run_writer.rollout(0, 1))]
-        assert warehouse.publish(run_writer.write(tmp_path / "run", lines)).rollouts == 2
+        assert warehouse.publish(run_writer.write(tmp_path / "whole", lines, run_id="whole")).rollouts == 2
 
 
 class TestFiles:
@@ -364,12 +344,12 @@ class TestDamage:
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
 
 
-class TestOthers:
+class TestLeftovers:
     def test_leftovers_of_dead_processes_are_removed(self, warehouse, run_dir, tmp_path, run_writer):
         warehouse.publish(run_dir)
         segments = warehouse.folder / "segments"
         alive, dead, elsewhere, reused, forgotten = (segments / scratch_name() for _ in range(5))
-        dead = renamed(dead, pid=NO_PROCESS)
+        dead = dead.with_name(dead.name.replace(f"-{os.getpid()}-", f"-{NO_PROCESS}-", 1))
         elsewhere = segments / f".writing-{NO_PROCESS}-0123-{socket.gethostname()}"  # a container of the same name
         forgotten = segments / f".writing-{NO_PROCESS}-0123-another-machine"
         for folder in (alive, dead, elsewhere, reused, forgotten):

@@ -215,9 +215,7 @@ class TestCompact:
     def three(self, house, evals, write_run):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
 
-    def test_all_small_segments_become_one_and_replaced_ones_stay_an_hour_for_their_readers(
-        self, house, three, nightjar
-    ):
+    def test_small_segments_become_one_and_stay_an_hour_for_their_readers(self, house, three, nightjar):
         before = everything(house)
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")

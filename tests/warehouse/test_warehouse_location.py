@@ -35,7 +35,7 @@ def test_half_a_url_and_an_unknown_word_before_a_colon_are_no_folder_unless_ther
     assert Warehouse("team:runs").folder == Path("team:runs")
 
 
-def test_named_here_then_by_the_environment_then_the_default_and_only_a_local_one_has_a_folder(monkeypatch, tmp_path):
+def test_named_here_then_by_the_environment_then_the_default(monkeypatch, tmp_path):
     monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
     assert resolve_warehouse() == "outputs/warehouse"
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", "s3://bucket/prefix")
