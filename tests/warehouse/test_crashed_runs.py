@@ -54,7 +54,7 @@ def test_it_is_published_as_crashed_with_its_aggregates(dead, tmp_path, nightjar
     assert again.out == f"Already there: 4 rollouts of run abc in {house.location}\n"
 
 
-def test_a_run_that_another_process_writes_is_left_alone(dead, tmp_path, nightjar):
+def test_a_run_that_another_process_writes_or_that_is_damaged_is_left_alone(dead, tmp_path, nightjar):
     before = {path.name: path.read_bytes() for path in dead.iterdir()}
     (dead / ".lock").write_text("process 1 on elsewhere")
     with FileLock(dead / ".lock"):
@@ -62,9 +62,6 @@ def test_a_run_that_another_process_writes_is_left_alone(dead, tmp_path, nightja
     assert ended.code == 1
     assert "Run 'abc' is being written by process 1 on elsewhere" in ended.err
     assert {name: (dead / name).read_bytes() for name in before} == before
-
-
-def test_a_damaged_line_is_named_and_nothing_is_changed(dead, tmp_path, nightjar):
     path = dead / "results.jsonl"
     path.write_text("{}\n" + path.read_text())
     before = {path.name: path.read_bytes() for path in dead.iterdir()}

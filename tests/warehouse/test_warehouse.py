@@ -1,7 +1,6 @@
 """The warehouse: what a publish leaves, what damage does, and what a catalog says."""
 
 import json
-import logging
 import math
 import os
 import socket
@@ -15,20 +14,13 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.folder import scratch_name
 from nightjar.warehouse.storage.segments import KINDS, is_held, make_version
-from nightjar.warehouse.storage.tables import SCHEMA, tables_script
+from nightjar.warehouse.storage.tables import tables_script
 from nightjar.warehouse.writing.run_files import read_run
 
 
 @pytest.fixture
 def warehouse(tmp_path):
     return Warehouse(tmp_path / "warehouse")
-
-
-@pytest.fixture
-def fan_in(monkeypatch):
-    """Packs as soon as there are four segments of about a size."""
-    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
-    return 4
 
 
 @pytest.fixture
@@ -251,15 +243,6 @@ class TestFiles:
                 assert connection.execute("SELECT count(*) FROM runs").fetchone() == runs
                 assert connection.execute("SELECT count(*) FROM leaderboard").fetchone() > (0,)
 
-    def test_enough_segments_of_a_size_become_a_pack(self, warehouse, tmp_path, run_writer, fan_in):
-        for number in range(fan_in):
-            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
-        packs = [path for path in (warehouse.folder / "segments").iterdir() if path.name.startswith("pack-")]
-        assert len(packs) == 1
-        assert one(warehouse, "SELECT count(*), count(DISTINCT run_id) FROM runs") == (fan_in, fan_in)
-        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
-        assert one(warehouse, "SELECT count(*) FROM segments.examples") == (2,)
-
 
 class TestDamage:
     @pytest.mark.parametrize("fields", [
@@ -306,42 +289,6 @@ class TestDamage:
             warehouse.publish(run_dir)
         assert contents(warehouse) == before
         assert files(warehouse.folder) == files_before
-
-    def test_a_folder_that_cannot_be_made_is_an_error(self, tmp_path, run_dir):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(WarehouseError, match="Cannot create the warehouse"):
-            Warehouse(tmp_path / "file" / "warehouse").publish(run_dir)
-
-    def test_a_segment_of_a_newer_nightjar_is_refused(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        [file] = warehouse.folder.rglob("segment.json")
-        content = {**json.loads(file.read_bytes()), "schema": SCHEMA + 1, "new": True}
-        file.unlink()
-        file.write_text(json.dumps(content))
-        newer = f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"
-        for operation in (lambda w: w.publish(run_dir), lambda w: w.query("FROM runs")):
-            with pytest.raises(WarehouseError, match=newer):
-                operation(Warehouse(warehouse.folder))
-
-    def test_foreign_files_are_left_alone(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        strange = warehouse.folder / "segments" / "strange"
-        strange.mkdir()
-        (strange / "runs.parquet").write_text("half copied")
-        (warehouse.folder / "segments" / "notes.txt").write_text("mine")
-        (warehouse.folder / "segments" / ".hidden").mkdir()
-        assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
-
-    def test_a_pack_that_fails_does_not_fail_the_publish(self, warehouse, tmp_path, run_writer, fan_in, caplog):
-        for number in range(fan_in - 1):
-            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
-        damaged = next(warehouse.folder.rglob("segments/run-01*/attempts.parquet"))
-        damaged.unlink()
-        damaged.write_text("damaged")
-        with caplog.at_level(logging.WARNING):
-            assert warehouse.publish(run_writer.write(tmp_path / "last", run_id="last")).is_new
-        assert "The run is published, but small segments were not packed: Segment 'run-01." in caplog.text
-        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
 
 
 class TestLeftovers:
