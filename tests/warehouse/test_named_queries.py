@@ -199,82 +199,79 @@ def test_example_shows_tool_calls_reasoning_and_parts(conversations):
     assert named_queries()["example"].is_full
 
 
-@pytest.mark.parametrize(("name", "given", "message"), [
-    ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
-    ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
-    ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
-    ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
-    ("flips", {"a": "b", "b": "outputs/sums--a/a-new/"}, "Unknown run 'outputs/sums--a/a-new/'. Did you mean 'a-new'?"),
-    ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
-])  # fmt: skip
-def test_unknown_values_are_named_with_similar_ones(warehouse, name, given, message):
-    with pytest.raises(WarehouseError) as raised:
-        require_known(question(name, given), warehouse.query)
-    assert str(raised.value) == message
+class TestKnownValues:
+    @pytest.mark.parametrize(("name", "given", "message"), [
+        ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
+        ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
+        ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
+        ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
+        ("flips", {"a": "b", "b": "outputs/s--a/a-new/"}, "Unknown run 'outputs/s--a/a-new/'. Did you mean 'a-new'?"),
+        ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
+    ])  # fmt: skip
+    def test_unknown_values_are_named_with_similar_ones(self, warehouse, name, given, message):
+        with pytest.raises(WarehouseError) as raised:
+            require_known(question(name, given), warehouse.query)
+        assert str(raised.value) == message
+
+    @pytest.mark.parametrize(("text", "given"), [
+        ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
+        ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
+    ])  # fmt: skip
+    def test_an_empty_answer_about_known_values_is_no_error(self, warehouse, text, given):
+        asked = question(text, given)
+        assert warehouse.query(asked.sql, asked.parameters).rows == []
+        require_known(asked, warehouse.query)
+
+    def test_an_unknown_run_among_many_is_answered_with_the_newest(self):
+        ids = [f"{number:012x}" for number in range(3_000)]
+        message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
+        known = QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids])
+        with pytest.raises(WarehouseError, match=re.escape(message)):
+            require_known(question("flips", {"a": "zzz", "b": ids[0]}), lambda _: known)
 
 
-@pytest.mark.parametrize(("text", "given"), [
-    ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
-    ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
-])  # fmt: skip
-def test_an_empty_answer_about_known_values_is_no_error(warehouse, text, given):
-    asked = question(text, given)
-    assert warehouse.query(asked.sql, asked.parameters).rows == []
-    require_known(asked, warehouse.query)
+class TestDeclarations:
+    @pytest.mark.parametrize("name", named_queries())
+    def test_a_query_says_what_it_answers_and_uses_what_it_declares(self, name, warehouse):
+        query = named_queries()[name]
+        required = [parameter for parameter in query.parameters if parameter.default is None]
+        given = {parameter.name: "a-old" if parameter.type == "run" else "x" for parameter in required}
+        assert f"| `{name}` |" in DOCS
+        assert f"| `{query.usage}` |" in DOCS
+        body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
+        assert query.about.endswith(".")
+        assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
+        assert warehouse.query(query.text, query.bind(given)).columns
 
+    def test_the_comments_of_a_file_describe_its_query(self):
+        declared = "-- $env: environment\n-- $model = NULL: only this model\n-- $least number = 0.5: reward: at least\n"
+        declared += "-- $limit integer = 20: rows\nFROM rollouts -- $nothing: to declare\n"
+        query = parse_query("worst", f"-- The worst rollouts.\n--\n-- Ties go to the older one.\n--\n{declared}")
+        assert query.about == "The worst rollouts."
+        assert [(one.name, one.type, one.default, one.about) for one in query.parameters] == [
+            ("env", "text", None, "environment"), ("model", "text", "NULL", "only this model"),
+            ("least", "number", "0.5", "reward: at least"), ("limit", "integer", "20", "rows"),
+        ]  # fmt: skip
+        assert query.usage == "env [model] [least=0.5] [limit=20]"
+        assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
 
-def test_an_unknown_run_among_many_is_answered_with_the_newest():
-    ids = [f"{number:012x}" for number in range(3_000)]
-    message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
-    known = QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids])
-    with pytest.raises(WarehouseError, match=re.escape(message)):
-        require_known(question("flips", {"a": "zzz", "b": ids[0]}), lambda _: known)
+    @pytest.mark.parametrize(("text", "given", "says"), [
+        ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
+        ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
+        ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [l"]),
+        ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
+        ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
+        ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
+        ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
+    ])  # fmt: skip
+    def test_a_mistake_is_named_with_the_choices(self, text, given, says):
+        with pytest.raises(WarehouseError) as raised:
+            question(text, given)
+        assert [each for each in says if each not in str(raised.value)] == []
 
-
-@pytest.mark.parametrize("name", named_queries())
-def test_a_query_says_what_it_answers_and_uses_what_it_declares(name, warehouse):
-    query = named_queries()[name]
-    required = [parameter for parameter in query.parameters if parameter.default is None]
-    given = {parameter.name: "a-old" if parameter.type == "run" else "x" for parameter in required}
-    assert f"| `{name}` |" in DOCS
-    assert f"| `{query.usage}` |" in DOCS
-    body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
-    assert query.about.endswith(".")
-    assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
-    assert warehouse.query(query.text, query.bind(given)).columns
-
-
-def test_the_comments_of_a_file_describe_its_query():
-    declared = "-- $env: environment\n-- $model = NULL: only this model\n-- $least number = 0.5: reward: at least\n"
-    declared += "-- $limit integer = 20: rows\nFROM rollouts -- $nothing: to declare\n"
-    query = parse_query("worst", f"-- The worst rollouts.\n--\n-- Ties go to the older one.\n--\n{declared}")
-    assert query.about == "The worst rollouts."
-    assert [(one.name, one.type, one.default, one.about) for one in query.parameters] == [
-        ("env", "text", None, "environment"), ("model", "text", "NULL", "only this model"),
-        ("least", "number", "0.5", "reward: at least"), ("limit", "integer", "20", "rows"),
-    ]  # fmt: skip
-    assert query.usage == "env [model] [least=0.5] [limit=20]"
-    assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
-
-
-@pytest.mark.parametrize(("text", "given", "says"), [
-    ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
-    ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
-    ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [limit=20]"]),
-    ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
-    ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
-    ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
-    ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
-])  # fmt: skip
-def test_a_mistake_is_named_with_the_choices(text, given, says):
-    with pytest.raises(WarehouseError) as raised:
-        question(text, given)
-    assert [each for each in says if each not in str(raised.value)] == []
-
-
-def test_sql_is_left_unchanged_and_null_is_text_for_a_required_parameter():
-    assert question("FROM runs").sql == "FROM runs"
-    assert question("FROM runs WHERE env_id = $env", {"env": "e"}).parameters == {"env": "e"}
-    assert question("search", {"text": "NULL", "env": "NULL"}).parameters == {
-        "text": "NULL", "env": None, "model": None, "limit": 20,
-    }  # fmt: skip
+    def test_sql_is_left_unchanged_and_null_is_text_for_a_required_parameter(self):
+        assert question("FROM runs").sql == "FROM runs"
+        assert question("FROM runs WHERE env_id = $env", {"env": "e"}).parameters == {"env": "e"}
+        assert question("search", {"text": "NULL", "env": "NULL"}).parameters == {
+            "text": "NULL", "env": None, "model": None, "limit": 20,
+        }  # fmt: skip
