@@ -224,11 +224,13 @@ class TestAnObjectStore:
 
 
 class TestRunsOfSegmentsThatWereSetAside:
-    def test_a_run_directory_that_is_elsewhere(self, house, damage, tmp_path):
+    def test_a_run_directory_that_is_elsewhere(self, house, damage, nightjar, tmp_path):
         run_dir = tmp_path / "evals" / "run-1"
         shutil.rmtree(run_dir)
-        damage.truncate(segment(house) / "rollouts.parquet")
-        fix(Folder(house.folder))
+        path = segment(house)
+        damage.truncate(path / "rollouts.parquet")
+        record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
+        assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
         assert (finding.runs, str(run_dir) in finding.remedy) == (("run-1",), True)
         assert finding.remedy.startswith(f"nightjar publish RUN_DIR --warehouse {house.folder}, ")

@@ -273,6 +273,9 @@ class TestTheCommand:
         )  # fmt: skip
         assert (ended.code, ended.json["rows"]) == (0, {"metrics": 6, "errors": 0})
         assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
+        ended = nightjar("warehouse", "export", tmp_path / "x.duckdb", "--run", "b", "--warehouse", house.folder)
+        assert ended.out.startswith(f"Exported 1 run (4 rollouts, 4 attempts, 2 examples) to {tmp_path}/x.duckdb: ")
+        assert ended.err == f"Next: duckdb -readonly {tmp_path}/x.duckdb -c 'FROM leaderboard'\n"
         export = ("warehouse", "export", tmp_path / "y", "--warehouse", house.folder)
         assert nightjar(*export, "--format", "xml").code == 2
         assert "no table 'secrets' to export. Choose from: runs, ro" in nightjar(*export, "--tables", "secrets").err

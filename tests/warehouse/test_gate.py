@@ -137,7 +137,7 @@ class TestNights:
     def gate(self, house, asked="", **wanted):
         return gate(self.POLICY, candidate=asked, warehouse=house.warehouse, **wanted)
 
-    def test_the_newest_night_beside_the_accepted_ones(self, house):
+    def test_the_newest_night_beside_the_accepted_ones(self, house, nightjar):
         for day in range(1, 8):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
         found = self.gate(house)
@@ -147,7 +147,9 @@ class TestNights:
         house.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
         worse = self.gate(house, "nightly", record=True)
         assert (worse.decision, worse.named("BREACH")) == ("NO-GO", ["gsm8k"])
-        text = gate_report(worse)
+        (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
+        text = nightjar("gate", "-p", "nightly.yaml", "nightly", "--format", "markdown", "--no-strict").out
+        assert text.strip() == gate_report(gate(house.folder / "nightly.yaml")).strip()
         assert "Candidate: nightly@2026-11-08. Baseline: the last 7 accepted nights. In a year without" in text
         assert "This night beside 1: worse by" in text
         assert worse.level == pytest.approx(1 / 365)

@@ -135,6 +135,11 @@ class TestWhatIsPublishedIsPublished:
         with pytest.raises(WarehouseError, match=r"Cannot pack the warehouse .*: No space left on device"):
             pack_everything(Folder(house.folder))
 
+    def test_importing_nothing_that_can_be_read_makes_no_warehouse(self, house, evals, write_run, caplog):
+        (write_run(evals, "bad") / "results.jsonl").write_text("no JSON\nat all\n")
+        [imported] = import_all(house, [evals])
+        assert (bool(imported.error), caplog.text) == (True, "")
+
 
 class TestTheLock:
     @pytest.fixture

@@ -182,8 +182,9 @@ class TestPublish:
         assert (report.rollouts, report.attempts) == (1, 1)
         assert caplog.text.count("is torn and left out") == 2
         assert (run_dir / "results.jsonl").read_text().endswith("rollo")
-        lines = [run_writer.rollout(0, 0), json.dumps(run_writer.rollout(0, 1))]
-        assert warehouse.publish(run_writer.write(tmp_path / "whole", lines, run_id="whole")).rollouts == 2
+        lines = [run_writer.failed(0, 0), run_writer.rollout(0, 0), json.dumps(run_writer.rollout(0, 1))]
+        report = warehouse.publish(run_writer.write(tmp_path / "whole", lines, run_id="whole"))
+        assert (report.rollouts, report.failed) == (2, 0)
 
 
 class TestFiles:
