@@ -137,7 +137,7 @@ class TestNights:
     def gate(self, house, asked="", **wanted):
         return gate(self.POLICY, candidate=asked, warehouse=house.warehouse, **wanted)
 
-    def test_the_newest_night_beside_the_accepted_ones(self, house, nightjar):
+    def test_the_newest_night_beside_the_accepted_ones(self, house):
         for day in range(1, 8):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
         found = self.gate(house)
@@ -147,11 +147,6 @@ class TestNights:
         house.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
         worse = self.gate(house, "nightly", record=True)
         assert (worse.decision, worse.named("BREACH")) == ("NO-GO", ["gsm8k"])
-        (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
-        text = nightjar("gate", "-p", "nightly.yaml", "nightly", "--format", "markdown", "--no-strict").out
-        assert text.strip() == gate_report(gate(house.folder / "nightly.yaml")).strip()
-        assert "Candidate: nightly@2026-11-08. Baseline: the last 7 accepted nights. In a year without" in text
-        assert "This night beside 1: worse by" in text
         assert worse.level == pytest.approx(1 / 365)
         rows = house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows
         assert rows == [("nightly", "2026-11-08", "NO-GO")]
@@ -226,3 +221,11 @@ class TestCommand:
         assert nightjar("sql", sql, "--json").json == [{"n": 2}]
         for asked in (["--json"], ["--format", "json"]):
             assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
+
+    def test_a_night_as_markdown(self, house, nightjar):
+        (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
+        house.night("2026-11-01", gsm8k=0.9, mmlu=0.9), house.night("2026-11-02", gsm8k=0.9, mmlu=0.9)
+        told = nightjar("gate", "-p", "nightly.yaml", "nightly", "--format", "markdown", "--no-strict")
+        assert "Candidate: nightly@2026-11-02. Baseline: the last 7 accepted nights. In a year without" in told.out
+        assert "This night beside 1: worse by" in told.out
+        assert told.out.strip() == gate_report(gate(house.folder / "nightly.yaml")).strip()
