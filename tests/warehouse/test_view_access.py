@@ -108,6 +108,7 @@ class TestRequests:
         assert told.headers["content-security-policy"].startswith("default-src 'none'")
 
 
+@pytest.mark.slow
 def test_the_address_for_others_has_the_name_of_this_machine(fork, tmp_path):
     command = ("view", "--warehouse", tmp_path / "warehouse", "--no-browser", "--host", "0.0.0.0", "--port", 0)
     with fork.nightjar(*command, stdout=PIPE, stderr=PIPE) as server:
@@ -118,6 +119,7 @@ def test_the_address_for_others_has_the_name_of_this_machine(fork, tmp_path):
         server.communicate(timeout=30)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_server_although_a_statement_runs(fork, tmp_path, run_writer):
     Warehouse(tmp_path / "warehouse").publish(run_writer.write(tmp_path / "run"))
     endless = "SELECT count(*) FROM range(1_000_000) a, range(1_000_000) b"
