@@ -62,6 +62,7 @@ def test_a_run_that_another_process_writes_or_that_is_damaged_is_left_alone(dead
     assert ended.code == 1
     assert "Run 'abc' is being written by process 1 on elsewhere" in ended.err
     assert {name: (dead / name).read_bytes() for name in before} == before
+    (dead / ".lock").unlink()
     path = dead / "results.jsonl"
     path.write_text("{}\n" + path.read_text())
     before = {path.name: path.read_bytes() for path in dead.iterdir()}
