@@ -82,8 +82,8 @@ class TestParquet:
     def test_odd_and_large_partitions(self, write_run, tmp_path, write, monkeypatch):
         other = Warehouse(tmp_path / "warehouse")
         other.publish(write_run(tmp_path / "evals", "d", env_id=None))
-        export(Folder(other.folder), tmp_path / "x", tables=["runs"])
-        read = f"read_parquet('{tmp_path}/x/runs/**/*.parquet', hive_partitioning = true)"
+        export(Folder(other.folder), tmp_path / "y", tables=["runs"])
+        read = f"read_parquet('{tmp_path}/y/runs/**/*.parquet', hive_partitioning = true)"
         assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
         monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
         report, target = write("x", chosen=Selection("env_id = 'gsm8k'"))
