@@ -1,6 +1,7 @@
 """What tests of the warehouse share: run directories as docs/run-directory.md describes them."""
 
 import json
+import re
 import shutil
 from datetime import datetime, timedelta
 
@@ -19,61 +20,34 @@ def write_run():
         ended = datetime.fromisoformat(started_at) + timedelta(minutes=attempt)
         rows = [
             {
-                "example_id": example,
-                "rollout_index": index,
-                "example_hash": f"hash-{example}",
+                "example_id": example, "rollout_index": index, "example_hash": f"hash-{example}",
                 "prompt": [{"role": "user", "content": f"Question {example}?"}],
                 "completion": [{"role": "assistant", "content": f"Answer {index} of {run_id}"}],
-                "answer": str(example),
-                "info": {"level": example},
-                "reward": 1.0 - example % 2,
-                "advantage": 0.0,
-                "metrics": {"correct": 1.0 - example % 2},
-                "error": None,
+                "answer": str(example), "info": {"level": example}, "reward": 1.0 - example % 2, "advantage": 0.0,
+                "metrics": {"correct": 1.0 - example % 2}, "error": None,
                 "timing": {"generation_ms": 10.0, "scoring_ms": 1.0, "total_ms": 11.0},
-                "is_completed": True,
-                "is_truncated": False,
-                "stop_condition": "done",
-                "token_usage": {"input_tokens": 10, "output_tokens": 5},
-                "attempts": attempt,
-                "model": "served",
+                "is_completed": True, "is_truncated": False, "stop_condition": "done",
+                "token_usage": {"input_tokens": 10, "output_tokens": 5}, "attempts": attempt, "model": "served",
             }
             for example in range(examples)
             for index in range(2)
-        ]
+        ]  # fmt: skip
         attempts = [
             {
-                "example_id": row["example_id"],
-                "rollout_index": row["rollout_index"],
-                "attempt": number,
-                "finished_at": ended.timestamp(),
-                "error": None,
-                "generation_ms": 10.0,
-                "token_usage": row["token_usage"],
-                "state": {"completion": row["completion"], "trajectory": []},
+                "example_id": row["example_id"], "rollout_index": row["rollout_index"], "attempt": number,
+                "finished_at": ended.timestamp(), "error": None, "generation_ms": 10.0,
+                "token_usage": row["token_usage"], "state": {"completion": row["completion"], "trajectory": []},
             }
             for row in rows
             for number in range(1, attempt + 1)
-        ]
+        ]  # fmt: skip
         content = {
-            "run_id": run_id,
-            "status": "completed",
-            "env_id": "gsm8k",
-            "env_args": {},
-            "model": "openai/gpt",
-            "num_examples": examples,
-            "rollouts_per_example": 2,
-            "started_at": started_at,
-            "finished_at": ended.isoformat(),
-            "rollouts": len(rows),
-            "scored": len(rows),
-            "failed": 0,
-            "coverage": 1.0,
-            "avg_reward": sum(row["reward"] for row in rows) / len(rows),
-            "pass_threshold": 0.5,
-            "published_at": ended.isoformat(),
-            **metadata,
-        }
+            "run_id": run_id, "status": "completed", "env_id": "gsm8k", "env_args": {}, "model": "openai/gpt",
+            "num_examples": examples, "rollouts_per_example": 2, "started_at": started_at,
+            "finished_at": ended.isoformat(), "rollouts": len(rows), "scored": len(rows), "failed": 0, "coverage": 1.0,
+            "avg_reward": sum(row["reward"] for row in rows) / len(rows), "pass_threshold": 0.5,
+            "published_at": ended.isoformat(), **metadata,
+        }  # fmt: skip
         run_dir = folder / run_id
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -98,10 +72,8 @@ class Damage:
     def flip(self, path, column):
         """Turns over the bits of a byte in the middle of a column's data."""
         with duckdb.connect() as connection:
-            [(start, length)] = connection.execute(
-                "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
-                [str(path), column],
-            ).fetchall()
+            sql = "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?"
+            [(start, length)] = connection.execute(sql, [str(path), column]).fetchall()
         at = start + length // 2
         self.overwrite(path, lambda content: content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
 
@@ -138,15 +110,25 @@ def browse():
 
     from nightjar.view.server import Access, create_app
 
+    class Browser(TestClient):
+        def words(self, address, status=200):
+            """What a page says, without its tags and layout."""
+            page = self.get(address)
+            assert page.status_code == status, page.text
+            return " ".join(re.sub(r"<[^>]*>", " ", page.text).split())
+
     def browse(warehouse, *access, base_url="http://localhost", **options):
-        return TestClient(create_app(warehouse, Access(*access)), base_url=base_url, **options)
+        return Browser(create_app(warehouse, Access(*access)), base_url=base_url, **options)
 
     return browse
 
 
 @pytest.fixture
 def nightjar():
-    """Runs a command, and gives its exit code, stdout and stderr; an expected error is one line and exit code 1."""
+    """Runs a command, and gives its exit code, stdout and stderr; an expected error is one line and exit code 1.
+
+    ``lines`` and ``words`` are stdout without its layout, ``width`` is the length of its longest line.
+    """
     from typer.testing import CliRunner
 
     from nightjar.cli.app import app
@@ -161,6 +143,9 @@ def nightjar():
             self.code, self.out = result.exit_code, result.stdout
             self.err = result.stderr + (f"Error: {error}" if isinstance(error, NightjarError) else "")
             self.json = json.loads(self.out) if "--json" in arguments and self.out else None
+            self.lines = [" ".join(line.split()) for line in self.out.splitlines()]
+            self.words = " ".join(self.out.split())
+            self.width = max(map(len, self.out.splitlines()), default=0)
 
     return Ended
 
@@ -198,9 +183,8 @@ class House:
             for index, reward in enumerate(group if isinstance(group, list) else [group]):
                 write = self._writer.failed if reward is None else self._writer.rollout
                 attempts = {"attempts": 2} if (example, index) in retried else {}
-                rollouts.append(
-                    write(example, index, *([] if reward is None else [float(reward)]), **fields, **attempts)
-                )
+                rewarded = [] if reward is None else [float(reward)]
+                rollouts.append(write(example, index, *rewarded, **fields, **attempts))
         rewards = [rollout["reward"] for rollout in rollouts if rollout["reward"] is not None]
         told = {
             "run_id": run_id, "status": "completed", "rollouts": len(rollouts), "scored": len(rewards),

@@ -28,10 +28,9 @@ def sides(folder, house):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("candidate", "decision", "strict"),
-    [("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2)],
-)
+@pytest.mark.parametrize(("candidate", "decision", "strict"), [
+    ("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2),
+])  # fmt: skip
 def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, decision, strict):
     told = nightjar("compare", "before", candidate)
     assert (told.code, told.out.partition(" ")[0]) == (0, decision)
@@ -40,16 +39,14 @@ def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, de
 
 def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
     told = nightjar("compare", "before", "uns", "--max-drop", 0.05)
-    lines = [" ".join(line.split()) for line in told.out.splitlines()]
-    assert max(map(len, told.out.splitlines())) <= 80
-    assert "Model model-before model-unsure" in lines
-    assert "Avg reward 0.5000 [0.377, 0.623] 0.4667 [0.346, 0.591] -0.0333" in lines
-    assert "Flips: 5 broken, 3 fixed; 25 right and 27 wrong in both" in lines
+    assert told.width <= 80
     # 93 of the 2^8 ways have three fixed or fewer, as many five or more: 2 * 93 / 256
-    assert "McNemar: p = 0.73, exact" in lines
-    assert "Broken: examples 25, 26, 27, 28, 29" in lines
-    assert "Fixed: examples 57, 58, 59" in lines
-    assert "Differs: model: model-before → model-unsure" in lines
+    assert {
+        "Model model-before model-unsure", "Avg reward 0.5000 [0.377, 0.623] 0.4667 [0.346, 0.591] -0.0333",
+        "Flips: 5 broken, 3 fixed; 25 right and 27 wrong in both", "McNemar: p = 0.73, exact",
+        "Broken: examples 25, 26, 27, 28, 29", "Fixed: examples 57, 58, 59",
+        "Differs: model: model-before → model-unsure",
+    } <= set(told.lines)  # fmt: skip
     for asked in ("uns", folder / "runs/unsure"):
         for more in ([], ["--warehouse", folder / "outputs/warehouse"]):
             told = nightjar("compare", "before", asked, *more)
@@ -83,7 +80,7 @@ def test_run_directories_that_are_not_published(folder, nightjar, house):
     grown = house.write("c0ffee", [*SAME, 1.0], place=folder / "outputs/evals/gsm8k--m/c0ffee")
     assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
     told = nightjar("compare", "before", "c0f")
-    assert "Missing: 1 examples of the candidate alone" in " ".join(told.out.split())
+    assert "Missing: 1 examples of the candidate alone" in told.words
     assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
 
 
@@ -99,9 +96,9 @@ def test_runs_over_different_examples_are_refused(folder, nightjar, house):
 
 def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(sides, nightjar):
     told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
-    lines = [" ".join(line.split()) for line in told.out.splitlines() if line.strip()]
+    lines = [line for line in told.lines if line]
     assert (told.code, lines[0]) == (1, "REGRESSION Of 2 evaluations: 1 worse, 1 passed.")
-    assert max(map(len, told.out.splitlines())) <= 80
+    assert told.width <= 80
     assert lines[3].startswith("REGRESSION gsm8k of m -0.5000 [")
     assert lines[4].startswith("PASS mmlu of m +0.0000 [")
     told = nightjar("compare", "old", "new", "--json").json
@@ -113,22 +110,17 @@ def test_categories_are_a_table_of_their_own(folder, nightjar, house):
     for run_id, rewards in {"a": SAME, "b": WORSE}.items():
         house.write(run_id, rewards, infos=[{"odd": n % 2} for n in range(60)])
     told = nightjar("compare", "a", "b", "--by", "odd", "--metric", "correct")
-    assert max(map(len, told.out.splitlines())) <= 80
-    lines = [" ".join(line.split()) for line in told.out.splitlines()]
-    [at] = [number for number, line in enumerate(lines) if line == "odd Pairs Baseline Candidate Difference"]
-    assert [line.split()[:5] for line in lines[at + 2 : at + 4]] == [
-        ["0", "30", "0.5000", "0.0000", "-0.5000"], ["1", "30", "0.5000", "0.0000", "-0.5000"]
-    ]  # fmt: skip
-    assert lines[at + 2].endswith(" worse")
+    assert told.width <= 80
+    at = told.lines.index("odd Pairs Baseline Candidate Difference")
+    assert all(told.lines[at + 2 + odd].startswith(f"{odd} 30 0.5000 0.0000 -0.5000 ") for odd in (0, 1))
+    assert told.lines[at + 2].endswith(" worse")
     assert "| 0 | 30 | 0.5000 | 0.0000 | -0.5000 [" in nightjar("compare", "a", "b", "--by", "odd", "--markdown").out
 
 
 def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
     evil = [{"role": "assistant", "content": "<script>alert(1)</script> & 5 < 6"}]
-    rows = [
-        run_writer.rollout(n, 0, one, example_hash=f"hash-{n}", completion=evil, info={"level": n % 2})
-        for n, one in enumerate(WORSE)
-    ]
+    told = [{"example_hash": f"hash-{n}", "completion": evil, "info": {"level": n % 2}} for n in range(len(WORSE))]
+    rows = [run_writer.rollout(n, 0, one, **told[n]) for n, one in enumerate(WORSE)]
     run_writer.write(folder / "evil", rows, run_id="evil", status="completed", model="<b>")
     told = nightjar("compare", "before", "evil", "--max-drop", 0.1, "--by", "level", "--html", "page.html")
     assert told.out.startswith("REGRESSION")

@@ -19,10 +19,8 @@ def dead(tmp_path, run_writer):
     """A run of 3 examples × 2 that was killed in its second session: 4 of 6 rollouts scored or failed, 5 generated."""
     attempts = [run_writer.attempt(0, 0), run_writer.attempt(0, 1), run_writer.attempt(2, 1)]
     attempts += [
-        run_writer.attempt(1, 1, 1, error=run_writer.failure),
-        run_writer.attempt(1, 0),
-        '{"example_id": 2, "ro',
-    ]
+        run_writer.attempt(1, 1, 1, error=run_writer.failure), run_writer.attempt(1, 0), '{"example_id": 2, "ro',
+    ]  # fmt: skip
     rollouts = run_writer.rollouts
     path = run_writer.write(tmp_path / "abc", [*reversed(rollouts[1:]), rollouts[0], '{"torn'], attempts, run_id="abc")
     kept = {name: value for name, value in run_writer.metadata.items() if name not in COUNTED}
@@ -56,7 +54,7 @@ def test_it_is_published_as_crashed_with_its_aggregates(dead, tmp_path, nightjar
     assert again.out == f"Already there: 4 rollouts of run abc in {house.location}\n"
 
 
-def test_a_run_that_another_process_writes_is_left_alone(dead, tmp_path, nightjar):
+def test_a_run_that_another_process_writes_or_that_is_damaged_is_left_alone(dead, tmp_path, nightjar):
     before = {path.name: path.read_bytes() for path in dead.iterdir()}
     (dead / ".lock").write_text("process 1 on elsewhere")
     with FileLock(dead / ".lock"):
@@ -64,9 +62,7 @@ def test_a_run_that_another_process_writes_is_left_alone(dead, tmp_path, nightja
     assert ended.code == 1
     assert "Run 'abc' is being written by process 1 on elsewhere" in ended.err
     assert {name: (dead / name).read_bytes() for name in before} == before
-
-
-def test_a_damaged_line_is_named_and_nothing_is_changed(dead, tmp_path, nightjar):
+    (dead / ".lock").unlink()
     path = dead / "results.jsonl"
     path.write_text("{}\n" + path.read_text())
     before = {path.name: path.read_bytes() for path in dead.iterdir()}

@@ -110,26 +110,17 @@ def advised(ended):
 
 
 class TestAQuery:
-    @pytest.mark.parametrize(
-        "ask",
-        [
-            lambda house: house.query("FROM runs"),
-            lambda house: house.query_arrow(ALL),
-            lambda house: house.connect().execute(ALL),
-            lambda house: pack_everything(Folder(house.folder)),
-        ],
-        ids=["query", "arrow", "connect", "compact"],
-    )
+    @pytest.mark.parametrize("ask", [
+        lambda house: house.query("FROM runs"), lambda house: house.query_arrow(ALL),
+        lambda house: house.connect().execute(ALL), lambda house: pack_everything(Folder(house.folder)),
+    ], ids=["query", "arrow", "connect", "compact"])  # fmt: skip
     def test_names_segment_run_file_and_command(self, house, damage, ask):
         path = segment(house)
         length = (path / "rollouts.parquet").stat().st_size
         damage.truncate(path / "rollouts.parquet")
-        with pytest.raises(WarehouseError) as caught:
+        what = rf"rollouts.parquet has {length // 2:,} bytes instead of {length:,}\. Run: nightjar warehouse doctor"
+        with pytest.raises(WarehouseError, match=rf"^Segment '{path.name}' \(run 'run-1'\) is damaged: {what}"):
             ask(house)
-        assert str(caught.value) == (
-            f"Segment '{path.name}' (run 'run-1') is damaged: rollouts.parquet has {length // 2:,} bytes instead of "
-            f"{length:,}. Run: nightjar warehouse doctor --warehouse {house.folder}"
-        )
 
     def test_an_error_about_a_flipped_byte_has_one_line(self, house, damage):
         """DuckDB's message depends on what is in memory, and is not always text."""
@@ -137,22 +128,18 @@ class TestAQuery:
         with pytest.raises(WarehouseError, match=r"^The query failed: .+$"):
             house.query(ALL)
 
-    @pytest.mark.parametrize(
-        ("raised", "said"),
-        [
-            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
-            (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
-        ],
-    )
+    @pytest.mark.parametrize(("raised", "said"), [
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
+        (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
+    ])  # fmt: skip
     def test_an_error_without_a_message_may_be_damage(self, house, raised, said):
         def fail(_connection):
             with explained("The query failed"):
                 raise raised
 
-        with pytest.raises(WarehouseError) as caught:
+        advice = f"That may be damage. Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
+        with pytest.raises(WarehouseError, match=rf"^The query failed: {said}\. {advice}$"):
             Reader(Folder(house.folder)).ask(fail)
-        advice = f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
-        assert str(caught.value) == f"The query failed: {said}. That may be damage. {advice}"
 
     def test_warns_once_of_a_segment_that_does_not_count(self, house, caplog):
         path = segment(house)
@@ -161,10 +148,7 @@ class TestAQuery:
         for _ in range(2):
             assert fresh.query("SELECT run_id FROM runs").rows == [("run-2",)]
         [warning] = caplog.messages
-        assert warning == (
-            f"Segment '{path.name}' does not count: its segment.json is missing. "
-            f"Run: nightjar warehouse doctor --warehouse {house.folder}"
-        )
+        assert warning.startswith(f"Segment '{path.name}' does not count: its segment.json is missing. Run: nightjar ")
 
     def test_works_again_in_the_same_process(self, house, damage, tmp_path):
         damage.overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
@@ -174,17 +158,11 @@ class TestAQuery:
         house.publish(tmp_path / "evals" / "run-1")
         assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
 
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "SELECT strptime('x', '%Y')",
-            "FROM nowhere",
-            "SELEC 1",
-            "SELECT error('parquet')",
-            "FROM read_parquet('{segments}/*/nope.parquet')",
-            "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
-        ],
-    )
+    @pytest.mark.parametrize("sql", [
+        "SELECT strptime('x', '%Y')", "FROM nowhere", "SELEC 1", "SELECT error('parquet')",
+        "FROM read_parquet('{segments}/*/nope.parquet')",
+        "SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')",
+    ])  # fmt: skip
     def test_a_mistake_of_the_user_reads_no_files(self, house, monkeypatch, sql):
         monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file is read"))
         asked = sql.format(segments=house.folder / "segments", run=segment(house).name)
@@ -225,14 +203,11 @@ class TestAQuery:
 
 
 class TestAnObjectStore:
-    @pytest.mark.parametrize(
-        ("name", "content", "what"),
-        [
-            ("rollouts.parquet", None, "(run 'run-1') is damaged: rollouts.parquet is missing"),
-            ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
-            ("segment.json", b"{", "is damaged: segment.json: "),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "content", "what"), [
+        ("rollouts.parquet", None, "(run 'run-1') is damaged: rollouts.parquet is missing"),
+        ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
+        ("segment.json", b"{", "is damaged: segment.json: "),
+    ])  # fmt: skip
     def test_the_message_says_what_to_move_away(self, tmp_path, name, content, what):
         url = "memory://damaged/warehouse"
         store = fsspec.filesystem("memory")
@@ -243,28 +218,22 @@ class TestAnObjectStore:
         store.rm_file(path)
         if content is not None:
             store.pipe_file(path, content)
-        with pytest.raises(WarehouseError) as caught:
+        advice = rf"\. Move {url}/segments/{path.split('/')[-2]} away, .*: nightjar warehouse import RUN_DIR .* {url}$"
+        with pytest.raises(WarehouseError, match=re.escape(what) + ".*" + advice):
             Warehouse(url).query("SELECT reward FROM rollouts")
-        assert what in str(caught.value)
-        segment_id = path.split("/")[-2]
-        assert str(caught.value).endswith(
-            f". Move {url}/segments/{segment_id} away, then publish its runs again: "
-            f"nightjar warehouse import RUN_DIR --warehouse {url}"
-        )
 
 
 class TestRunsOfSegmentsThatWereSetAside:
-    def test_a_run_directory_that_is_elsewhere(self, house, damage, tmp_path):
+    def test_a_run_directory_that_is_elsewhere(self, house, damage, nightjar, tmp_path):
         run_dir = tmp_path / "evals" / "run-1"
         shutil.rmtree(run_dir)
-        damage.truncate(segment(house) / "rollouts.parquet")
-        fix(Folder(house.folder))
+        path = segment(house)
+        damage.truncate(path / "rollouts.parquet")
+        record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
+        assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
-        assert finding.runs == ("run-1",)
-        assert finding.remedy == (
-            f"nightjar publish RUN_DIR --warehouse {house.folder}, from wherever it is now the run directory "
-            f"{run_dir}; where there is none any more, remove what was set aside"
-        )
+        assert (finding.runs, str(run_dir) in finding.remedy) == (("run-1",), True)
+        assert finding.remedy.startswith(f"nightjar publish RUN_DIR --warehouse {house.folder}, ")
         shutil.rmtree(house.folder / "damaged")
         assert diagnose(Folder(house.folder)).findings == []
 
@@ -277,9 +246,7 @@ class TestRunsOfSegmentsThatWereSetAside:
         fix(Folder(house.folder))
         assert house.query("SELECT DISTINCT attempts FROM rollouts WHERE run_id = 'run-1'").rows == [(1,)]
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
-        assert finding.what.startswith(
-            "Run 'run-1' counts as of an earlier moment since a damaged segment was set aside"
-        )
+        assert finding.what.startswith("Run 'run-1' counts as of an earlier moment since a damaged segment was set")
         house.publish(run_dir)
         assert diagnose(Folder(house.folder)).is_clean
 
@@ -287,11 +254,7 @@ class TestRunsOfSegmentsThatWereSetAside:
         damage.truncate(segment(house) / "rollouts.parquet")
         [path] = fix(Folder(house.folder)).set_aside.values()
         [finding] = diagnose(Folder(house.folder)).findings
-        assert (finding.what, finding.remedy, finding.needs_action) == (
-            f"{path} was damaged and set aside; its runs are all there again",
-            "remove it",
-            False,
-        )
+        assert (str(path) in finding.what, finding.remedy, finding.needs_action) == (True, "remove it", False)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_file_that_may_not_be_read_is_not_set_aside(self, house):
@@ -299,14 +262,6 @@ class TestRunsOfSegmentsThatWereSetAside:
         assert fix(Folder(house.folder), deep=True).set_aside == {}
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.remedy == "give yourself the right to read it, or check the disk"
-
-    def test_in_json(self, house, damage, nightjar, tmp_path):
-        path = segment(house)
-        damage.truncate(path / "rollouts.parquet")
-        shutil.rmtree(tmp_path / "evals" / "run-1")
-        record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
-        assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
-        assert record["findings"][0]["runs"] == ["run-1"]
 
 
 class TestAPack:
@@ -330,11 +285,15 @@ class TestAPack:
         assert "its examples are kept" in ended.out
         assert "Runs 'run-1', 'run-2', 'run-3', 'run-4' are missing" in ended.out
         fresh = Warehouse(house.folder)
-        assert fresh.query("SELECT run_id, count(examples.prompt) FROM rollouts JOIN examples USING (example_hash) "
-                           "GROUP BY ALL ORDER BY ALL").rows == [("run-5", 6), ("run-6", 6)]  # fmt: skip
+        counts = "SELECT run_id, count(examples.prompt) FROM rollouts JOIN examples USING (example_hash) GROUP BY ALL"
+        assert sorted(fresh.query(counts).rows) == [("run-5", 6), ("run-6", 6)]
         evals.rename(tmp_path / "evals")
-        ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        assert nightjar(*shlex.split(advised(ended))[1:]).code == 0
+        self.repair(house, nightjar)
+
+    def repair(self, house, nightjar):
+        """Runs what the doctor says, until it has nothing more to say."""
+        while command := advised(nightjar("warehouse", "doctor", "--warehouse", house.folder)):
+            assert nightjar(*shlex.split(command)[1:]).code == 0, command
         assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
 
     def test_lost_examples_are_named_run_by_run(self, house, packs, damage, nightjar, tmp_path):
@@ -343,50 +302,33 @@ class TestAPack:
         ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
         assert "Run 'run-5': 6 rollouts have lost the content of their example" in ended.out
         evals.rename(tmp_path / "evals")
-        ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        while command := advised(ended):
-            assert nightjar(*shlex.split(command)[1:]).code == 0, command
-            ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
-        assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
-
-    def test_damage_is_not_copied_into_a_new_pack(self, house, damage):
-        damage.flip(segment(house) / "rollouts.parquet", "reward")
-        with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written"):
-            pack_everything(Folder(house.folder))
+        self.repair(house, nightjar)
 
 
 class TestPrices:
-    @pytest.mark.parametrize(
-        ("content", "line", "fault"),
-        [
-            (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
-            (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
-            (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
-            (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
-            (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
-            (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
-            (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
-            (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
-        ],
-    )
-    def test_a_damaged_line_is_named(self, house, nightjar, content, line, fault):
+    @pytest.mark.parametrize(("content", "line", "fault"), [
+        (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
+        (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
+        (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
+        (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
+        (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
+        (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
+        (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
+        (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
+    ])  # fmt: skip
+    def test_a_damaged_line_is_named(self, house, content, line, fault):
         path = house.folder / "prices.csv"
         path.write_bytes(content)
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.what.startswith(f"prices.csv, line {line}: {fault}")
         assert finding.remedy.startswith("repair this line in an editor")
         assert finding.needs_action
-        ended = nightjar("sql", "FROM runs", "--warehouse", house.folder)
-        assert ended.code == 1
-        assert ended.err.startswith(f"Error: prices.csv, line {line}: {fault}")
-        assert ended.err.endswith(f". Repair it, or remove the file: {path}")
-
-
-ODD_NAMES = ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"]
+        with pytest.raises(WarehouseError, match=re.escape(f"prices.csv, line {line}: {fault}") + f".*: {path}$"):
+            house.query("FROM runs")
 
 
 class TestAnOddName:
-    @pytest.mark.parametrize("name", ODD_NAMES)
+    @pytest.mark.parametrize("name", ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"])
     def test_of_the_folder_breaks_nothing(self, tmp_path, write_run, nightjar, name):
         base = tmp_path / name
         folder, where = base / "warehouse", ["--warehouse", base / "warehouse"]

@@ -9,7 +9,7 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.records import COMPARISONS, GATE_DECISIONS, GateDecision, RecordedComparison
+from nightjar.warehouse.storage.records import COMPARISONS, GATE_DECISIONS, GateDecision, Night, RecordedComparison
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
 WRITE = """
@@ -49,18 +49,15 @@ def test_are_tables_wherever_the_runs_are(warehouse):
     warehouse.write_rows(GATE_DECISIONS, [decision(), decision("g2", "GO"), decision("g2", "INCONCLUSIVE")])
     warehouse.write_rows(COMPARISONS, [comparison(), comparison("c2", high=float("inf"))])
     assert warehouse.rows(GATE_DECISIONS) == [decision(), decision("g2", "INCONCLUSIVE")]
-    assert warehouse.query(
-        "SELECT gate_id, verdict, night::VARCHAR, level, breached, made_at::VARCHAR FROM gate_decisions"
-    ).rows == [
-        ("g1", "NO-GO", "2026-11-22", 0.025, ["gsm8k"], "2026-11-22 03:00:00+00"),
-        ("g2", "INCONCLUSIVE", "2026-11-22", 0.025, ["gsm8k"], "2026-11-22 03:00:00+00"),
-    ]
-    assert (
-        warehouse.query("SELECT benchmark, pairs, low, high, candidate_runs FROM comparisons").rows
-        == [("gsm8k", 40, -0.5, None, ["b"])] * 2
-    )
+    columns = "gate_id, verdict, night::VARCHAR, level, breached, made_at::VARCHAR"
+    told = ("2026-11-22", 0.025, ["gsm8k"], "2026-11-22 03:00:00+00")
+    kept = warehouse.query(f"SELECT {columns} FROM gate_decisions").rows
+    assert kept == [("g1", "NO-GO", *told), ("g2", "INCONCLUSIVE", *told)]
+    rows = warehouse.query("SELECT benchmark, pairs, low, high, candidate_runs FROM comparisons").rows
+    assert rows == [("gsm8k", 40, -0.5, None, ["b"])] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["{}/warehouse", "duckdb:{}/tables.db"])
 def test_two_who_write_at_once_lose_nothing(place, tmp_path):
     location = place.format(tmp_path)
@@ -82,7 +79,11 @@ def test_tables_of_an_older_nightjar_get_them_when_they_are_needed(tmp_path, wri
 def test_a_damaged_line_is_named(tmp_path):
     warehouse = Warehouse(tmp_path / "warehouse")
     warehouse.write_rows(GATE_DECISIONS, [decision()])
-    path = warehouse.folder / "gate_decisions.jsonl"
-    path.write_text(path.read_text() + "{\n")
-    with pytest.raises(WarehouseError, match=r"gate_decisions.jsonl, line 2: .*Repair it, or remove the file"):
-        warehouse.rows(GATE_DECISIONS)
+    warehouse.write_night(Night("nightly", "2026-11-01", "running"))
+    for name, line, read in (
+        ("gate_decisions", "{", lambda: warehouse.rows(GATE_DECISIONS)), ("nights", "{}", warehouse.nights),
+    ):  # fmt: skip
+        with (warehouse.folder / f"{name}.jsonl").open("a") as file:
+            file.write(f"{line}\n")
+        with pytest.raises(WarehouseError, match=rf"{name}.jsonl, line 2: .*Repair it, or remove the file"):
+            read()

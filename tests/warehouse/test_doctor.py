@@ -57,19 +57,16 @@ def rewrite(folder, run_id, **relations):
     changed = {kind: relations.get(kind, "{rows}").format(rows=f"({rows[kind]})") for kind in KINDS}
     with folder.scratch() as scratch, duckdb.connect() as connection:
         new = write_files(
-            connection,
-            scratch,
-            segment_id=f"{run_id}.9",
-            versions=dict(old.versions),
+            connection, scratch, segment_id=f"{run_id}.9", versions=dict(old.versions),
             relations={kind: f"SELECT * FROM {what}" for kind, what in changed.items()},
             replaces=[old.segment_id],
-        )
+        )  # fmt: skip
         folder.commit(new, scratch)
     folder.remove(old.segment_id)
 
 
 class TestASoundWarehouse:
-    def test_is_clean(self, folder):
+    def test_is_clean_and_printed(self, folder, nightjar):
         diagnosis = diagnose(folder, deep=True)
         assert diagnosis.findings == []
         assert vars(diagnosis.totals) == {"runs": 2, "rollouts": 8, "attempts": 8, "examples": 3}
@@ -77,20 +74,18 @@ class TestASoundWarehouse:
         sizes, files = diagnosis.sizes, folder.segments_path.glob("*/*.parquet")
         assert sizes.live == sum(file.stat().st_size for file in files) == sum(sizes.kinds.values())
         assert (sizes.retired, sizes.leftovers) == (0, 0)
-
-    def test_a_newer_version_of_a_run_is_no_finding(self, folder, tmp_path, write_run):
-        Warehouse(folder.path).publish(write_run(tmp_path / "evals", "run-1", attempt=2))
-        diagnosis = diagnose(folder)
-        assert diagnosis.findings == []
-        assert diagnosis.sizes.retired > 0
-
-    def test_is_printed(self, folder, nightjar):
         ended = nightjar("warehouse", "doctor", "--warehouse", folder.path)
         assert ended.code == 0
         assert "2 runs, 8 rollouts, 8 attempts, 3 examples" in ended.out
         assert ended.out.endswith("\nAll is well.\n")
         record = nightjar("warehouse", "doctor", "--warehouse", folder.path, "--json").json
         assert (record["is_clean"], record["findings"], record["totals"]["rollouts"]) == (True, [], 8)
+
+    def test_a_newer_version_of_a_run_and_one_in_progress_are_no_finding(self, folder, tmp_path, write_run):
+        Warehouse(folder.path).publish(write_run(tmp_path / "evals", "run-1", attempt=2))
+        Warehouse(folder.path).publish(write_run(tmp_path / "evals", "run-3", status="running", scored=1))
+        diagnosis = diagnose(folder)
+        assert (diagnosis.findings, diagnosis.sizes.retired > 0) == ([], True)
 
 
 class TestDamagedFiles:
@@ -104,16 +99,13 @@ class TestDamagedFiles:
         assert ended.code == 1
         assert f"Needs action:\n  {what}\n    → {fix_line(folder)}\n" in ended.out
 
-    @pytest.mark.parametrize(
-        ("file", "change", "says"),
-        [
-            ("examples.parquet", lambda content: content[:-10], "examples.parquet has {:,} bytes instead of {:,}"),
-            ("runs.parquet", lambda content: content[:-10] + b"x" * 10, "runs.parquet"),
-            ("segment.json", lambda _: b"{", "does not count: segment.json is damaged"),
-            ("segment.json", lambda _: b"[]", "does not count: segment.json is damaged"),
-            ("segment.json", None, "does not count: segment.json cannot be read"),
-        ],
-    )
+    @pytest.mark.parametrize(("file", "change", "says"), [
+        ("examples.parquet", lambda content: content[:-10], "examples.parquet has {:,} bytes instead of {:,}"),
+        ("runs.parquet", lambda content: content[:-10] + b"x" * 10, "runs.parquet"),
+        ("segment.json", lambda _: b"{", "does not count: segment.json is damaged"),
+        ("segment.json", lambda _: b"[]", "does not count: segment.json is damaged"),
+        ("segment.json", None, "does not count: segment.json cannot be read"),
+    ])  # fmt: skip
     def test_are_named(self, folder, damage, file, change, says):
         path = segment(folder) / file
         length = path.stat().st_size
@@ -131,28 +123,16 @@ class TestDamagedFiles:
         assert "rollouts.parquet is not as it was written: SHA-256 " in what
         assert remedy == fix_line(folder, " --deep")
 
-    def test_fix_publishes_the_run_again(self, folder, damage):
-        damage.overwrite(segment(folder) / "segment.json", lambda _: b"{")
-        assert fix(folder).published == ["run-1"]
-        assert diagnose(folder).is_clean
-        assert Warehouse(folder.path).query("SELECT count(*) FROM rollouts").rows == [(8,)]
-
 
 class TestRowsThatContradict:
-    @pytest.mark.parametrize(
-        ("relations", "says"),
-        [
-            (
-                {"rollouts": "(FROM {rows} UNION ALL (FROM {rows} LIMIT 1))"},
-                ["1 rollouts are there several times", "its aggregates are of 6 rollouts, but it has 7"],
-            ),
-            ({"rollouts": "(FROM {rows} LIMIT 5)"}, ["its aggregates are of 6 rollouts, but it has 5"]),
-            (
-                {"examples": "(FROM {rows} WHERE answer <> '2')"},
-                ["2 rollouts have lost the content of their example"],
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("relations", "says"), [
+        (
+            {"rollouts": "(FROM {rows} UNION ALL (FROM {rows} LIMIT 1))"},
+            ["1 rollouts are there several times", "its aggregates are of 6 rollouts, but it has 7"],
+        ),
+        ({"rollouts": "(FROM {rows} LIMIT 5)"}, ["its aggregates are of 6 rollouts, but it has 5"]),
+        ({"examples": "(FROM {rows} WHERE answer <> '2')"}, ["2 rollouts have lost the content of their example"]),
+    ])  # fmt: skip
     def test_the_remedy_is_a_rebuild_from_the_run_directory(self, folder, relations, says):
         rewrite(folder, "run-1", **relations)
         rebuild = f"nightjar warehouse rebuild {folder.path.parent}/evals/run-1 --warehouse {folder.path}"
@@ -163,20 +143,13 @@ class TestRowsThatContradict:
         remedy = f"nightjar warehouse rebuild FOLDER… --warehouse {folder.path}"
         assert found(folder)[0] == ("Run 'who': 6 attempts of a run that is not there", remedy)
 
-    @pytest.mark.parametrize(
-        ("runs", "says"),
-        [
-            ("(SELECT * REPLACE ('1' AS version) FROM {rows})", "contradicts runs.parquet"),
-            ("(SELECT * EXCLUDE (protocol, suite) FROM {rows})", "runs.parquet lacks the columns suite, protocol"),
-        ],
-    )
+    @pytest.mark.parametrize(("runs", "says"), [
+        ("(SELECT * REPLACE ('1' AS version) FROM {rows})", "contradicts runs.parquet"),
+        ("(SELECT * EXCLUDE (protocol, suite) FROM {rows})", "runs.parquet lacks the columns suite, protocol"),
+    ])  # fmt: skip
     def test_a_segment_that_contradicts_its_description(self, folder, runs, says):
         rewrite(folder, "run-1", runs=runs)
         assert says in found(folder)[0][0]
-
-    def test_a_run_in_progress_has_no_count_yet(self, folder, tmp_path, write_run):
-        Warehouse(folder.path).publish(write_run(tmp_path / "evals", "run-3", status="running", scored=1))
-        assert found(folder) == []
 
 
 class TestTheSnapshot:
@@ -194,9 +167,13 @@ class TestTheSnapshot:
         with duckdb.connect(str(snapshot), read_only=True) as connection:
             assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(8,)]
 
-    def test_not_a_database(self, folder, damage, snapshot):
+    def test_not_a_database_or_moved_to_another_place(self, folder, damage, snapshot):
         damage.overwrite(snapshot, lambda _: b"no database, but long enough to be read" * 300)
         assert "nightjar.duckdb cannot be used" in found(folder)[0][0]
+        moved = Folder(folder.path.rename(folder.path.with_name("moved")))
+        assert "moved/nightjar.duckdb cannot be used" in found(moved)[0][0]
+        fix(moved)
+        assert found(moved) == []
 
     def test_older_than_the_last_publish(self, folder, tmp_path, write_run, damage, snapshot):
         old = snapshot.read_bytes()
@@ -204,12 +181,6 @@ class TestTheSnapshot:
         damage.overwrite(snapshot, lambda _: old)
         assert notes(folder) == [(f"{snapshot} does not show the newest runs", fix_line(folder))]
         assert found(folder) == []
-
-    def test_moved_to_another_place(self, folder):
-        moved = Folder(folder.path.rename(folder.path.with_name("moved")))
-        assert "moved/nightjar.duckdb cannot be used" in found(moved)[0][0]
-        fix(moved)
-        assert found(moved) == []
 
     def test_under_another_name_it_is_the_same(self, folder, tmp_path, monkeypatch):
         link = tmp_path / "link"
@@ -223,7 +194,7 @@ class TestTheSnapshot:
 
 
 class TestOtherFiles:
-    def test_of_a_killed_process_are_removed_by_fix(self, folder, nightjar):
+    def test_of_a_killed_process_are_removed_by_fix_but_not_of_a_living_one(self, folder, nightjar):
         script = (
             "import os, sys; from pathlib import Path; from nightjar.warehouse.storage.folder import Folder\n"
             "with Folder(Path(sys.argv[1])).scratch() as scratch:\n"
@@ -234,8 +205,6 @@ class TestOtherFiles:
         assert diagnose(folder).sizes.leftovers == 1_000_000
         assert nightjar("warehouse", "doctor", "--fix", "--warehouse", folder.path).code == 0
         assert notes(folder) == []
-
-    def test_of_a_living_process_are_no_finding(self, folder):
         with folder.scratch():
             assert notes(folder) == []
 
@@ -247,8 +216,6 @@ class TestOtherFiles:
         assert [what for what, _ in notes(folder)] == [f"{path} is not Nightjar's" for path in strangers]
         fix(folder)
         assert len(notes(folder)) == 3
-
-    def test_a_folder_without_files_does_not_count(self, folder):
         (folder.segments_path / "empty").mkdir()
         [(what, remedy)] = found(folder)
         assert what.startswith("Segment 'empty' does not count: segment.json cannot be read: ")

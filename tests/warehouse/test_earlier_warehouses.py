@@ -22,16 +22,11 @@ from nightjar.warehouse.writing.packing import pack_everything
 
 ROOT = Path(__file__).parents[2]
 EARLIER = sorted(Path(__file__).with_name("earlier").glob("outputs-*.zip"))
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 HOUSES = ("earlier", "today", "mixed", "packed")
 DOCUMENTED = {
-    "1489c10aac35": "6b-finetuning",
-    "af9fe193abad": "6b-verification",
-    "d62f9b351acd": "first night",
-    "694b616765b8": "second night",
-    "6b0e1f2a3b4c": "first night",
-    "9f8e7d6c5b4a": "second night",
-}
+    "1489c10aac35": "6b-finetuning", "af9fe193abad": "6b-verification", "d62f9b351acd": "first night",
+    "694b616765b8": "second night", "6b0e1f2a3b4c": "first night", "9f8e7d6c5b4a": "second night",
+}  # fmt: skip
 """The ids that the pages name, and which run each is."""
 OF_A_PUBLISH = {"runs": {"version", "run_dir", "published_at", "metadata"}}
 """Columns in which a run that is published again differs."""
@@ -40,13 +35,7 @@ PARAMETERS = {"a": "6b-finetuning", "b": "6b-verification", "env": "gsm8k", "exa
 
 
 class Release:
-    """What an earlier release left behind, in a folder.
-
-    Attributes:
-        folder: where its ``outputs`` is.
-        ids: what a run is, to its id.
-        answers: relation to the rows that the release answered, with values as ``str`` writes them.
-    """
+    """What an earlier release left: the ids of its runs, and relation to the rows that it answered, as texts."""
 
     def __init__(self, archive, folder):
         zipfile.ZipFile(archive).extractall(folder)
@@ -84,25 +73,17 @@ def houses(release, tmp_path_factory):
     return found
 
 
-def schemas(warehouse):
-    return {segment.schema for segment in warehouse.store().catalog().live.values()}
-
-
 def test_the_warehouses_have_the_expected_versions(houses):
-    assert {name: schemas(houses[name]) for name in HOUSES} == {
-        "earlier": {FIRST_SCHEMA},
-        "today": {SCHEMA},
-        "mixed": {FIRST_SCHEMA, SCHEMA},
-        "packed": {SCHEMA},
-    }
+    live = {name: houses[name].store().catalog().live.values() for name in HOUSES}
+    assert {name: {segment.schema for segment in segments} for name, segments in live.items()} == {
+        "earlier": {FIRST_SCHEMA}, "today": {SCHEMA}, "mixed": {FIRST_SCHEMA, SCHEMA}, "packed": {SCHEMA},
+    }  # fmt: skip
 
 
 def rows(result, without=frozenset()):
     """The rows of an answer in an order of their own; of floats 9 digits, which the order of a sum does not change."""
-    told = [
-        {name: plain(value) for name, value in record.items() if name not in without} for record in result.records()
-    ]
-    return sorted(told, key=repr)
+    records = [{name: plain(it) for name, it in record.items() if name not in without} for record in result.records()]
+    return sorted(records, key=repr)
 
 
 def plain(value):
@@ -118,25 +99,17 @@ def test_every_relation_answers_as_the_release_did(release, houses, name):
     for relation, answered in release.answers.items():
         without = set() if name == "earlier" else OF_A_PUBLISH.get(relation, set())
         columns = [column for column in (answered or [{}])[0] if column not in without]
-        found = [{column: row[column] for column in columns} for row in records_as_text(houses[name], relation)]
+        result = houses[name].query(f"FROM {relation}")
+        records = [dict(zip(result.columns, map(str, row), strict=True)) for row in result.rows]
+        found = [{column: row[column] for column in columns} for row in records]
         expected = [{column: row[column] for column in columns} for row in answered]
         assert sorted(found, key=repr) == sorted(expected, key=repr), relation
 
 
-def records_as_text(warehouse, relation):
-    found = warehouse.query(f"FROM {relation}")
-    return [dict(zip(found.columns, map(str, row), strict=True)) for row in found.rows]
-
-
-def documented_statements():
-    """The statements of SQL in the pages, each with the values of its parameters."""
-    pages = "\n".join(page.read_text() for page in PAGES)
-    commands = re.findall(r"""nightjar sql ("[^"]*"|'[^']*')((?: -P \w+=\S+)*)""", pages)
-    return {sql[1:-1]: dict(re.findall(r" -P (\w+)=(\S+)", values)) for sql, values in commands}
-
-
 def test_every_query_of_the_docs_has_one_answer(release, houses):
-    statements = documented_statements()
+    pages = "\n".join(page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+    commands = re.findall(r"""nightjar sql ("[^"]*"|'[^']*')((?: -P \w+=\S+)*)""", pages)
+    statements = {sql[1:-1]: dict(re.findall(r" -P (\w+)=(\S+)", values)) for sql, values in commands}
     assert len(statements) > 20
     for sql, values in statements.items():
         for documented, run in DOCUMENTED.items():
@@ -205,12 +178,9 @@ def test_a_new_column_is_null_in_what_was_published_before(houses, later, tmp_pa
     assert names() == dict.fromkeys(before) | {"named": "gsm8k, warm"}
     assert later.nightjar("warehouse", "doctor", "--deep", "--warehouse", warehouse).returncode == 0
     assert later.nightjar("warehouse", "compact", "--now", "--warehouse", warehouse).returncode == 0
-    assert schemas_on_disk(warehouse) == {SCHEMA + 1}
+    described = [json.loads(path.read_text()) for path in warehouse.glob("segments/*/segment.json")]
+    assert {segment["schema"] for segment in described} == {SCHEMA + 1}
     assert names() == dict.fromkeys(before) | {"named": "gsm8k, warm"}
-
-
-def schemas_on_disk(warehouse):
-    return {json.loads(path.read_text())["schema"] for path in warehouse.glob("segments/*/segment.json")}
 
 
 @pytest.mark.slow

@@ -44,10 +44,8 @@ def without_times(value):
 def files(folder):
     """Returns the content of a folder's files, without times."""
     [bundle] = folder.glob("eval-*.json")
-    lines = [
-        [json.loads(line) for line in (folder / name).read_text().splitlines()]
-        for name in ("results.jsonl", "trajectories.jsonl")
-    ]
+    rows = [(folder / name).read_text().splitlines() for name in ("results.jsonl", "trajectories.jsonl")]
+    lines = [[json.loads(line) for line in each] for each in rows]
     names = (bundle.name, "runtime_stats.json", "failure_analysis.json")
     whole = [json.loads((folder / name).read_text()) for name in names]
     return without_times([whole, lines])
@@ -102,8 +100,7 @@ def test_run_directories_of_one_configuration_are_merged(shards, nightjar, tmp_p
 def test_missing_steps_are_named_by_range(shards, nightjar, tmp_path):
     (shards / "shard_1").rename(tmp_path / "elsewhere")
     done = nightjar("eval", "merge", shards)
-    assert done.code == 1
-    assert "1 of 4 shards is missing" in done.err
+    assert (done.code, "1 of 4 shards is missing" in done.err) == (1, True)
     assert "6 of 20 steps are missing, of the problems 3-5" in done.err
     assert "14 steps, mean reward 0.5714, coverage 70.0% (14 of 20)" in done.out
     [bundle] = shards.glob("eval-*.json")
@@ -147,15 +144,8 @@ def nemo_shard(folder, rows, config, **bundle):
 
 
 def nemo_row(problem, reward, **more):
-    row = {
-        "reward": reward,
-        "model_response": "A",
-        "repeat": 0,
-        "problem_idx": problem,
-        "tokens": 5,
-        "latency_ms": 10.0,
-    }
-    return row | {"scoring_details": {"method": "mcq"}} | more
+    row = {"reward": reward, "model_response": "A", "repeat": 0, "problem_idx": problem, "tokens": 5}
+    return row | {"latency_ms": 10.0, "scoring_details": {"method": "mcq"}} | more
 
 
 def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):

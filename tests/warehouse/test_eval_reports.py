@@ -19,16 +19,12 @@ from nightjar.reports.formats import visible
 HOSTILE = [
     "<script>alert(1)</script>",
     "</style></pre></details><img src=http://evil.example/i.png onerror=alert(1)><!--",
-    "\u202eturned\u2066 \x00 \x1b[31mred\x1b]0;t\x07",
-    "half \ud800 of a pair",
+    "\u202eturned\u2066 \x00 \x1b[31mred\x1b]0;t\x07", "half \ud800 of a pair",
     r"\input{/etc/passwd} \write18{touch owned} \end{document} $x$ % & # _ ~ ^",
     "[link](http://evil.example) ![image](http://evil.example/i.png) @somebody",
-    "```\nout of the fence\n````\n# heading\n| a | b |",
-    "=1+1",
-    "a|b`c`\n中文",
-]
+    "```\nout of the fence\n````\n# heading\n| a | b |", "=1+1", "a|b`c`\n中文",
+]  # fmt: skip
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
 CUT_OFF = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"
 EVEN = "even_" * 40
 NAMES = ("gsm8k|<b>x</b>\\input{/etc/passwd}", "=HYPERLINK(1)|`m`@me")
@@ -162,7 +158,7 @@ def test_the_page_opens_offline_on_a_phone_and_a_desktop(reports, tmp_path):
             page.on("console", lambda message: said.append(message.text))
             page.on("dialog", lambda dialog: said.append(dialog.message))
             page.goto(address)
-            page.evaluate(OPEN_ALL)
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.evaluate(CUT_OFF) == []
             assert page.locator("svg").count() > 5
@@ -175,10 +171,16 @@ def test_the_page_opens_offline_on_a_phone_and_a_desktop(reports, tmp_path):
 def test_a_damaged_run_among_others_is_left_out_with_a_warning(runs, nightjar, caplog):
     with (runs / "b" / "results.jsonl").open("a") as file:
         file.write("damage\n{}\n")
-    done = nightjar("eval", "report", runs, "-f", "csv")
-    assert {row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))} == {"mgsm"}
+    [one] = (runs / "a").glob("eval-*.json")
+    for place in (one, runs):
+        done = nightjar("eval", "report", place, "-f", "csv")
+        assert {row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))} == {"mgsm"}
     assert "Left out: " in caplog.text
     assert "line 19 is damaged" in caplog.text
+    assert nightjar("eval", "report", runs, "-f", "html", "-o", runs / "page.html").code == 0
+    assert (runs / "page.html").is_file()
+    assert nightjar("eval", "report", runs, "--with-results").code == 2
+    assert "No example of these runs has 'x' in its info" in nightjar("eval", "report", runs, "--by", "x").err
     assert nightjar("eval", "report", runs / "b").code == 1
 
 
@@ -189,15 +191,3 @@ def test_rewards_that_cannot_be_added_up_are_an_error_of_one_line(nightjar, tmp_
     (tmp_path / "eval-x.json").write_text(json.dumps(told))
     done = nightjar("eval", "report", tmp_path)
     assert (done.code, "Cannot import" in done.err, done.err.count("\n")) == (1, True, 0)
-
-
-def test_which_runs_a_report_is_of(runs, nightjar, tmp_path):
-    [one] = (runs / "a").glob("eval-*.json")
-    done = nightjar("eval", "report", one, "-f", "csv")
-    assert {row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))} == {"mgsm"}
-    done = nightjar("eval", "report", runs, "-f", "html", "-o", tmp_path / "page.html")
-    assert (done.code, (tmp_path / "page.html").is_file()) == (0, True)
-    assert nightjar("eval", "report", runs, "--with-results").code == 2
-    done = nightjar("eval", "report", runs, "--by", "nothing")
-    assert done.code == 1
-    assert "No example of these runs has 'nothing' in its info" in done.err

@@ -58,6 +58,8 @@ def rows(sql):
 class TestParquet:
     def test_folders_are_environment_and_model(self, write):
         report, target = write("x")
+        manifest = json.loads((target / "export.json").read_text())
+        assert (manifest["format"], manifest["rows"], manifest["selection"]["suite"]) == ("parquet", report.rows, None)
         assert sorted(str(path.relative_to(target)) for path in target.rglob("rollouts*.parquet")) == [
             "rollouts/env_id=gsm8k/model=m/rollouts-0.parquet",
             "rollouts/env_id=gsm8k/model=openai%2Fgpt/rollouts-0.parquet",
@@ -69,26 +71,20 @@ class TestParquet:
         _, target = write("x")
         read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
         models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
-        expected = [
-            ("gsm8k", "m", "served", 4),
-            ("gsm8k", "openai/gpt", "served", 6),
-            ("it's/odd", "a b=c", "served", 2),
-        ]
-        assert rows(models) == expected
+        sides = (("gsm8k", "m", 4), ("gsm8k", "openai/gpt", 6), ("it's/odd", "a b=c", 2))
+        assert rows(models) == [(env_id, model, "served", count) for env_id, model, count in sides]
         columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
         order = "ORDER BY run_id, example_id, rollout_index"
         published = house.query(f"SELECT {columns} FROM rollouts {order}").rows
         assert rows(f"SELECT {columns} FROM {read} {order}") == published
         assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
 
-    def test_a_run_without_environment(self, house_of_three, house, write_run, tmp_path):
+    def test_odd_and_large_partitions(self, write_run, tmp_path, write, monkeypatch):
         other = Warehouse(tmp_path / "warehouse")
         other.publish(write_run(tmp_path / "evals", "d", env_id=None))
-        export(Folder(other.folder), tmp_path / "x", tables=["runs"])
-        read = f"read_parquet('{tmp_path}/x/runs/**/*.parquet', hive_partitioning = true)"
+        export(Folder(other.folder), tmp_path / "y", tables=["runs"])
+        read = f"read_parquet('{tmp_path}/y/runs/**/*.parquet', hive_partitioning = true)"
         assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
-
-    def test_large_partitions_are_several_files(self, write, monkeypatch):
         monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
         report, target = write("x", chosen=Selection("env_id = 'gsm8k'"))
         assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
@@ -96,7 +92,8 @@ class TestParquet:
 
 
 class TestCsv:
-    def test_maps_and_json_are_text(self, write):
+    def test_maps_and_json_are_text_below_one_header(self, write, monkeypatch):
+        monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 2)
         _, target = write("x", output_format=ExportFormat.CSV)
         with (target / "rollouts.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
@@ -106,10 +103,6 @@ class TestCsv:
         assert json.loads(lines[0]["prompt"]) == [{"role": "user", "content": "Question 0?"}]
         with (target / "runs.csv").open(newline="") as file:
             assert [json.loads(line["tags"] or "null") for line in csv.DictReader(file)] == [None, ["x", "y"], None]
-
-    def test_one_header_whatever_the_size(self, write, monkeypatch):
-        monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 2)
-        _, target = write("x", output_format=ExportFormat.CSV)
         text = (target / "attempts.csv").read_text()
         assert text.count("run_id") == 1
         assert len(text.splitlines()) == 13
@@ -157,46 +150,34 @@ class TestDuckDb:
             sql = "SELECT prompt, completion FROM rollouts WHERE run_id = 'a' ORDER BY example_id, rollout_index"
             assert connection.execute(sql).fetchall() == house.query(sql).rows
             assert connection.execute("SELECT count(*) FROM flips('a', 'b')").fetchall() == [(0,)]
-
-    def test_it_can_be_attached_to_another(self, write):
-        _, target = write("x.duckdb")
-        with duckdb.connect() as connection:
-            connection.execute(f"ATTACH '{target}' AS theirs (READ_ONLY)")
-            assert connection.execute("SELECT count(prompt) FROM theirs.rollouts").fetchall() == [(12,)]
             # the number in the header that DuckDB 1.4 and newer read
-            tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'theirs'"
+            tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
             assert connection.execute(tags).fetchall()[0][0].startswith("v1.4.0")
 
 
 class TestSelection:
-    @pytest.mark.parametrize(
-        ("chosen", "expected"),
-        [
-            (Selection(), ["a", "b", "c"]),
-            (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
-            (Selection(where="run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"), ["a"]),
-            (Selection(suite="nightly"), ["b"]),
-            (Selection(run_ids=("c", "a")), ["a", "c"]),
-            (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
-        ],
-    )
+    @pytest.mark.parametrize(("chosen", "expected"), [
+        (Selection(), ["a", "b", "c"]),
+        (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
+        (Selection(where="run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"), ["a"]),
+        (Selection(suite="nightly"), ["b"]),
+        (Selection(run_ids=("c", "a")), ["a", "c"]),
+        (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
+    ])  # fmt: skip
     def test_runs_meet_all_criteria(self, write, chosen, expected):
         _, target = write("x", chosen=chosen, tables=["runs", "rollouts", "attempts", "metrics"])
         for table in ("runs", "rollouts", "attempts", "metrics"):
             found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
             assert [run_id for (run_id,) in found] == expected
 
-    @pytest.mark.parametrize(
-        ("chosen", "message"),
-        [
-            (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
-            (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
-            (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
-            (Selection(where="env_id = 'none'"), "No run in .* matches"),
-            (Selection(suite="none"), "No run in .* matches"),
-            (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
-        ],
-    )
+    @pytest.mark.parametrize(("chosen", "message"), [
+        (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
+        (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
+        (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
+        (Selection(where="env_id = 'none'"), "No run in .* matches"),
+        (Selection(suite="none"), "No run in .* matches"),
+        (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
+    ])  # fmt: skip
     def test_a_condition_that_selects_nothing_or_does_more_is_refused(self, write, tmp_path, chosen, message):
         with pytest.raises(WarehouseError, match=message):
             write("x", chosen=chosen)
@@ -211,7 +192,7 @@ class TestSelection:
 
 
 class TestTheTarget:
-    def test_an_existing_target_needs_force(self, write):
+    def test_an_existing_target_needs_force_which_replaces_nothing_but_exports(self, write, tmp_path, house):
         write("x")
         with pytest.raises(WarehouseError, match="exists already"):
             write("x")
@@ -221,8 +202,6 @@ class TestTheTarget:
         _, target = write("x.duckdb", chosen=Selection(suite="nightly"), force=True)
         with duckdb.connect(str(target), read_only=True) as exported:
             assert exported.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
-
-    def test_force_replaces_nothing_but_exports(self, write, tmp_path):
         (tmp_path / "thesis").mkdir()
         (tmp_path / "thesis/chapter.tex").write_text("precious")
         with pytest.raises(WarehouseError, match="is not an export"):
@@ -230,24 +209,14 @@ class TestTheTarget:
         with pytest.raises(WarehouseError, match="is not a file"):
             write("thesis", output_format=ExportFormat.DUCKDB, force=True)
         assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
-
-    def test_not_inside_of_the_warehouse(self, house):
         with pytest.raises(WarehouseError, match="inside of the warehouse"):
             export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
-
-    def test_the_manifest_describes_the_export(self, write, house):
-        _, target = write("x", chosen=Selection(suite="nightly"), tables=["runs"])
-        manifest = json.loads((target / "export.json").read_text())
-        assert (manifest["format"], manifest["rows"]) == ("parquet", {"runs": 1})
-        assert manifest["selection"]["suite"] == "nightly"
 
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])
     def test_killed_it_leaves_nothing_under_the_name(self, house, tmp_path, name):
         for _ in range(3):
-            writing = subprocess.Popen(
-                [sys.executable, "-m", "nightjar", "warehouse", "export", tmp_path / name, "--warehouse", house.folder],
-                stderr=subprocess.DEVNULL,
-            )
+            words = ("warehouse", "export", tmp_path / name, "--warehouse", house.folder)
+            writing = subprocess.Popen([sys.executable, "-m", "nightjar", *words], stderr=subprocess.DEVNULL)
             while writing.poll() is None and not list(tmp_path.glob(".x*")):
                 time.sleep(0.002)
             writing.send_signal(signal.SIGKILL)
@@ -297,28 +266,18 @@ class TestTheTarget:
 
 
 class TestTheCommand:
-    def test_it_prints_what_was_written_and_the_next_command(self, house, tmp_path, nightjar):
-        chosen = ("--suite", "nightly", "--warehouse", house.folder)
-        ended = nightjar("warehouse", "export", tmp_path / "x.duckdb", *chosen)
-        assert ended.code == 0
-        assert ended.out.startswith(f"Exported 1 run (4 rollouts, 4 attempts, 2 examples) to {tmp_path}/x.duckdb: ")
-        assert ended.err == f"Next: duckdb -readonly {tmp_path}/x.duckdb -c 'FROM leaderboard'\n"
-
-    def test_tables_and_json(self, house, tmp_path, nightjar):
+    def test_tables_are_chosen_and_invalid_options_are_refused(self, house, tmp_path, nightjar):
         ended = nightjar(
             "warehouse", "export", tmp_path / "x", "--format", "CSV", "--tables", "metrics, errors", "--run", "a",
             "--json", "--warehouse", house.folder,
         )  # fmt: skip
-        assert ended.json["rows"] == {"metrics": 6, "errors": 0}
+        assert (ended.code, ended.json["rows"]) == (0, {"metrics": 6, "errors": 0})
         assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
-
-    def test_invalid_options_are_refused(self, house, tmp_path, nightjar):
-        export = ("warehouse", "export", tmp_path / "x", "--warehouse", house.folder)
-        ended = nightjar(*export, "--format", "xml")
-        assert ended.code == 2
-        assert "'xml'" in ended.err
-        assert (
-            "no table 'secrets' to export. Choose from: runs, rollouts" in nightjar(*export, "--tables", "secrets").err
-        )
+        ended = nightjar("warehouse", "export", tmp_path / "x.duckdb", "--run", "b", "--warehouse", house.folder)
+        assert ended.out.startswith(f"Exported 1 run (4 rollouts, 4 attempts, 2 examples) to {tmp_path}/x.duckdb: ")
+        assert ended.err == f"Next: duckdb -readonly {tmp_path}/x.duckdb -c 'FROM leaderboard'\n"
+        export = ("warehouse", "export", tmp_path / "y", "--warehouse", house.folder)
+        assert nightjar(*export, "--format", "xml").code == 2
+        assert "no table 'secrets' to export. Choose from: runs, ro" in nightjar(*export, "--tables", "secrets").err
         assert "--tables" in nightjar(*export, "--format", "duckdb", "--tables", "runs").err
-        assert not (tmp_path / "x").exists()
+        assert not (tmp_path / "y").exists()

@@ -19,9 +19,7 @@ HOSTILE = "</style><script>alert(1)</script>"
 def run_dir(tmp_path, run_writer):
     completion = [
         {
-            "role": "assistant",
-            "content": [{"type": "text", "text": "I add."}],
-            "reasoning_content": "Hm.",
+            "role": "assistant", "content": [{"type": "text", "text": "I add."}], "reasoning_content": "Hm.",
             "tool_calls": [
                 {"id": "c1", "name": "add", "arguments": '{"a": 2}'},
                 {"id": "c2", "name": "add", "arguments": "{a"},
@@ -30,12 +28,12 @@ def run_dir(tmp_path, run_writer):
         },
         {"role": "tool", "tool_call_id": "c1", "content": "4"},
         {"role": "assistant", "content": f"4 {HOSTILE}"},
-    ]
+    ]  # fmt: skip
     rollouts = [run_writer.rollout(0, 0, 1.0, completion=completion), *run_writer.rollouts[1:]]
     return run_writer.write(tmp_path / "run", rollouts, run_id="r1", started_at="2026-01-02T03:04:05+00:00")
 
 
-def test_a_page_has_the_figures_and_the_samples_and_needs_nothing_else(run_dir, nightjar, tmp_path):
+def test_a_page_has_figures_and_samples_up_to_a_limit_and_needs_nothing_else(run_dir, nightjar, tmp_path):
     ended = nightjar("export", run_dir, "--html", tmp_path / "run.html")
     assert (ended.code, ended.out) == (0, f"Wrote {tmp_path / 'run.html'}: 4 of 4 rollouts\n")
     page = (tmp_path / "run.html").read_text()
@@ -43,9 +41,6 @@ def test_a_page_has_the_figures_and_the_samples_and_needs_nothing_else(run_dir, 
     assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in page
     assert re.findall(r'id="r-([^"]+)"', page) == ["0-0", "0-1", "1-0", "1-1"]
     assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
-
-
-def test_a_page_has_whole_examples_up_to_a_limit(run_dir, nightjar, tmp_path):
     nightjar("export", run_dir, "--html", tmp_path / "run.html", "--limit", 3)
     page = (tmp_path / "run.html").read_text()
     assert re.findall(r'id="r-([^"]+)"', page) == ["0-0", "0-1"]
@@ -59,15 +54,9 @@ def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_wr
     log = json.loads(path.read_text())
     assert (log["version"], log["status"], log["eval"]["task"]) == (2, "success", "gsm8k")
     assert list(log) == ["version", "status", "eval", "plan", "results", "stats", "samples"]
-    found = {
-        (s["id"], s["epoch"]): {name: score["value"] for name, score in s["scores"].items()} for s in log["samples"]
-    }
-    assert found == {
-        (0, 1): {"reward": 1.0, "correct": 1.0, "length": 12.0},
-        (0, 2): {"reward": 0.0, "correct": 0.0, "length": 12.0},
-        (1, 1): {"reward": 0.5, "correct": 0.5, "length": 12.0},
-        (1, 2): {},
-    }
+    found = [(s["id"], s["epoch"], {name: it["value"] for name, it in s["scores"].items()}) for s in log["samples"]]
+    scores = [{"reward": reward, "correct": reward, "length": 12.0} for reward in (1.0, 0.0, 0.5)]
+    assert found == [(0, 1, scores[0]), (0, 2, scores[1]), (1, 1, scores[2]), (1, 2, {})]
     assert (log["results"]["total_samples"], log["results"]["completed_samples"]) == (4, 3)
     assert log["results"]["scores"][0]["metrics"]["mean"] == {"name": "mean", "value": 0.5}
     said = log["samples"][0]["messages"][1:]
@@ -104,10 +93,8 @@ def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehou
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
     (run_dir / ".lock").write_text(f"process {gone.pid} on {socket.gethostname()}")
-    assert (
-        nightjar("export", "r1", *where, "--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json").code
-        == 0
-    )
+    files = ("--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json")
+    assert nightjar("export", "r1", *where, *files).code == 0
     assert '<dd class="status-crashed">crashed</dd>' in (tmp_path / "run.html").read_text()
     told = [name for name in ("before", "run") if "newer than the warehouse" in (tmp_path / f"{name}.html").read_text()]
     assert told == ["run"]

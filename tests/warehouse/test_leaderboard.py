@@ -24,14 +24,12 @@ def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     publish("weak", 30)
     found = leaderboard("gsm8k")
     assert [(row.model, row.mean, row.ranks, row.letters, row.tied) for row in found.rows] == [
-        ("best", 0.8, (1, 2), "a", ["good"]),
-        ("good", 0.78, (1, 2), "a", ["best"]),
-        ("weak", 0.3, (3, 3), "b", []),
-    ]
+        ("best", 0.8, (1, 2), "a", ["good"]), ("good", 0.78, (1, 2), "a", ["best"]), ("weak", 0.3, (3, 3), "b", []),
+    ]  # fmt: skip
     assert (found.examples, found.left_out, found.differs) == (100, {}, [])
     told = nightjar("leaderboard", "gsm8k")
-    assert max(map(len, told.out.splitlines())) <= 80
-    assert "First: best, good are tied: any of them may be the best" in " ".join(told.out.split())
+    assert told.width <= 80
+    assert "First: best, good are tied: any of them may be the best" in told.words
     assert "Next: nightjar compare run-good run-best" in told.err
     assert nightjar("leaderboard", "gsm8k", "--json").json["rows"][2]["ranks"] == [3, 3]
 
@@ -47,15 +45,11 @@ def test_means_are_over_what_all_have_scored(publish):
     assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
 
 
-def test_different_settings_are_reported(publish, nightjar):
+def test_one_model_alone_and_different_settings_are_reported(publish, nightjar):
     publish("a", 50)
+    assert "First: a, the only model" in nightjar("leaderboard", "gsm8k").words
+    with pytest.raises(ConfigError, match="There are: gsm8k"):
+        leaderboard("other")
     publish("b", 50, sampling_args={"temperature": 1.5})
     assert leaderboard("gsm8k").differs == ["sampling"]
     assert "Not the same: sampling" in nightjar("leaderboard", "gsm8k").out
-
-
-def test_one_model_and_none(publish, nightjar):
-    publish("a", 50)
-    assert "First: a, the only model" in " ".join(nightjar("leaderboard", "gsm8k").out.split())
-    with pytest.raises(ConfigError, match="There are: gsm8k"):
-        leaderboard("other")

@@ -48,8 +48,8 @@ def test_from_runs_that_differ(publish, nightjar):
     assert (found.rows[1].seconds, found.rows[1].cost) == (found.rows[1].rollouts, None)
     assert (found.dataset, found.rollouts_for_dataset) == (100, None)
     told = nightjar("plan", "gsm8k", "--detect", 0.05)
-    assert max(map(len, told.out.splitlines())) <= 80
-    assert "The 100 examples are too few with any number of rollouts" in " ".join(told.out.split())
+    assert told.width <= 80
+    assert "The 100 examples are too few with any number of rollouts" in told.words
     # (0.1275 + 0.2) * 7.85 / 0.15^2 = 114 are more than 100, (0.1275 + 0.1) * 7.85 / 0.15^2 = 79 are not
     assert nightjar("plan", "gsm8k", "--detect", 0.15, "--json").json["rollouts_for_dataset"] == 2
 
@@ -65,13 +65,13 @@ def test_more_rollouts_where_examples_are_too_few(publish, nightjar):
     assert found.rows[0].examples > 100
     assert found.rollouts_for_dataset == 4
     told = nightjar("plan", "gsm8k", "--detect", 0.1, "--model", "m")
-    assert "All 100 examples, 4 rollouts each" in " ".join(told.out.split())
+    assert "All 100 examples, 4 rollouts each" in told.words
     assert "Next: nightjar eval run gsm8k -m m -n -1 -r 4" in told.err
 
 
 def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     told = nightjar("plan", "gsm8k", "--detect", 0.05)
-    assert "A pilot of 50 examples × 2 rollouts" in " ".join(told.out.split())
+    assert "A pilot of 50 examples × 2 rollouts" in told.words
     assert "Next: nightjar eval run gsm8k -m MODEL -n 50 -r 2" in told.err
     publish("a", [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     # two of four examples with a variance of 1/2
@@ -81,14 +81,11 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
-def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish):
+def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish, tmp_path):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
         plan("gsm8k", detect=0.05, model="x")
     with pytest.raises(ConfigError, match="detect above 0"):
         plan("gsm8k", detect=0.0)
-
-
-def test_a_drop_of_more_than_a_reward_needs_few_examples(tmp_path):
     found = plan("nothing-yet", detect=5, warehouse=tmp_path / "warehouse")
     assert found.rows[0].examples <= 3

@@ -16,9 +16,8 @@ PRICED = {"input_price": 1_000.0, "output_price": 10_000.0}
 def run(tmp_path):
     async def run(**fields):
         with ModelServer(ArithmeticSolver()) as server:
-            config = parse_run_config(
-                {"env_id": "arithmetic", "model": "m", "base_url": server.url, "num_examples": 2, **fields}
-            )
+            told = {"env_id": "arithmetic", "model": "m", "base_url": server.url, "num_examples": 2, **fields}
+            config = parse_run_config(told)
             return await evaluate(config, warehouse=Warehouse(tmp_path / "house"), output_dir=tmp_path / "outputs")
 
     return run

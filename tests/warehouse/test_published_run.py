@@ -54,58 +54,38 @@ def expected_run(run_dir):
     )
     versions, usage = metadata.get("version_info") or {}, metadata.get("usage") or {}
     return {name: metadata.get(name) for name in same} | {
-        "started_at": moment(metadata.get("started_at")),
-        "finished_at": moment(metadata.get("finished_at")),
-        "env_commit": versions.get("env_commit"),
-        "env_hash": versions.get("env_hash"),
-        "scoring_hash": versions.get("scoring_hash"),
-        "rescored_from": metadata.get("rescored_from"),
-        "part_of": metadata.get("part_of"),
-        "protocol": metadata.get("api_client_type"),
-        "nightjar_version": versions.get("nightjar_version"),
-        "nightjar_commit": versions.get("nightjar_commit"),
-        "input_tokens": usage.get("input_tokens"),
-        "output_tokens": usage.get("output_tokens"),
-        "run_dir": str(run_dir),
+        "started_at": moment(metadata.get("started_at")), "finished_at": moment(metadata.get("finished_at")),
+        "env_commit": versions.get("env_commit"), "env_hash": versions.get("env_hash"),
+        "scoring_hash": versions.get("scoring_hash"), "rescored_from": metadata.get("rescored_from"),
+        "part_of": metadata.get("part_of"), "protocol": metadata.get("api_client_type"),
+        "nightjar_version": versions.get("nightjar_version"), "nightjar_commit": versions.get("nightjar_commit"),
+        "input_tokens": usage.get("input_tokens"), "output_tokens": usage.get("output_tokens"), "run_dir": str(run_dir),
         "cost": None,
         "metadata": {name: value for name, value in metadata.items() if name != "digest"},
         "config": json.loads(config.read_bytes()) if config.exists() else None,
-    }
+    }  # fmt: skip
 
 
-def finish_reason(trajectory):
+def of_calls(trajectory):
+    """Why the last call of a model ended, and how long all of them took."""
     last = trajectory[-1] if trajectory else None
-    return (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None
-
-
-def model_ms(trajectory):
     steps = [step for step in trajectory or [] if isinstance(step, dict)]
     known = [step["latency_ms"] for step in steps if step.get("latency_ms") is not None]
-    return pytest.approx(sum(known)) if known else None
+    return {
+        "finish_reason": (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None,
+        "model_ms": pytest.approx(sum(known)) if known else None,
+    }
 
 
 AS_THEY_ARE = (
-    *(
-        "example_id",
-        "rollout_index",
-        "example_hash",
-        "reward",
-        "advantage",
-        "metrics",
-        "stop_condition",
-        "is_completed",
-    ),
-    *("is_truncated", "attempts", "model", "prompt", "completion"),
-)
+    "example_id", "rollout_index", "example_hash", "reward", "advantage", "metrics", "stop_condition", "is_completed",
+    "is_truncated", "attempts", "model", "prompt", "completion",
+)  # fmt: skip
 
 
 def error_columns(error):
-    return {
-        "error": error.get("error"),
-        "error_chain": error.get("error_chain_repr"),
-        "error_message": error.get("message"),
-        "error_traceback": error.get("traceback"),
-    }
+    names = {"error": "error", "error_chain": "error_chain_repr", "error_message": "message"}
+    return {column: error.get(name) for column, name in {**names, "error_traceback": "traceback"}.items()}
 
 
 def expected_rollouts(run_dir, state_columns):
@@ -122,23 +102,17 @@ def expected_rollouts(run_dir, state_columns):
         yield (
             key,
             {
-                **{name: row[name] for name in AS_THEY_ARE},
-                **{name: row.get(name) for name in ("info", "tool_defs")},
+                **{name: row[name] for name in AS_THEY_ARE}, **{name: row.get(name) for name in ("info", "tool_defs")},
                 "run_id": metadata["run_id"],
                 "correct": None if row["reward"] is None else row["reward"] >= metadata["pass_threshold"],
-                **error_columns(error),
-                "error_phase": error.get("phase"),
-                "input_tokens": usage.get("input_tokens"),
+                **error_columns(error), "error_phase": error.get("phase"), "input_tokens": usage.get("input_tokens"),
                 "output_tokens": usage.get("output_tokens"),
                 **{name: timing[name] for name in ("generation_ms", "scoring_ms", "total_ms")},
-                "task": as_text(row.get("task")),
-                "answer": as_text(row.get("answer")),
-                "trajectory": trajectory,
-                "finish_reason": finish_reason(trajectory),
-                "model_ms": model_ms(trajectory),
+                "task": as_text(row.get("task")), "answer": as_text(row.get("answer")), "trajectory": trajectory,
+                **of_calls(trajectory),
                 "state": {name: row.get(name) for name in state_columns} if state_columns else None,
             },
-        )
+        )  # fmt: skip
 
 
 def expected_attempts(run_dir):
@@ -149,25 +123,20 @@ def expected_attempts(run_dir):
             (row["example_id"], row["rollout_index"], row["attempt"]),
             {
                 **{name: row[name] for name in ("example_id", "rollout_index", "attempt", "finished_at")},
-                **error_columns(error),
-                "run_id": metadata["run_id"],
-                "generation_ms": row["generation_ms"],
-                "input_tokens": usage.get("input_tokens"),
-                "output_tokens": usage.get("output_tokens"),
+                **error_columns(error), "run_id": metadata["run_id"], "generation_ms": row["generation_ms"],
+                "input_tokens": usage.get("input_tokens"), "output_tokens": usage.get("output_tokens"),
             },
-        )
+        )  # fmt: skip
 
 
 def found(warehouse, relation, run_id, key):
     """The rows of a run as records by their key, with JSON parsed."""
     result = warehouse.query(f"FROM {relation} WHERE run_id = ?", [run_id])
-    records = (
-        {
-            name: json.loads(value) if kind == "JSON" and value is not None else value
-            for name, kind, value in zip(result.columns, result.types, row, strict=True)
-        }
-        for row in result.rows
-    )
+    kinds = dict(zip(result.columns, result.types, strict=True))
+    records = [
+        {name: json.loads(it) if kinds[name] == "JSON" and it is not None else it for name, it in record.items()}
+        for record in result.records()
+    ]
     return [(tuple(record[name] for name in key), record) for record in records]
 
 
@@ -180,20 +149,20 @@ def check(warehouse, run_dir, state_columns=()):
     assert published_at == (moment(expected["metadata"].get("published_at")) or published_at)
     assert run == expected
 
-    rollouts = found(warehouse, "rollouts", run_id, ("example_id", "rollout_index"))
-    expected = dict(expected_rollouts(run_dir, state_columns))
-    assert sorted(key for key, _ in rollouts) == sorted(expected)
-    for key, record in rollouts:
-        assert record.keys() == expected[key].keys()
-        differences = {name for name in record if not alike(expected[key][name], record[name])}
-        assert not differences, {name: (expected[key][name], record[name]) for name in differences}
-
-    attempts = found(warehouse, "attempts", run_id, ("example_id", "rollout_index", "attempt"))
-    expected = dict(expected_attempts(run_dir))
-    assert sorted(key for key, _ in attempts) == sorted(expected)
-    for key, record in attempts:
-        assert record.pop("finished_at").timestamp() == pytest.approx(expected[key].pop("finished_at"), abs=2e-6)
-        assert record == expected[key]
+    places = ("example_id", "rollout_index", "attempt")
+    for relation, columns, expected in (
+        ("rollouts", places[:2], dict(expected_rollouts(run_dir, state_columns))),
+        ("attempts", places, dict(expected_attempts(run_dir))),
+    ):
+        records = found(warehouse, relation, run_id, columns)
+        assert sorted(key for key, _ in records) == sorted(expected)
+        for key, record in records:
+            if relation == "attempts":
+                ended = record.pop("finished_at").timestamp()
+                assert ended == pytest.approx(expected[key].pop("finished_at"), abs=2e-6)
+            assert record.keys() == expected[key].keys()
+            differences = {name for name in record if not alike(expected[key][name], record[name])}
+            assert not differences, {name: (expected[key][name], record[name]) for name in differences}
 
     hashes = {row["example_hash"] for row in lines(run_dir / "results.jsonl")}
     examples = warehouse.query("SELECT example_hash FROM examples").rows
@@ -217,31 +186,24 @@ def odd_run(tmp_path, run_writer):
             state = {"turns": index, "huge": 2**90 + index, "text": text, "nested": {text: [None, 1.5]}, "odd name": []}
             rollouts.append(
                 run_writer.rollout(
-                    example_id,
-                    index,
-                    0.1 * example_id,
-                    prompt=[{"role": "user", "content": text}],
+                    example_id, index, 0.1 * example_id, prompt=[{"role": "user", "content": text}],
                     completion=[
                         {"role": "assistant", "content": None, "tool_calls": [call]},
                         {"role": "tool", "content": text, "tool_call_id": "1"},
                     ],
-                    answer=text,
-                    info={"level": text, "big": 2**70},
-                    task={"name": text} if example_id % 2 else text,
-                    metrics={"correct": 0.5, **odd_numbers, text: 1e300},
-                    advantage=-0.25 if index else 0.25,
+                    answer=text, info={"level": text, "big": 2**70}, task={"name": text} if example_id % 2 else text,
+                    metrics={"correct": 0.5, **odd_numbers, text: 1e300}, advantage=-0.25 if index else 0.25,
                     model=f"model-{index}",
                     tool_defs=[{"name": "f", "parameters": {"type": "object", "description": text}}],
                     is_truncated=bool(index),
                     token_usage={"input_tokens": 2**40, "output_tokens": 0, "final_input_tokens": 1} if index else None,
                     **state,
                 )
-            )
+            )  # fmt: skip
             began, told = 1.79e9 + example_id, {"trajectory": [text]}
-            attempts += [
-                run_writer.attempt(example_id, index, 1, finished_at=began + 0.123456, error=run_writer.failure),
-                run_writer.attempt(example_id, index, 2, finished_at=began + 10, state=told),
-            ]
+            first = {"finished_at": began + 0.123456, "error": run_writer.failure}
+            for number, fields in ((1, first), (2, {"finished_at": began + 10, "state": told})):
+                attempts.append(run_writer.attempt(example_id, index, number, **fields))
     scoring = {**run_writer.failure, "phase": "scoring", "traceback": "Traceback …\n  File", "message": texts[2]}
     rollouts.append(run_writer.failed(len(texts), 0))
     rollouts.append(run_writer.failed(len(texts), 1, error=scoring, completion=[{"role": "assistant", "content": ""}]))
@@ -249,19 +211,11 @@ def odd_run(tmp_path, run_writer):
     rollouts.append(run_writer.failed(0, 0, **content))
     attempts.append(run_writer.attempt(len(texts), 0, 1, error=run_writer.failure, generation_ms=0.0))
     run_dir = run_writer.write(
-        tmp_path / "outputs" / "evals" / "gsm8k--m" / "odd",
-        rollouts,
-        attempts,
-        run_id="odd",
-        suite="nightly",
-        tags=["a", "ü"],
-        env_args={"split": "test", "seed": 2**63 - 1, "text": texts[2]},
-        state_columns=STATE_COLUMNS,
-        avg_metrics={"correct": 0.5, texts[0]: None},
-        errors={"a -> b": 3},
-        flow_run_id="0b1c",
+        tmp_path / "outputs" / "evals" / "gsm8k--m" / "odd", rollouts, attempts, run_id="odd", suite="nightly",
+        tags=["a", "ü"], env_args={"split": "test", "seed": 2**63 - 1, "text": texts[2]}, state_columns=STATE_COLUMNS,
+        avg_metrics={"correct": 0.5, texts[0]: None}, errors={"a -> b": 3}, flow_run_id="0b1c",
         published_at="2026-11-20T19:00:00.123456Z",
-    )
+    )  # fmt: skip
     (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "text": texts[2], "big": 2**63 - 1}))
     return run_dir
 

@@ -65,9 +65,8 @@ class Riddles(EvalEnvironment):
 async def test_tokens_cost_what_the_warehouse_says(tmp_path, monkeypatch, nightjar):
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", str(tmp_path / "warehouse"))
     with ModelServer(FixedAnswer("4")) as server:
-        bundle = await run_evaluation(
-            Riddles(), ChatSolver(ModelClient(server.base_url, "m")), step_log_dir=tmp_path / "logs"
-        )
+        solver = ChatSolver(ModelClient(server.base_url, "m"))
+        bundle = await run_evaluation(Riddles(), solver, step_log_dir=tmp_path / "logs")
     assert "cost" not in json.loads(write_all(bundle, tmp_path / "a")["runtime_stats"].read_text())
     [run_dir] = (tmp_path / "logs").iterdir()
     Warehouse(tmp_path / "warehouse").publish(run_dir, tidies=False)
@@ -106,9 +105,8 @@ def test_a_run_of_several_turns_has_the_sums_of_its_calls(ask, tmp_path):
     told, rows = same_as_files(ask, tmp_path / "run", tmp_path / "files")
     assert told["finish_reason_counts"] == {"tool_calls": 3}
     assert rows["turn_budget_exhausted"]["count"] == 3
-    steps = ask(
-        tmp_path / "run", "SELECT steps.model_ms, trajectory FROM steps JOIN rollouts USING (run_id, example_id)"
-    )
+    joined = "SELECT steps.model_ms, trajectory FROM steps JOIN rollouts USING (run_id, example_id)"
+    steps = ask(tmp_path / "run", joined)
     assert len(steps) == 3
     for step in steps:
         assert step["model_ms"] == pytest.approx(sum(call["latency_ms"] for call in json.loads(step["trajectory"])))
@@ -130,25 +128,19 @@ def test_percentiles_are_those_that_are_counted_by_hand(ask, tmp_path, run_write
 
 
 CHAINS = {
-    "ModelError -> RateLimitError": "rate_limit",
-    "ModelError -> APITimeoutError": "model_timeout",
-    "TimeoutError": "solve_timeout",
-    "ModelError -> InternalServerError": "server_error",
+    "ModelError -> RateLimitError": "rate_limit", "ModelError -> APITimeoutError": "model_timeout",
+    "TimeoutError": "solve_timeout", "ModelError -> InternalServerError": "server_error",
     "OverlongPromptError -> BadRequestError": "context_window_exceeded",
-    "SandboxError": "infra_error",
-    "ToolCallError -> ToolError": "tool_infra",
-    "ModelError -> APIConnectionError": "model_error",
-    "EmptyModelResponseError": "model_error",
+    "SandboxError": "infra_error", "ToolCallError -> ToolError": "tool_infra",
+    "ModelError -> APIConnectionError": "model_error", "EmptyModelResponseError": "model_error",
     "ScoringError -> KeyError": "system",
-}
+}  # fmt: skip
 
 
 def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):
     assert [category_of_error({"error_chain_repr": chain}) for chain in CHAINS] == [*CHAINS.values()]
-    rows = [
-        {**run_writer.failed(example, 0), "error": {**run_writer.failure, "error_chain_repr": chain}}
-        for example, chain in enumerate(CHAINS)
-    ]
+    errors = [{**run_writer.failure, "error_chain_repr": chain} for chain in CHAINS]
+    rows = [run_writer.failed(example, 0, error=error) for example, error in enumerate(errors)]
     run_dir = run_writer.write(tmp_path / "run", rows, run_id="one")
     steps = ask(run_dir, "SELECT failure_category FROM steps ORDER BY example_id")
     assert [step["failure_category"] for step in steps] == [*CHAINS.values()]

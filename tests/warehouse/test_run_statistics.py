@@ -1,4 +1,4 @@
-"""The statistics of a run, against counts by hand and SciPy."""
+"""The statistics of a run, against counts by hand and SciPy, and ``nightjar eval stats``."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_one_binary_rollout_an_example_has_wilsons_interval(describe):
     assert found.variance.within is None
 
 
-def test_several_rollouts_are_clustered_by_example(describe):
+def test_several_rollouts_are_clustered_by_example_and_an_interval_ends_where_rewards_do(describe):
     groups = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
     found = describe(groups, alpha=0.5)
     # groups of one size: the mean of their means, as of single values
@@ -42,9 +42,6 @@ def test_several_rollouts_are_clustered_by_example(describe):
     # within: (1/2) / 4; squares of means about 5/8: .75 - ... = 2 · (1/64 + 9/64 + 25/64 + 9/64) / 3 = 11/24
     assert found.variance.within == pytest.approx(1 / 8)
     assert found.variance.between == pytest.approx((11 / 24 - 1 / 8) / 2)
-
-
-def test_an_interval_ends_where_rewards_do(describe):
     assert ends(describe([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).reward.interval) == (0.0, 1.0)
 
 
@@ -99,13 +96,39 @@ def test_retried_rollouts_with_lower_rewards_are_reported(describe):
     assert found.retries.effect.p_value < 1e-6
 
 
-def test_nothing_scored_is_no_mean(describe):
+def test_nothing_scored_is_no_mean_and_an_unknown_run_is_an_error(describe, house):
     found = describe([[None], [None]])
     assert (found.reward.value, found.if_failed_wrong, found.pass_rates) == (None, None, [])
     assert found.categories == {}
-
-
-def test_an_unknown_run_is_an_error(house):
-    house.publish("one", [1.0])
     with pytest.raises(ConfigError, match="'two'"):
         describe_run("two", warehouse=house.warehouse)
+
+
+@pytest.fixture
+def folder(terminal, house):
+    groups = [[float(n < 6)] * 2 for n in range(9)] + [[1.0, None]]
+    infos = [{"subject": "law" if n % 2 else "maths"} for n in range(10)]
+    told = {"status": "incomplete", "rollouts_per_example": 2, "model": "open/gpt", "env_id": "quiz"}
+    house.publish("one", groups, place=terminal / "run", infos=infos, **told)
+
+
+def test_shows_how_well_a_run_is_known_at_80_columns(folder, nightjar):
+    told = nightjar("eval", "stats", "on", "--by", "subject")
+    assert told.width <= 80
+    # 13 right of 19; of the ten examples' totals 2, 2, 2, 2, 2, 2, 0, 0, 0, 1 about .6842 times their sizes
+    for begin in ("Avg reward: 0.6842 [", "law 5 ", "2 0.6667 "):
+        assert any(line.startswith(begin) for line in told.lines)
+    assert {
+        "Run: one (incomplete)", "Scored: 19 of 20 rollouts, 10 examples",
+        "Failed: 1 have no reward: the mean is 0.6500 if all were wrong, 0.7000 if",
+    } <= set(told.lines)  # fmt: skip
+
+
+def test_takes_a_run_directory_and_a_model_prints_json_and_errors_of_one_line(folder, nightjar):
+    told = nightjar("eval", "stats", "open/gpt@quiz", "--json").json
+    assert told["reward"]["value"] == pytest.approx(13 / 19)
+    assert nightjar("eval", "stats", "run", "--json").json["pass_rates"] == told["pass_rates"]
+    told = nightjar("eval", "stats", "one", "--by", "subjekt")
+    assert (told.code, told.out) == (1, "")
+    assert "No example of run 'one' has 'subjekt' in its info" in told.err
+    assert nightjar("eval", "stats", "two").code == 1

@@ -3,7 +3,6 @@
 ``TestAnyPlace`` holds for an object store, too.
 """
 
-import json
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -39,26 +38,11 @@ while True:
 
 LAKE = "ducklake:postgres:dbname=runs host=db"
 
-NOT_IN_THE_FIRST_RELEASE = [
-    *(("runs", column) for column in ("env_hash", "scoring_hash", "rescored_from", "protocol")),
-    *(("rollouts", column) for column in ("finish_reason", "model_ms")),
-]
-
-CONTENTS = {
-    "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
-    "rollouts": "FROM rollouts ORDER BY ALL",
-    "attempts": "FROM attempts ORDER BY ALL",
-    "metrics": "FROM metrics ORDER BY ALL",
-    "errors": "FROM errors ORDER BY ALL",
-    "examples": "FROM examples ORDER BY ALL",
-    "leaderboard": "FROM leaderboard ORDER BY ALL",
-    "pass_at_k": "FROM pass_at_k ORDER BY ALL",
-    "retries": "FROM retries ORDER BY ALL",
-}
-
 
 def contents(warehouse):
-    return {name: warehouse.query(sql).rows for name, sql in CONTENTS.items()}
+    relations = ("rollouts", "attempts", "metrics", "errors", "examples", "leaderboard", "pass_at_k", "retries")
+    runs = "(SELECT * EXCLUDE (version, published_at, run_dir) FROM runs)"
+    return [warehouse.query(f"FROM {relation} ORDER BY ALL").rows for relation in (runs, *relations)]
 
 
 def has_ducklake():
@@ -106,11 +90,6 @@ def start(fork):
         yield lambda *arguments: started.enter_context(fork.python(*arguments, stdout=PIPE, stderr=PIPE))
 
 
-def finish(process):
-    _, errors = process.communicate(timeout=90)
-    return process.returncode, errors
-
-
 @pytest.mark.parametrize("location", ["duckdb", "ducklake", "memory"], indirect=True)
 class TestAnyPlace:
     def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
@@ -118,14 +97,10 @@ class TestAnyPlace:
         for house in (local, warehouse):
             assert [house.publish(run_dir).is_new for run_dir in run_dirs] == [True] * 3
         assert contents(warehouse) == contents(local)
+        assert not warehouse.publish(run_dirs[0]).is_new
+        assert contents(warehouse) == contents(local)
         assert warehouse.catalog().rows == local.catalog().rows
         assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
-
-    def test_publishing_again_changes_nothing(self, warehouse, run_dirs):
-        warehouse.publish(run_dirs[0])
-        before = contents(warehouse)
-        assert not warehouse.publish(run_dirs[0]).is_new
-        assert contents(warehouse) == before
 
     def test_the_newest_version_counts_whatever_the_order(self, warehouse, tmp_path, run_writer):
         old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
@@ -152,67 +127,49 @@ class TestAnyPlace:
 
 
 class TestTables:
-    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
-        warehouse.publish(run_dirs[0])
+    def test_a_content_is_kept_once_and_a_damaged_run_changes_nothing(self, warehouse, run_dirs, tmp_path, run_writer):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        assert warehouse.query("SELECT count(*) FROM segments.examples").rows == [(2,)]
         before = contents(warehouse)
         with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
             warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
         assert contents(warehouse) == before
 
-    def test_a_content_is_kept_once(self, warehouse, run_dirs):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
-        assert warehouse.query("SELECT count(*) FROM segments.examples").rows == [(2,)]
-
-    def test_prices_are_kept_there(self, warehouse, run_dirs):
+    def test_a_notebook_gets_a_connection_that_cannot_write_and_prices_are_kept(self, warehouse, run_dirs):
         warehouse.publish(run_dirs[0])
         added = "INSERT INTO prices VALUES ('openai/gpt-4.1-mini', '2026-01-01', 2.0, 10.0)"
         with duckdb.connect() as connection:
             warehouse._backend._change(connection, lambda connection: connection.execute(added))
         assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
-
-    def test_a_notebook_gets_a_connection_that_cannot_write(self, warehouse, run_dirs):
-        warehouse.publish(run_dirs[0])
         with closing(warehouse.connect()) as connection:
             assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
             with pytest.raises(duckdb.Error, match="read-only"):
                 connection.execute("DELETE FROM served.segments.runs")
 
-    def test_other_tools_find_the_views(self, database, run_dirs):
+    def test_other_tools_find_the_views_and_a_database_of_theirs_is_no_warehouse(self, database, run_dirs):
         Warehouse(f"duckdb:{database}").publish(run_dirs[0])
         with duckdb.connect(str(database), read_only=True) as connection:
             assert connection.execute("SELECT env_id, avg_reward FROM leaderboard").fetchall() == [("gsm8k", 0.5)]
             assert connection.execute("FROM flips('run-0', 'run-0')").fetchall() == []
-
-    def test_a_database_of_something_else_is_no_warehouse(self, database):
-        with duckdb.connect(str(database)) as connection:
+        with duckdb.connect(f"{database}.other") as connection:
             connection.execute("CREATE TABLE runs (a INTEGER)")
         with pytest.raises(WarehouseError, match="No warehouse at"):
-            Warehouse(f"duckdb:{database}").query("FROM runs")
+            Warehouse(f"duckdb:{database}.other").query("FROM runs")
 
-    def test_tables_of_a_newer_nightjar_are_refused(self, database, run_dirs):
-        warehouse = Warehouse(f"duckdb:{database}")
-        warehouse.publish(run_dirs[0])
-        with duckdb.connect(str(database)) as connection:
-            connection.execute("UPDATE segments.version SET number = ?", [SCHEMA + 1])
-        for action in (lambda: warehouse.query("FROM runs"), lambda: warehouse.publish(run_dirs[1])):
-            with pytest.raises(WarehouseError, match=f"version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"):
-                action()
-
-    def test_the_next_publish_gives_tables_of_the_first_release_the_new_columns(self, database, run_dirs):
+    def test_the_next_publish_gives_tables_of_the_first_release_the_new_columns(self, database, run_dirs, run_writer):
         warehouse, path = Warehouse(f"duckdb:{database}"), str(database)
         told = {"rescored_from": "run-0", "api_client_type": "openai_responses", "version_info": {"env_hash": "ab12"}}
-        metadata = run_dirs[0] / "metadata.json"
-        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | told))
-        warehouse.publish(run_dirs[0])
+        warehouse.publish(run_writer.write(run_dirs[0], run_id="run-0", **told))
         with duckdb.connect(path) as connection:
-            for table, column in NOT_IN_THE_FIRST_RELEASE:
-                connection.execute(f"ALTER TABLE segments.{table} DROP COLUMN {column}")
+            for column in ("env_hash", "scoring_hash", "rescored_from", "protocol"):
+                connection.execute(f"ALTER TABLE segments.runs DROP COLUMN {column}")
+            for column in ("finish_reason", "model_ms"):
+                connection.execute(f"ALTER TABLE segments.rollouts DROP COLUMN {column}")
             connection.execute("UPDATE segments.version SET number = 3")
         sql = "SELECT rescored_from, protocol, env_hash, scoring_hash FROM runs WHERE rescored_from IS NOT NULL"
         assert warehouse.query(sql).rows == [("run-0", "openai_responses", "ab12", None)]
         warehouse.publish(run_dirs[1])
-        assert warehouse.query(sql).rows == [("run-0", "openai_responses", "ab12", None)]
         with duckdb.connect(path) as connection:
             assert connection.execute(sql).fetchall() == [("run-0", "openai_responses", "ab12", None)]
             assert connection.execute("SELECT number FROM segments.version").fetchall() == [(SCHEMA,)]
@@ -222,12 +179,9 @@ class TestTogether:
     def test_processes_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
-        processes = [
-            start(PUBLISH, location, *run_dirs),
-            start(PUBLISH, location, *others, run_dirs[1]),
-            start(READ, location, 6),
-        ]
-        assert [finish(process) for process in processes] == [(0, "")] * 3
+        words = ((PUBLISH, location, *run_dirs), (PUBLISH, location, *others, run_dirs[1]), (READ, location, 6))
+        for process in [start(*each) for each in words]:
+            assert (process.communicate(timeout=90)[1], process.returncode) == ("", 0)
         assert warehouse.query("SELECT count(*), count(DISTINCT run_id) FROM runs").rows == [(6, 6)]
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(24,)]
 
@@ -242,39 +196,30 @@ class TestTogether:
         monkeypatch.setattr(served, "PATIENCE_SECONDS", 0.3)
         house = Warehouse(f"duckdb:{database}")
         house.publish(run_dirs[0])
-        with (
-            duckdb.connect(str(database), read_only=True),
-            pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached"),
-        ):
+        refused = pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached")
+        with duckdb.connect(str(database), read_only=True), refused:
             house.publish(run_dirs[1])
         assert house.publish(run_dirs[1]).is_new
 
 
 class TestAddress:
-    @pytest.mark.parametrize(
-        ("location", "target", "catalog", "extensions"),
-        [
-            ("md:runs", "md:runs", "runs", ("motherduck",)),
-            ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
-            ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
-            ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
-            (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
-        ],
-    )
+    @pytest.mark.parametrize(("location", "target", "catalog", "extensions"), [
+        ("md:runs", "md:runs", "runs", ("motherduck",)),
+        ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
+        ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
+        ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
+        (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
+    ])  # fmt: skip
     def test_names_what_is_attached(self, location, target, catalog, extensions):
         address = parse_address(location)
         assert (address.target, address.catalog, address.extensions) == (target, catalog, extensions)
         assert address.data_path == ("s3://team/lake/" if "data_path" in location else None)
 
-    @pytest.mark.parametrize(
-        "location",
-        [
-            "md:runs?motherduck_token=eyJhbGciOi",
-            "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
-            "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
-            "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
-        ],
-    )
+    @pytest.mark.parametrize("location", [
+        "md:runs?motherduck_token=eyJhbGciOi", "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
+        "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
+        "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
+    ])  # fmt: skip
     def test_a_secret_in_the_location_is_refused_and_not_shown(self, location):
         with pytest.raises(WarehouseError, match="holds a secret") as caught:
             Warehouse(location)
@@ -293,10 +238,8 @@ class TestAddress:
         monkeypatch.setitem(served._CATALOGS, "postgres", "no_such_extension")
         with pytest.raises(WarehouseError) as caught:
             Warehouse("ducklake:postgres:dbname=eyJhbGciOi").connect()
-        assert str(caught.value).startswith(
-            f"Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB {duckdb.__version__} needs its extension "
-            "'no_such_extension', which is not installed and cannot be downloaded: "
-        )
+        assert str(caught.value).startswith("Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB ")
+        assert "needs its extension 'no_such_extension', which is not installed" in str(caught.value)
         assert "eyJhbGciOi" not in str(caught.value)
 
     def test_needs_a_name_and_has_no_segments(self):

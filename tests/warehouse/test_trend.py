@@ -43,8 +43,8 @@ def test_a_change_and_what_was_changed_with_it(nightly, nightjar):
     assert found.usually_flipped == pytest.approx(2 / 60)
     assert found.flipped == pytest.approx(31 / 60, abs=2 / 60)
     told = nightjar("trend", "gsm8k")
-    assert max(map(len, told.out.splitlines())) <= 80
-    text = " ".join(told.out.split())
+    assert told.width <= 80
+    text = told.words
     assert "gsm8k, m: reward of 14 runs" in text
     assert "2026-01-09: 0.8333 → 0.3333 (-0.5000," in text
     assert "Differs: served model: m-2025 → m-2026" in text
@@ -77,13 +77,17 @@ def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, ho
     # of the sixty that all were asked, half were right, and then all
     assert [change.run_id for change in series.changes] == ["grown-9"]
     assert (series.changes[0].before, series.changes[0].after) == pytest.approx((0.5, 1.0))
-    assert "40 of 100 examples are new with run grown-9" in " ".join(nightjar("trend", "gsm8k").out.split())
+    assert "40 of 100 examples are new with run grown-9" in nightjar("trend", "gsm8k").words
 
 
-def test_no_change(nightly, nightjar):
+def test_no_change_is_said_and_unknown_names_list_the_known_ones(nightly, nightjar):
     nightly(1, [40, 41, 40, 39, 40, 41, 40])
     assert changes() == []
     assert "Changes: none" in nightjar("trend", "gsm8k").out
+    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
+        trend("gsm9k")
+    with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
+        trend("gsm8k", model="x")
 
 
 def test_a_metric_since_a_day_and_of_a_model(nightly):
@@ -93,14 +97,6 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     [series] = found.series
     assert [point.run_id for point in series.points] == ["n-03", "n-04"]
     assert series.points[0].value == pytest.approx(10 / 60)
-
-
-def test_unknown_names_list_the_known_ones(nightly):
-    nightly(1, [50])
-    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
-        trend("gsm9k")
-    with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
-        trend("gsm8k", model="x")
 
 
 def test_as_svg_and_json(nightly, nightjar, tmp_path):

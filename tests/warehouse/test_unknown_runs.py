@@ -23,19 +23,13 @@ A, B = "a1b2c3d4e5f6", "0f1e2d3c4b5a"
 
 class TestMacros:
     @pytest.mark.parametrize("macro", ["pairs", "flips"])
-    @pytest.mark.parametrize(
-        "query",
-        [
-            "FROM {}('typo', ?)",
-            "FROM {}(?, 'typo')",
-            "SELECT count(*) FROM {}('typo', ?)",
-            "SELECT example_id FROM {}(?, 'typo') LIMIT 1",
-            "SELECT count(*) FROM {}(?, 'typo') WHERE correct_a",
-            "SELECT reward_a FROM {}('typo', ?) WHERE reward_a > 3 AND example_hash LIKE 'x%'",
-            "FROM rollouts WHERE example_hash IN (SELECT example_hash FROM {}(?, 'typo'))",
-            "FROM {}(?, 'typo') JOIN example_rewards USING (example_hash)",
-        ],
-    )
+    @pytest.mark.parametrize("query", [
+        "FROM {}('typo', ?)", "FROM {}(?, 'typo')", "SELECT count(*) FROM {}('typo', ?)",
+        "SELECT example_id FROM {}(?, 'typo') LIMIT 1", "SELECT count(*) FROM {}(?, 'typo') WHERE correct_a",
+        "SELECT reward_a FROM {}('typo', ?) WHERE reward_a > 3 AND example_hash LIKE 'x%'",
+        "FROM rollouts WHERE example_hash IN (SELECT example_hash FROM {}(?, 'typo'))",
+        "FROM {}(?, 'typo') JOIN example_rewards USING (example_hash)",
+    ])  # fmt: skip
     def test_a_run_that_is_not_there_is_an_error_however_it_is_asked(self, house, macro, query):
         with pytest.raises(WarehouseError, match="No run 'typo' in this warehouse"):
             house.query(query.format(macro), [A])
@@ -49,77 +43,53 @@ class TestMacros:
             ("correct_a", "DOUBLE"), ("correct_b", "DOUBLE"), ("example_hash", "VARCHAR"),
         ]  # fmt: skip
 
-    def test_a_connection_of_one_s_own_reports_it_too(self, house):
+    def test_a_connection_of_one_s_own_reports_it_too_and_the_inner_macros_do_not(self, house):
         with house.connect() as connection, pytest.raises(Exception, match="No run 'typo' in this warehouse"):
             connection.execute("FROM flips('typo', ?)", [A]).fetchall()
-
-    def test_the_inner_macros_answer_for_unknown_runs(self, house):
         assert house.query("FROM paired(['typo'], [?])", [A]).rows == []
         assert house.query("FROM example_results(['typo'])").rows == []
 
 
 class TestCommand:
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "SELECT * FROM pass_at_k WHERE run_id = 'typo'",
-            "FROM rollouts WHERE 'typo' = run_id AND reward > 0",
-            "FROM runs AS r WHERE r.run_id = 'typo'::VARCHAR",
-            "FROM runs WHERE RUN_ID IN ('typo', 'other')",
-            "SELECT * FROM runs JOIN rollouts USING (run_id) WHERE rollouts.run_id = 'typo'",
-            "WITH chosen AS (FROM rollouts WHERE run_id = 'typo') FROM chosen",
-            "FROM flips('typo', 'other')",
-        ],
-    )
+    @pytest.mark.parametrize("statement", [
+        "SELECT * FROM pass_at_k WHERE run_id = 'typo'", "FROM rollouts WHERE 'typo' = run_id AND reward > 0",
+        "FROM runs AS r WHERE r.run_id = 'typo'::VARCHAR", "FROM runs WHERE RUN_ID IN ('typo', 'other')",
+        "SELECT * FROM runs JOIN rollouts USING (run_id) WHERE rollouts.run_id = 'typo'",
+        "WITH chosen AS (FROM rollouts WHERE run_id = 'typo') FROM chosen", "FROM flips('typo', 'other')",
+    ])  # fmt: skip
     @pytest.mark.parametrize("form", [[], ["--json"], ["--format", "csv"]])
     def test_an_unknown_run_is_an_error(self, house, nightjar, statement, form):
         ended = nightjar("sql", statement, *form, "--warehouse", house.folder)
         assert (ended.code, ended.out) == (1, "")
         assert "No run 'typo' in th" in ended.err
 
-    def test_a_parameter_is_looked_up(self, house, nightjar):
+    def test_a_parameter_is_looked_up_and_of_several_ids_the_unknown_one_is_named(self, house, nightjar):
         asked = ("sql", "FROM cost WHERE run_id = $run", "--warehouse", house.folder, "-P")
         assert "No run 'a1b2c3' in the warehouse. Did you mean 'a1b2c3d4e5f6'?" in nightjar(*asked, "run=a1b2c3").err
         assert nightjar(*asked, f"run={A}").code == 0
-
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            f"FROM rollouts WHERE run_id = '{A}' AND reward > 5",
-            "FROM runs WHERE run_id LIKE 'typo%'",
-            "FROM runs WHERE model = 'typo'",
-            f"FROM runs WHERE run_id NOT IN ('typo', '{A}', '{B}')",
-            f"FROM runs WHERE NOT (run_id = 'typo' OR run_id IN ('{A}', '{B}'))",
-            "FROM runs WHERE run_id IN (SELECT 'typo')",
-            "SELECT count(*) FROM runs WHERE run_id = 'typo'",
-        ],
-    )
-    def test_other_answers_stay_as_they_are(self, house, nightjar, statement):
-        ended = nightjar("sql", statement, "--json", "--warehouse", house.folder)
-        assert ended.code == 0, ended.err
-        assert json.loads(ended.out) in ([], [{"count_star()": 0}])
-
-    def test_of_several_ids_the_one_that_is_not_there_is_named(self, house, nightjar):
         statement = f"FROM rollouts WHERE run_id IN ('{A}', 'typo') AND reward > 5"
         assert "No run 'typo' in the warehouse." in nightjar("sql", statement, "--warehouse", house.folder).err
         found = nightjar("sql", f"FROM runs WHERE run_id IN ('{A}', 'typo')", "--json", "--warehouse", house.folder)
         assert [run["run_id"] for run in found.json] == [A]
 
-    def test_a_named_query_suggests_similar_runs(self, house, nightjar):
-        asked = ("sql", "flips", "-P", "a=a1b2c3", "-P", f"b={B}", "--warehouse", house.folder)
-        assert "Unknown run 'a1b2c3'. Did you mean 'a1b2c3d4e5f6'?" in nightjar(*asked).err
+    @pytest.mark.parametrize("statement", [
+        f"FROM rollouts WHERE run_id = '{A}' AND reward > 5", "FROM runs WHERE run_id LIKE 'typo%'",
+        "FROM runs WHERE model = 'typo'", f"FROM runs WHERE run_id NOT IN ('typo', '{A}', '{B}')",
+        f"FROM runs WHERE NOT (run_id = 'typo' OR run_id IN ('{A}', '{B}'))",
+        "FROM runs WHERE run_id IN (SELECT 'typo')", "SELECT count(*) FROM runs WHERE run_id = 'typo'",
+    ])  # fmt: skip
+    def test_other_answers_stay_as_they_are(self, house, nightjar, statement):
+        ended = nightjar("sql", statement, "--json", "--warehouse", house.folder)
+        assert ended.code == 0, ended.err
+        assert json.loads(ended.out) in ([], [{"count_star()": 0}])
 
 
 class TestPython:
-    def test_the_warehouse_answers_with_no_rows(self, house):
-        """Programs ask for runs that may come yet."""
+    def test_the_warehouse_answers_with_no_rows_and_only_select_statements_name_runs(self, house):
+        # programs ask for runs that may come yet
         assert house.query("FROM runs WHERE run_id = ?", ["typo"]).rows == []
-
-    def test_only_select_statements_name_runs(self, house):
         assert asked_runs("EXPLAIN FROM runs WHERE run_id = 'typo'", None, house.query) in ([], ["typo"])
         assert asked_runs("run_id is no SQL", None, house.query) == []
-
-    def test_each_id_is_named_once(self, house):
         sql = "FROM runs WHERE run_id = 'x' OR run_id IN ('y', 'x', $z)"
         assert asked_runs(sql, {"z": "z"}, house.query) == ["x", "y", "z"]
         assert asked_runs(sql, None, house.query) == ["x", "y"]

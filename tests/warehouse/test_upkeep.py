@@ -52,17 +52,12 @@ def loose(folder):
     return [segment for segment in folder.catalog().live.values() if not segment.is_pack]
 
 
-class TestWhichRunsArePruned:
-    def test_a_run_without_a_start_is_as_old_as_its_publication(self, house, evals, write_run):
-        """It is published now, so it is the newest."""
-        house.publish(write_run(evals, "of-2020", started_at="2020-01-01T00:00:00+00:00"))
-        unstarted = write_run(evals, "unstarted")
-        metadata = unstarted / "metadata.json"
-        metadata.write_text(metadata.read_text().replace('"started_at": "2026-01-01T00:00:00+00:00"', '"x": 1'))
-        house.publish(unstarted)
-        assert house.query("SELECT started_at FROM segments.runs WHERE run_id = 'unstarted'").rows == [(None,)]
-        found = candidates(open_store(str(house.folder)), Criteria(keep_last=1))
-        assert [candidate.run_id for candidate in found] == ["of-2020"]
+def test_a_run_without_a_start_is_pruned_as_old_as_its_publication(house, evals, write_run, run_writer):
+    """It is published now, so it is the newest."""
+    house.publish(write_run(evals, "of-2020", started_at="2020-01-01T00:00:00+00:00"))
+    house.publish(run_writer.write(evals / "unstarted", run_id="unstarted", model="openai/gpt", started_at=None))
+    found = candidates(open_store(str(house.folder)), Criteria(keep_last=1))
+    assert [candidate.run_id for candidate in found] == ["of-2020"]
 
 
 class TestADamagedPack:
@@ -118,9 +113,7 @@ class TestWhatIsPublishedIsPublished:
             write_run(evals, f"run-{number:02}")
         return evals
 
-    def test_an_old_damaged_segment_does_not_end_an_import(
-        self, house, folder, many, tmp_path, write_run, damage, caplog
-    ):
+    def test_an_old_damaged_segment_ends_no_import(self, house, folder, many, tmp_path, write_run, damage, caplog):
         house.publish(write_run(tmp_path / "old", "old"))
         damage.flip(next(folder.segments_path.glob("old.*/rollouts.parquet")), "reward")
         with caplog.at_level(logging.WARNING):
@@ -145,8 +138,7 @@ class TestWhatIsPublishedIsPublished:
     def test_importing_nothing_that_can_be_read_makes_no_warehouse(self, house, evals, write_run, caplog):
         (write_run(evals, "bad") / "results.jsonl").write_text("no JSON\nat all\n")
         [imported] = import_all(house, [evals])
-        assert imported.error
-        assert caplog.text == ""
+        assert (bool(imported.error), caplog.text) == (True, "")
 
 
 class TestTheLock:
@@ -157,17 +149,12 @@ class TestTheLock:
             house.publish(write_run(evals, name))
         return evals
 
-    @pytest.mark.parametrize(
-        "work",
-        [fix, pack_everything, lambda folder: prune(folder, ["run-1"]), lambda folder: rebuild(folder, [])],
-        ids=["fix", "compact", "prune", "rebuild"],
-    )
+    @pytest.mark.parametrize("work", [
+        fix, pack_everything, lambda folder: prune(folder, ["run-1"]), lambda folder: rebuild(folder, []),
+    ], ids=["fix", "compact", "prune", "rebuild"])  # fmt: skip
     def test_one_works_at_a_time(self, folder, runs, work):
-        with folder.packing_alone(), pytest.raises(WarehouseError) as caught:
+        with folder.packing_alone(), pytest.raises(WarehouseError, match="is being packed, pruned or repaired by"):
             work(Folder(folder.path))
-        assert str(caught.value) == (
-            f"The warehouse {folder} is being packed, pruned or repaired by another process. Try again later."
-        )
         assert run_ids(folder.path) == ["run-1", "run-2"]
 
     def test_a_fix_holds_it(self, folder, runs, monkeypatch):
@@ -243,7 +230,7 @@ class TestRunsThatWerePublishedAgain:
             for number in range(4):
                 house.publish(write_run(evals, f"run-{number}", attempt=attempt))
         remove_retired(folder, AT_ONCE)
-        assert sum(one.is_pack for one in folder.catalog().segments.values()) < 4
+        assert 0 < sum(one.is_pack for one in folder.catalog().segments.values()) < 4
         assert house.query(TEXTS).rows == [(16, 16, 2)]
 
 

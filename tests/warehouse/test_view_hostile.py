@@ -14,7 +14,6 @@ from nightjar.warehouse import Warehouse
 HOSTILE = (
     "'\"><script>alert(1)</script><svg onload=alert(1)>[a](javascript:alert(1))\u202e\x1b[31m\x9b2J\x00\u2028{{7*7}}"
 )
-OWN_SCRIPT = "/static/page.js"
 RUN = "\u202eevil<b>\x1b"
 PAGES = ("/", "/?group=environment", "/?group=model", "/?group=suite", "/runs/{run}", "/runs/{run}/samples",
          "/runs/{run}/samples?where=error", "/runs/{run}/0/0", "/runs/{run}/0/1", "/runs/{run}/0/0?beside=other",
@@ -33,23 +32,15 @@ def hostile_rollout(run_writer, index, reward):
     script = {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}}
     said = {"role": HOSTILE, "content": [image, address, script, {"type": "text", "text": f"```{HOSTILE}\n{HOSTILE}"}]}
     return run_writer.rollout(
-        0,
-        index,
-        reward,
-        prompt=[{"role": "system", "content": HOSTILE}, text],
+        0, index, reward, prompt=[{"role": "system", "content": HOSTILE}, text],
         completion=[
             {"role": "assistant", "content": HOSTILE, "reasoning_content": HOSTILE, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c", "content": HOSTILE},
             said,
         ],
-        answer=HOSTILE,
-        task=HOSTILE,
-        model=HOSTILE,
-        info={"level": HOSTILE, HOSTILE: HOSTILE},
-        metrics={"correct": reward, HOSTILE: 0.5},
-        stop_condition=HOSTILE,
-        judge_response={HOSTILE: HOSTILE},
-    )
+        answer=HOSTILE, task=HOSTILE, model=HOSTILE, info={"level": HOSTILE, HOSTILE: HOSTILE},
+        metrics={"correct": reward, HOSTILE: 0.5}, stop_condition=HOSTILE, judge_response={HOSTILE: HOSTILE},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +53,10 @@ def warehouse(tmp_path_factory, run_writer):
         rollouts = [hostile_rollout(run_writer, 0, reward), run_writer.failed(0, 1, error=error, prompt=HOSTILE)]
         tries = [run_writer.attempt(0, 1, number, error=error) for number in (1, 2)]
         run_dir = run_writer.write(
-            folder / f"run-{reward}",
-            rollouts,
-            tries,
-            run_id=run_id,
-            status="completed",
-            tags=[HOSTILE],
-            error=HOSTILE,
-            env_args={HOSTILE: HOSTILE},
-            avg_metrics={"correct": reward, HOSTILE: 0.5},
-            state_columns=["judge_response"],
-            **told,
-        )
+            folder / f"run-{reward}", rollouts, tries, run_id=run_id, status="completed", tags=[HOSTILE], error=HOSTILE,
+            env_args={HOSTILE: HOSTILE}, avg_metrics={"correct": reward, HOSTILE: 0.5},
+            state_columns=["judge_response"], **told,
+        )  # fmt: skip
         (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "model": HOSTILE}))
         warehouse.publish(run_dir, tidies=False)
     return warehouse
@@ -82,15 +65,8 @@ def warehouse(tmp_path_factory, run_writer):
 @pytest.fixture(scope="module")
 def view(warehouse, browse):
     view = browse(warehouse)
-    noted = {
-        "run": RUN,
-        "example": "0",
-        "index": "0",
-        "mark": "interesting",
-        "comment": HOSTILE,
-        "author": HOSTILE[:90],
-    }
-    assert view.post("/notes", data=noted).status_code == 200
+    noted = {"run": RUN, "example": "0", "index": "0", "mark": "interesting"}
+    assert view.post("/notes", data={**noted, "comment": HOSTILE, "author": HOSTILE[:90]}).status_code == 200
     return view
 
 
@@ -109,7 +85,9 @@ class Elements(HTMLParser):
             if name.startswith("on") or name == "style" or (name in {"href", "src", "action"} and not is_address):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
-        if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and attributes[0] != ("src", OWN_SCRIPT)):
+        if tag in {"iframe", "object", "embed", "base"} or (
+            tag == "script" and attributes[0] != ("src", "/static/page.js")
+        ):
             self.odd.append(tag)
 
     def handle_data(self, data):
@@ -123,15 +101,12 @@ def assert_text(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_hostile_text_is_escaped_on_every_page(view, page):
+def test_hostile_text_is_escaped_on_every_page_and_sent_back(view, page):
     told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
     assert told.status_code in {200, 400, 404}, told.text
     assert_text(told.text)
-
-
-def test_a_form_sends_back_what_was_given(view):
-    told = view.get("/runs/other/samples", params={"q": HOSTILE}).text
-    assert f'name="q" value="{HOSTILE}"' in unescape(told)
+    if "/samples?q={text}" in page:
+        assert f'name="q" value="{HOSTILE}"' in unescape(told.text)
 
 
 def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path, monkeypatch, browse):
@@ -162,27 +137,21 @@ def large(tmp_path_factory, run_writer, browse):
     text = "\"<'& words " * 1_000_000
     error = {**run_writer.failure, "message": text, "traceback": text}
     said = [{"role": "user", "content": "x"}] * 100_000
-    rows = [
-        run_writer.rollout(0, 0, completion=[{"role": "assistant", "content": text}], answer=text, info={"a": text}),
-        run_writer.rollout(1, 0, completion=said),
-        run_writer.failed(2, 0, error=error),
-    ]
+    answered = {"completion": [{"role": "assistant", "content": text}], "answer": text, "info": {"a": text}}
+    rows = [run_writer.rollout(0, 0, **answered), run_writer.rollout(1, 0, completion=said)]
+    rows.append(run_writer.failed(2, 0, error=error))
     for run_id in ("a", "b"):
         run_dir = run_writer.write(folder / run_id, rows, run_id=run_id, error=text, env_args={"a": text})
         warehouse.publish(run_dir, tidies=False)
     return browse(warehouse)
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
-     "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs"],
-)  # fmt: skip
+@pytest.mark.parametrize("page", [
+    "/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
+    "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs",
+])  # fmt: skip
 def test_ten_megabytes_make_no_page_large(large, page):
     told = large.get(page)
     assert told.status_code == 200 or "larger than 0.032 GB" in told.text, told.text[:1000]
     assert len(told.content) < 4_000_000
-
-
-def test_ten_megabytes_can_be_searched(large):
-    assert "<mark>words</mark>" in large.get("/search?q=words").text
+    assert ("<mark>words</mark>" in told.text) == page.startswith("/search")

@@ -29,110 +29,88 @@ def view(tmp_path, run_writer, monkeypatch, browse):
     return client
 
 
-def test_a_run_in_progress_is_listed_before_anything_is_published(view):
-    told = view.get("/").text
-    assert "In progress" in told
-    assert "2 of 4" in told
-    assert "0.5000" in told
-    assert "attempts: 1" in told
+def add(view, *rows, name="results.jsonl", end="\n"):
+    """Adds lines to a file of the run; those that are text as they are."""
+    with (view.folder / name).open("a") as file:
+        file.write("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + end)
 
 
-def test_only_added_lines_are_read_and_a_torn_line_waits(view, run_writer):
-    view.get("/live")
-    whole = json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n"
-    with (view.folder / "results.jsonl").open("a") as results:
-        results.write("damaged\n" + whole[:20])
-    assert "2 of 4" in view.get("/live").text
-    with (view.folder / "results.jsonl").open("a") as results:
-        results.write(whole[20:] + json.dumps(run_writer.failed(1, 1)) + "\n")
-    told = view.get("/live/run").text
-    assert "3 of 4" in told
-    assert re.search(r"<dt>Failed</dt><dd>1</dd>", told)
-    assert "429 Too Many Requests" in told
+class TestProgress:
+    def test_a_run_in_progress_is_listed_before_anything_is_published(self, view):
+        told = view.get("/").text
+        words = ("In progress", "2 of 4", "0.5000", "attempts: 1")
+        assert [word for word in words if word not in told] == []
 
+    def test_only_added_lines_are_read_a_torn_line_waits_and_replaced_files_are_read_again(self, view, run_writer):
+        view.get("/live")
+        whole = json.dumps(run_writer.rollout(1, 0, 1.0))
+        add(view, "damaged", whole[:20], end="")
+        assert "2 of 4" in view.get("/live").text
+        add(view, whole[20:], run_writer.failed(1, 1))
+        told = view.get("/live/run").text
+        assert "3 of 4" in told
+        assert re.search(r"<dt>Failed</dt><dd>1</dd>", told)
+        assert "429 Too Many Requests" in told
+        view.get("/live")
+        new = view.folder / "new"
+        new.write_text(json.dumps(run_writer.rollout(7, 0, 1.0)) + "\n")
+        new.replace(view.folder / "results.jsonl")
+        assert "1 of 4" in view.get("/live").text
 
-def test_changes_are_sent_as_events(view, run_writer):
-    looks = iter(range(4))
+    def test_changes_are_sent_as_events(self, view, run_writer):
+        looks = iter(range(4))
 
-    def is_ending():
-        look = next(looks)
-        if look == 2:  # one event is sent, and nothing was new after it
-            with (view.folder / "results.jsonl").open("a") as results:
-                results.write(json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n")
-        return look == 3
+        def is_ending():
+            look = next(looks)
+            if look == 2:  # one event is sent, and nothing was new after it
+                add(view, run_writer.rollout(1, 0, 1.0))
+            return look == 3
 
-    view.app.state.is_ending = is_ending
-    told = view.get("/live/run", headers={"accept": "text/event-stream"})
-    assert told.headers["content-type"].startswith("text/event-stream")
-    assert [re.search(r"(\d) of 4", event)[0] for event in told.text.split("\n\n")[:-1]] == ["2 of 4", "3 of 4"]
+        view.app.state.is_ending = is_ending
+        told = view.get("/live/run", headers={"accept": "text/event-stream"})
+        assert told.headers["content-type"].startswith("text/event-stream")
+        assert [re.search(r"(\d) of 4", event)[0] for event in told.text.split("\n\n")[:-1]] == ["2 of 4", "3 of 4"]
 
+    def test_the_page_of_a_run_shows_results_once_it_is_published(self, view, run_writer, tmp_path):
+        assert 'data-live="/live/run"' in view.get("/runs/run").text
+        run_writer.write(view.folder, run_id="run", status="incomplete")
+        assert "4 of 4" in view.get("/live").text
+        assert "Incomplete" in view.get("/live/run").text
+        assert "3 of 4" in view.get("/runs/run").text
+        Warehouse(tmp_path / "warehouse").publish(view.folder, tidies=False)
+        assert view.get("/live/run").text.strip() == view.get("/live").text.strip() == ""
+        assert "Numbers" in view.get("/runs/run").text
 
-def test_replaced_files_are_read_again(view, run_writer):
-    view.get("/live")
-    new = view.folder / "new"
-    new.write_text(json.dumps(run_writer.rollout(7, 0, 1.0)) + "\n")
-    new.replace(view.folder / "results.jsonl")
-    assert "1 of 4" in view.get("/live").text
+    def test_a_new_run_is_found_by_its_address_at_once(self, view, run_writer, monkeypatch):
+        view.get("/live")
+        monkeypatch.setattr(live, "_SEARCH_SECONDS", 1000.0)
+        run_writer.write(view.folder.parent / "new", run_id="new", status="running")
+        assert "new" not in view.get("/live").text
+        assert "3 of 4" in view.get("/runs/new").text
 
+    def test_a_repeated_rollout_counts_once(self, view, run_writer):
+        for row, told in ((run_writer.failed(1, 1), "1</dd>"), (run_writer.rollout(1, 1, 1.0), "0</dd>")):
+            add(view, row)
+            page = view.get("/live/run").text
+            assert f"<dt>Failed</dt><dd>{told}" in page
+        assert "<dt>Scored</dt><dd>3 of 4</dd>" in page
+        assert "<dt>Reward so far</dt><dd>0.6667</dd>" in page
 
-def test_the_page_of_a_run_shows_results_once_it_is_published(view, run_writer, tmp_path):
-    assert 'data-live="/live/run"' in view.get("/runs/run").text
-    run_writer.write(view.folder, run_id="run", status="incomplete")
-    assert "4 of 4" in view.get("/live").text
-    assert "Incomplete" in view.get("/live/run").text
-    assert "3 of 4" in view.get("/runs/run").text
-    Warehouse(tmp_path / "warehouse").publish(view.folder, tidies=False)
-    assert view.get("/live/run").text.strip() == view.get("/live").text.strip() == ""
-    assert "Numbers" in view.get("/runs/run").text
-
-
-def test_a_run_without_its_process_is_crashed(view):
-    (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
-    told = view.get("/live").text
-    assert "In progress" not in told
-    assert "1 run not published" in told
-    page = view.get("/runs/run").text
-    assert "Crashed" in page
-    assert "running" not in page
-    assert f"nightjar publish {view.folder.relative_to(Path.cwd())}" in page
-
-
-def test_a_new_run_is_found_by_its_address_at_once(view, run_writer, monkeypatch):
-    view.get("/live")
-    monkeypatch.setattr(live, "_SEARCH_SECONDS", 1000.0)
-    run_writer.write(view.folder.parent / "new", run_id="new", status="running")
-    assert "new" not in view.get("/live").text
-    assert "3 of 4" in view.get("/runs/new").text
-
-
-def test_a_repeated_rollout_counts_once(view, run_writer):
-    for row, told in ((run_writer.failed(1, 1), "1</dd>"), (run_writer.rollout(1, 1, 1.0), "0</dd>")):
-        with (view.folder / "results.jsonl").open("a") as results:
-            results.write(json.dumps(row) + "\n")
-        page = view.get("/live/run").text
-        assert f"<dt>Failed</dt><dd>{told}" in page
-    assert "<dt>Scored</dt><dd>3 of 4</dd>" in page
-    assert "<dt>Reward so far</dt><dd>0.6667</dd>" in page
-
-
-def test_samples_and_rollouts_are_shown_before_the_run_is_published(view, run_writer):
-    said = [{"role": "assistant", "content": "4 < 5"}]
-    with (view.folder / "results.jsonl").open("a") as results:
-        for row in (run_writer.rollout(1, 1, 0.0, completion=said), run_writer.failed(2, 0)):
-            results.write(json.dumps(row) + "\n")
-    assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
-    listed = view.get("/runs/run/samples").text
-    assert re.findall(r'data-row href="([^"]+)"', listed) == ["/runs/run/0/1", "/runs/run/1/1", "/runs/run/2/0"]
-    assert re.findall(r'data-row href="([^"]+)"', view.get("/runs/run/samples?show=failed").text) == [
-        "/runs/run/2/0?show=failed"
-    ]
-    told = view.get("/runs/run/1/1").text
-    assert "4 &lt; 5" in told
-    assert "This run is not published yet" in told
-    assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
-    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == said
-    assert "Conversation" not in view.get("/runs/run/9/9").text
-    assert "so far" not in view.get("/runs/other/samples").text
+    def test_samples_and_rollouts_are_shown_before_the_run_is_published(self, view, run_writer):
+        said = [{"role": "assistant", "content": "4 < 5"}]
+        add(view, run_writer.rollout(1, 1, 0.0, completion=said), run_writer.failed(2, 0))
+        assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
+        pages = ("/runs/run/samples", "/runs/run/samples?show=failed")
+        listed, failed = (re.findall(r'data-row href="([^"]+)"', view.get(page).text) for page in pages)
+        assert listed == ["/runs/run/0/1", "/runs/run/1/1", "/runs/run/2/0"]
+        assert failed == ["/runs/run/2/0?show=failed"]
+        told = view.get("/runs/run/1/1").text
+        assert "4 &lt; 5" in told
+        assert "This run is not published yet" in told
+        assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
+        assert view.get("/runs/run/1/1?raw=1").json()["completion"] == said
+        assert "Conversation" not in view.get("/runs/run/9/9").text
+        assert "so far" not in view.get("/runs/other/samples").text
 
 
 def test_crashed_and_unpublished_runs_are_listed_until_they_are_published(view, run_writer, tmp_path):
@@ -142,8 +120,10 @@ def test_crashed_and_unpublished_runs_are_listed_until_they_are_published(view, 
     an_hour_ago = time.time() - 3600
     os.utime(ended / "metadata.json", (an_hour_ago, an_hour_ago))
     told = view.get("/").text
-    assert "2 runs not published" in told
-    assert "nightjar publish" in view.get("/runs/run").text
+    assert ("In progress" in told, "2 runs not published" in told) == (False, True)
+    page = view.get("/runs/run").text
+    assert ("Crashed" in page, "running" in page) == (True, False)
+    assert f"nightjar publish {view.folder.relative_to(Path.cwd())}" in page
     assert "3 of 4" in view.get("/runs/ended").text
     assert view.get("/runs/ended/0/1").status_code == 200
     Warehouse(tmp_path / "warehouse").publish(ended, tidies=False)
@@ -172,17 +152,15 @@ def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path)
 )  # fmt: skip
 def test_a_damaged_line_fails_no_page(view, line):
     for name in ("results.jsonl", "attempts.jsonl"):
-        with (view.folder / name).open("a") as file:
-            file.write(f"{line}\n")
+        add(view, line, name=name)
     for page in ("/", "/live", "/runs/run", "/live/run"):
         assert (view.get(page).status_code, "In progress" in view.get(page).text) == (200, True)
 
 
-@pytest.mark.parametrize(
-    "told",
-    [{"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
-     {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"}],
-)  # fmt: skip
+@pytest.mark.parametrize("told", [
+    {"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
+    {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"},
+])  # fmt: skip
 def test_damaged_metadata_fail_no_page(view, told):
     view.get("/")
     metadata = view.folder / "metadata.json"

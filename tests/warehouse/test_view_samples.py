@@ -19,9 +19,7 @@ def browser(tmp_path_factory, run_writer, browse):
         "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": HOSTILE}],
         "completion": [
             {
-                "role": "assistant",
-                "content": None,
-                "reasoning_content": "Let me think.",
+                "role": "assistant", "content": None, "reasoning_content": "Let me think.",
                 "tool_calls": [{"id": "c1", "name": "add", "arguments": '{"a": 2}'}],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"},
@@ -29,7 +27,7 @@ def browser(tmp_path_factory, run_writer, browse):
         ],
         "judge_response": {"asked": "It is right."},
         "parsed_answer": "x<sup>2</sup>",
-    }
+    }  # fmt: skip
     long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}]}
     first = [one(0, 0, 1.0), one(0, 1, 0.0), one(1, 0, 0.0, **long), failed(1, 1), one(2, 0, 1.0, **hostile)]
     first.append(one(2, 1, prompt=hostile["prompt"]))
@@ -50,55 +48,42 @@ def examples(page):
 
 
 class TestSamples:
-    @pytest.mark.parametrize(
-        ("asked", "expected"),
-        [
-            ({}, [0, 1, 2]),
-            ({"show": "flaky"}, [0]),
-            ({"show": "failed"}, [1]),
-            ({"show": "wrong"}, [0, 1]),
-            ({"sort": "worst"}, [1, 0, 2]),
-            ({"q": "LONG\nlong"}, [1]),
-            ({"q": "<script>"}, [2]),
-            ({"where": "reward < 0.5"}, [0, 1]),
-            ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
-            ({"against": "second"}, [2]),
-            ({"page": 2}, []),
-        ],
-    )
+    @pytest.mark.parametrize(("asked", "expected"), [
+        ({}, [0, 1, 2]), ({"show": "flaky"}, [0]), ({"show": "failed"}, [1]), ({"show": "wrong"}, [0, 1]),
+        ({"sort": "worst"}, [1, 0, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]),
+        ({"where": "reward < 0.5"}, [0, 1]), ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
+        ({"against": "second"}, [2]), ({"page": 2}, []),
+    ])  # fmt: skip
     def test_filters_and_order_choose_the_examples(self, browser, asked, expected):
         found = examples(browser.get("/runs/first/samples", params=asked))
         assert [int(address.split("/")[3]) for address in found] == expected
 
     def test_flips_are_counted_over_examples_that_both_runs_scored(self, browser):
-        assert "1 example flipped, of 2 that both runs have scored" in text_of(
-            browser.get("/runs/first/samples?against=second")
-        )
-        page = browser.get("/runs/first/samples?against=apart")
-        assert "0 examples flipped, of 0 that both runs have scored" in text_of(page)
-        assert '<option value="apart" selected>' in page.text
+        page = "/runs/first/samples?against="
+        assert "1 example flipped, of 2 that both runs have scored" in browser.words(f"{page}second")
+        assert "0 examples flipped, of 0 that both runs have scored" in browser.words(f"{page}apart")
+        assert '<option value="apart" selected>' in browser.get(f"{page}apart").text
         assert "that both runs have scored" not in browser.get("/runs/first/samples").text
-        page = browser.get("/runs/first/samples?against=nobody")
-        assert (page.status_code, "There is no run &#39;nobody&#39;" in page.text) == (404, True)
+        assert "There is no run &#39;nobody&#39;" in browser.words(f"{page}nobody", status=404)
 
-    @pytest.mark.parametrize(
-        ("address", "words"),
-        [
-            ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
-            ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
-            ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
-            ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
-            ("/notes?mark=nonsense", "Choose one of: wrong grade"),
-        ],
-    )
+    @pytest.mark.parametrize(("address", "words"), [
+        ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
+        ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
+        ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
+        ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
+        ("/notes?mark=nonsense", "Choose one of: wrong grade"),
+    ])  # fmt: skip
     def test_an_unknown_choice_is_refused(self, browser, address, words):
-        page = browser.get(address)
-        assert (page.status_code, words in page.text) == (400, True)
+        assert words in browser.words(address, status=400)
 
-    def test_a_filter_without_matches_stays_selected(self, browser):
+    def test_a_filter_without_matches_stays_selected_and_a_row_links_to_its_worst_rollout(self, browser):
         page = browser.get("/?env=gone&status=&sort=")
         assert page.status_code == 200
         assert '<option value="gone" selected>gone</option>' in page.text
+        page = browser.get("/runs/first/samples")
+        assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
+        described = re.findall(r">rollout (\d: \w+)<", page.text)[:4]
+        assert described == ["0: right", "1: wrong", "0: wrong", "1: failed"]
 
     @pytest.mark.parametrize(
         "condition", ["1) UNION SELECT (1", "1] = [1", "1; DROP VIEW runs", "rewrd > 1", "'", "$x"]
@@ -109,58 +94,48 @@ class TestSamples:
         assert 'id="problem"' in page.text
         assert examples(page) == []
 
-    def test_a_row_links_to_its_worst_rollout_and_describes_each(self, browser):
-        page = browser.get("/runs/first/samples")
-        assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
-        assert re.findall(r">(rollout \d: \w+)<", page.text)[:4] == [
-            "rollout 0: right", "rollout 1: wrong", "rollout 0: wrong", "rollout 1: failed"
-        ]  # fmt: skip
-
-    def test_an_unknown_run_has_no_samples(self, browser):
-        assert browser.get("/runs/other/samples").status_code == 404
-
-
-def text_of(page):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
-
 
 class TestRollout:
     def test_shows_calls_with_results_and_code_separately(self, browser):
-        page = browser.get("/runs/first/2/0")
-        assert page.status_code == 200
+        page, words = browser.get("/runs/first/2/0"), browser.words("/runs/first/2/0")
         assert '<div class="code" dir="auto">print(4)</div>' in page.text
         assert '<div class="maths" dir="auto">\\[x^2\\]</div>' in page.text
-        assert "calls add { &#34;a&#34;: 2 } result Result: 4" in text_of(page)
-        assert "system Be brief." in text_of(page)
-        assert "judge_response It is right." in text_of(page)
+        for said in (
+            "calls add { &#34;a&#34;: 2 } result Result: 4",
+            "system Be brief.",
+            "judge_response It is right.",
+        ):
+            assert said in words
         assert page.text.count("Result: 4") == 1
 
-    def test_shows_the_parsed_answer(self, browser):
-        assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
-        assert "Parsed answer nothing" in text_of(browser.get("/runs/first/0/0"))
-        assert "Parsed answer" not in browser.get("/runs/first/1/1").text
-        assert "Parsed answer" not in browser.get("/runs/second/0/0").text
+    def test_shows_the_parsed_answer_and_raw_is_json(self, browser):
+        assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in browser.words("/runs/first/2/0")
+        assert "Parsed answer nothing" in browser.words("/runs/first/0/0")
+        assert "Parsed answer" not in browser.words("/runs/first/1/1") + browser.words("/runs/second/0/0")
+        page = browser.get("/runs/first/2/0?raw=1")
+        assert page.headers["content-type"] == "application/json"
+        assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
 
-    def test_shows_invisible_characters_as_symbols(self, browser):
+    def test_shows_invisible_characters_as_symbols_and_cuts_a_megabyte(self, browser):
         assert "[U+202E]␛[31m" in browser.get("/runs/first/2/0?beside=first").text
-
-    def test_a_megabyte_is_folded_and_cut(self, browser):
         page = browser.get("/runs/first/1/0")
         assert page.text.count("long\n") < 41_000
         assert "1,050,000 more characters; see the raw JSON" in page.text
 
     def test_a_failed_rollout_shows_its_error_and_attempts(self, browser, run_writer):
-        page = browser.get("/runs/first/1/1")
-        assert run_writer.failure["message"] in page.text
-        assert "rate limit: Lower --max-concurrent" in page.text
-        assert "3 attempts" in page.text
-        assert "No completion." in page.text
+        words = browser.words("/runs/first/1/1")
+        for said in (
+            run_writer.failure["message"],
+            "rate limit: Lower --max-concurrent",
+            "3 attempts",
+            "No completion.",
+        ):
+            assert said in words
 
     def test_links_to_its_neighbours(self, browser):
         page = browser.get("/runs/first/1/0").text
-        assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == [
-            ("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")
-        ]  # fmt: skip
+        turns = [("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")]
+        assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == turns
         assert '"/runs/first/0/0">Example 0<' in page
         assert '"/runs/first/2/0">Example 2<' in page
 
@@ -170,38 +145,28 @@ class TestRollout:
         assert re.search(r"<del>[^<]*Let me think\.", page.text)
         assert "no other rollout" in browser.get("/runs/first/1/0?beside=second").text
 
-    def test_raw_is_json(self, browser):
-        page = browser.get("/runs/first/2/0?raw=1")
-        assert page.headers["content-type"] == "application/json"
-        assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
-
-    @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0"])
+    @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0", "other/samples"])
     def test_an_unknown_rollout_is_not_found(self, browser, place):
         assert browser.get(f"/runs/{place}").status_code == 404
 
 
 class TestSearch:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("PRINT(4)", ["/runs/first/2/0"]),
-            ("<script>alert(1)", ["/runs/first/2/0"]),
-            ("tool_call_id", []),
-            ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0", "/runs/first/2/1"]),
-            ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "expected"), [
+        ("PRINT(4)", ["/runs/first/2/0"]),
+        ("<script>alert(1)", ["/runs/first/2/0"]),
+        ("tool_call_id", []),
+        ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0", "/runs/first/2/1"]),
+        ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
+    ])  # fmt: skip
     def test_finds_questions_and_completions_of_all_runs(self, browser, text, expected):
         found = examples(browser.get("/search", params={"q": text}))
         assert [address for address in found if "/first/" in address] == expected
 
-    def test_shows_the_surrounding_words_escaped(self, browser):
+    def test_shows_the_surrounding_words_escaped_and_continues_with_older_runs(self, browser):
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
-        assert "question: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
-        assert "in the newest 3 of 3 runs." in text_of(browser.get("/search?q=4"))
-
-    def test_continues_with_older_runs(self, browser):
+        assert "question: 2 + 2 ?" in browser.words("/search?q=2+%2B+2")
+        assert "in the newest 3 of 3 runs." in browser.words("/search?q=4")
         both, older = examples(browser.get("/search?q=4")), examples(browser.get("/search?q=4&skip=1"))
         assert 0 < len(older) < len(both)
         assert examples(browser.get("/search?q=")) == []
