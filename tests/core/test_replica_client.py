@@ -27,18 +27,18 @@ def status(code):
 
 
 class Fleet:
-    """Replicas that answer with their letter, or fail as they are told to."""
-
     def __init__(self, scripted_client, count, **fields):
         self.now = 0.0
         self.clients = [scripted_client("abcdef"[position]) for position in range(count)]
         self.client = ReplicaClient(self.clients, clock=lambda: self.now, **fields)
 
-    def breaks(self, position, error=UNREACHABLE):
-        self.clients[position].answers = [error]
+    def breaks(self, *positions, error=UNREACHABLE):
+        for position in positions:
+            self.clients[position].answers = [error]
 
-    def heals(self, position):
-        self.clients[position].answers = ["abcdef"[position]]
+    def heals(self, *positions):
+        for position in positions:
+            self.clients[position].answers = ["abcdef"[position]]
 
     async def ask(self, example_id, rollout_index=0):
         """Returns the letter of the replica that answered; "-" where the request failed."""
@@ -91,7 +91,7 @@ class TestBrokenReplicas:
     )
     async def test_a_failure_moves_the_group_and_three_in_a_row_pause_the_replica(self, fleet, error):
         some = fleet()
-        some.breaks(0, error)
+        some.breaks(0, error=error)
         assert await some.asks(0, 0, 0) == "-bb", "its group moves to the next one"
         assert await some.asks(1, 2, 3, 4, 5, 6) == "bc-bc-"
         assert await some.asks(7, 8, 9) == "bcb", "new groups do not get it"
@@ -99,7 +99,7 @@ class TestBrokenReplicas:
     @pytest.mark.parametrize("error", [status(400), ModelError("empty")], ids=str)
     async def test_errors_of_the_request_do_not_count(self, fleet, error):
         some = fleet()
-        some.breaks(0, error)
+        some.breaks(0, error=error)
         assert await some.asks(0, 0, 0, 0, 0) == "-----"
 
     async def test_an_answer_resets_the_failures(self, fleet):
@@ -125,11 +125,9 @@ class TestBrokenReplicas:
 
     async def test_broken_replicas_are_used_if_all_are_broken(self, fleet):
         some = fleet(2)
-        some.breaks(0)
-        some.breaks(1)
+        some.breaks(0, 1)
         assert await some.asks(*range(8)) == "--------"
-        some.heals(0)
-        some.heals(1)
+        some.heals(0, 1)
         assert "a" in await some.asks(*range(20, 24))
 
 
@@ -140,9 +138,7 @@ class TestMaking:
         async with resolve_client(config) as client:
             assert (type(client), client.config) == (ReplicaClient, config)
             assert {type(one) for one in client.client} == {OpenAIChatCompletionsClient}
-            assert [(one.config.api_base_url, one.config.timeout) for one in client.client] == [
-                (url, 5) for url in urls
-            ]
+            assert [(each.config.api_base_url, each.config.timeout) for each in client.client] == [(u, 5) for u in urls]
         async with resolve_client(ClientConfig(endpoint_configs=[{"api_base_url": urls[0]}])) as client:
             assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, urls[0])
 
