@@ -180,6 +180,7 @@ class TestFailures:
         assert str(state["error"]).startswith("Reward function 'right': Judge model 'wise': ")
         assert state["reward"] is None
 
+    @pytest.mark.slow
     async def test_attempts_are_bounded(self, score, make_rubric):
         with ModelServer(FixedAnswer("yes"), faults=Faults(rate_500=1)) as server:
             rubric = make_rubric(server)

@@ -46,13 +46,13 @@ def project(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write(project):
-    """Writes an environment's module into ./environments and returns its module name."""
-
-    def write(source=ENVIRONMENT, is_package=False):
-        name = next(NAMES)
-        folder = project / name if is_package else project
+    def write(source=ENVIRONMENT, *, name=None, version=None, folder=None):
+        name = name or next(NAMES)
+        folder = project / (folder or (name if version else ""))
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text(source)
+        if version:
+            (folder / "pyproject.toml").write_text(f'[project]\nname = "{name}"\nversion = "{version}"\n')
         return name
 
     return write
@@ -71,28 +71,21 @@ class TestWhereItIsFound:
         assert load_environment(name).examples[0]["answer"] == "4"
         assert {"arithmetic", name.replace("_", "-")} <= set(installed_environments())
 
-    def test_in_a_folder_whose_project_has_another_name(self, project):
-        name = next(NAMES)
-        (project / "checkout").mkdir()
-        (project / "checkout" / f"{name}.py").write_text(ENVIRONMENT)
-        (project / "checkout" / "pyproject.toml").write_text(f'[project]\nname = "{name}"\nversion = "1"\n')
+    def test_in_a_folder_whose_project_has_another_name(self, write):
+        name = write(folder="checkout", version="1")
         assert load_environment(name).examples[0]["answer"] == "4"
 
-    def test_in_another_folder_that_was_named(self, project, tmp_path):
-        name = next(NAMES)
-        (tmp_path / "elsewhere").mkdir()
-        (tmp_path / "elsewhere" / f"{name}.py").write_text(ENVIRONMENT)
+    def test_in_another_folder_that_was_named(self, write, tmp_path):
+        name = write(folder=tmp_path / "elsewhere")
         with environments_in(tmp_path / "elsewhere"):
             assert load_environment(name).env_id == name
 
-    def test_neighbouring_modules_are_found_and_hide_nothing(self, project):
-        name = next(NAMES)
-        (project / name).mkdir()
-        (project / name / f"prompts_of_{name}.py").write_text("ANSWER = '9'")
-        (project / name / "colorsys.py").write_text("raise RuntimeError('in the way of the standard library')")
-        source = ENVIRONMENT.replace('"4"', f"prompts_of_{name}.ANSWER")
-        (project / name / f"{name}.py").write_text(f"import colorsys, prompts_of_{name}\n{source}")
-        assert load_environment(name).examples[0]["answer"] == "9"
+    def test_neighbouring_modules_are_found_and_hide_nothing(self, project, write):
+        source = ENVIRONMENT.replace('"4"', "prompts_of_neighbour.ANSWER")
+        write(f"import colorsys, prompts_of_neighbour\n{source}", name="neighbour", folder="neighbour")
+        (project / "neighbour" / "prompts_of_neighbour.py").write_text("ANSWER = '9'")
+        (project / "neighbour" / "colorsys.py").write_text("raise RuntimeError('hides the standard library')")
+        assert load_environment("neighbour").examples[0]["answer"] == "9"
 
     def test_by_its_name_with_dashes_or_with_an_owner(self, write):
         name = write().replace("_", "-")
@@ -136,10 +129,7 @@ class TestArguments:
 
 class TestWhatCanBeWrong:
     def test_an_unknown_name_lists_what_is_there(self, project):
-        with pytest.raises(
-            EnvironmentNotFoundError,
-            match=r"'gms8k' is not installed\. Installed here: alphabet-sort, arithmetic, drop",
-        ):
+        with pytest.raises(EnvironmentNotFoundError, match=r"'gms8k' is not .*: alphabet-sort, arithmetic, drop"):
             load_environment("gms8k")
 
     @pytest.mark.parametrize("name", ["", "a b", "../x", "a.b", "1st"])
@@ -169,12 +159,7 @@ class TestWhatCanBeWrong:
             ("x = 1", EnvironmentLoadError, type(None), r"has no function load_environment\(\)"),
             ("1 / 0", EnvironmentLoadError, ZeroDivisionError, r"division by zero \(NAME\.py, line 1\)"),
             ("import sys\nsys.exit(3)", EnvironmentLoadError, SystemExit, "SystemExit: 3"),
-            (
-                "import no_such_package",
-                EnvironmentImportError,
-                ImportError,
-                r"NAME\.py, line 1\).*pip install no_such_pack",
-            ),
+            ("import no_such", EnvironmentImportError, ImportError, r"NAME\.py, line 1\).*pip install no_such"),
             ("\nfrom json import no_such", EnvironmentImportError, ImportError, r"'no_such' .*\(NAME\.py, line 2\)$"),
             (f"{LOADS}raise LookupError('no words')", EnvironmentLoadError, LookupError, "LookupError: no words"),
             (f"{LOADS}raise DatasetError('empty')", EnvironmentLoadError, DatasetError, "empty"),
@@ -182,7 +167,7 @@ class TestWhatCanBeWrong:
             (f"{LOADS}return 7", EnvironmentLoadError, type(None), "int"),
             (f"{LOADS}import_extra('no_such', 'chess', 'C')", EnvironmentImportError, ImportError, r"evals\[chess\]'$"),
         ],
-    )
+    )  # fmt: skip
     def test_a_module_that_fails_is_an_error_with_its_cause(self, write, source, kind, cause, named):
         name = write(source)
         with pytest.raises(kind, match=named.replace("NAME", name)) as caught:
@@ -190,33 +175,24 @@ class TestWhatCanBeWrong:
         assert isinstance(caught.value.__cause__, cause)
 
     def test_a_package_that_imports_what_is_not_installed(self, write, project):
-        name = write("import no_such_package", is_package=True)
-        (project / name / "pyproject.toml").write_text(f'[project]\nname = "{name}"\nversion = "1"\n')
+        name = write("import no_such_package", version="1")
         with pytest.raises(EnvironmentImportError, match=f"nightjar env install environments/{name}"):
             load_environment(name)
 
-    @pytest.mark.parametrize("kind", [EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError])
-    def test_what_is_not_there_is_a_value_error_as_in_verifiers(self, kind):
-        assert issubclass(kind, ValueError)
+    def test_what_is_not_there_is_a_value_error_as_in_verifiers(self):
+        for kind in (EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError):
+            assert issubclass(kind, ValueError)
 
 
 class TestVersion:
     @pytest.fixture
-    def name(self, write, project):
-        """An environment of version 1.2.0."""
-        name = write(is_package=True)
-        (project / name / "pyproject.toml").write_text(f'[project]\nname = "{name}"\nversion = "1.2.0"\n')
-        return name
+    def name(self, write):
+        return write(version="1.2.0")
 
-    def test_of_a_local_package(self, name):
+    def test_of_a_local_or_installed_package_and_of_other_names(self, name):
         assert environment_version(f"owner/{name}") == "1.2.0"
-
-    def test_of_an_installed_package(self, project):
         assert environment_version("owner/pytest") == pytest.__version__
-
-    @pytest.mark.parametrize("env_id", ["no-such-environment", "arithmetic"])
-    def test_of_other_names_is_none(self, project, env_id):
-        assert environment_version(env_id) is None
+        assert environment_version("no-such-environment") is environment_version("arithmetic") is None
 
     @pytest.mark.parametrize("version", ["1.2.0", "1.2", "latest"])
     def test_may_be_asked_for(self, name, version):
