@@ -3,6 +3,7 @@
 Before the first test it says which will be skipped on this machine, and what changes that.
 """
 
+import functools
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
 import pytest
 from aiohttp import web
 from hypothesis import HealthCheck, settings
@@ -93,6 +95,15 @@ def fork():
     server = ForkServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tls_context():
+    """Makes the TLS context of HTTP clients once: each takes 20 ms and more, and tests make hundreds of clients."""
+    transports = httpx._transports.default
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))
+        yield
 
 
 @pytest.fixture

@@ -30,8 +30,6 @@ class Talk(MultiTurnEnv):
 
 
 def as_async(hook):
-    """Returns a sync hook as an async one, with its name, its parameters and its mark."""
-
     @functools.wraps(hook)
     async def hook_(*args, **kwargs):
         return hook(*args, **kwargs)
@@ -40,12 +38,23 @@ def as_async(hook):
 
 
 def hanging():
-    """Returns a hook that never returns."""
+    """Returns a new hook that never returns: decorators mark the function itself."""
 
     async def hangs(self, *args):
         await asyncio.Event().wait()
 
     return hangs
+
+
+def failing(error):
+    def fails(self, *args):
+        raise error
+
+    return fails
+
+
+def talk(kind=Talk, /, **hooks):
+    return type("Hooked", (kind,), hooks)
 
 
 @pytest.fixture
@@ -61,8 +70,6 @@ def play(attempt):
 
 @pytest.fixture
 def evaluate(scripted_client):
-    """Evaluates an environment and returns the rows."""
-
     async def evaluate(env, *answers, **how):
         async with asyncio.timeout(10):
             return (await env.evaluate(scripted_client(*(answers or ("a",))), "m", **how))["outputs"]
@@ -71,8 +78,6 @@ def evaluate(scripted_client):
 
 
 class TestSyncAndAsync:
-    """The same environment written both ways behaves the same."""
-
     class Sync(Talk):
         def setup_state(self, state):
             state["log"] = ["setup"]
@@ -159,18 +164,16 @@ class TestSetupState:
         def setup_state(self, state):
             return kind({**state, "board": 1})
 
-        hook = as_async(setup_state) if is_async else setup_state
-        state = await play(type("Copying", (Talk,), {"setup_state": hook})(max_turns=1))
+        state = await play(talk(setup_state=as_async(setup_state) if is_async else setup_state)(max_turns=1))
         assert (state["board"], len(state["trajectory"])) == (1, 1)
 
     async def test_what_another_state_changed_in_its_input_is_known(self, play):
-        class Copying(Talk):
-            async def setup_state(self, state):
-                copied = State({**state, "input": dict(state["input"])})
-                copied["answer"] = "5"
-                return copied
+        def setup_state(self, state):
+            copied = State({**state, "input": dict(state["input"])})
+            copied["answer"] = "5"
+            return copied
 
-        state = await play(Copying())
+        state = await play(talk(setup_state=setup_state)())
         assert state.changed_input() == {"answer": "5"}
 
 
@@ -180,21 +183,16 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("mark", "hook", "given"),
         [
-            (stop, lambda self, state: [state], ["state"]),
-            (stop, lambda self, other_name: [other_name], ["state"]),
+            (stop, lambda self, state: [state], ["state"]), (stop, lambda self, other_name: [other_name], ["state"]),
             (stop, lambda self, env, state: [env, state], ["env", "state"]),
             (stop, lambda self, **kwargs: sorted(kwargs), ["env", "state"]),
-            (stop, lambda self, state, limit=1: [state, limit], ["state", 1]),
-            (stop, lambda self: [], []),
+            (stop, lambda self, state, limit=1: [state, limit], ["state", 1]), (stop, lambda self: [], []),
             (cleanup, lambda self, resources, task, state, env: [resources, task, state], [None, None, "state"]),
-            (cleanup, lambda self, other_name: [other_name], ["state"]),
-            (cleanup, lambda self, env: [env], ["env"]),
-            (cleanup, lambda self: [], []),
-            (teardown, lambda self, env: [env], ["env"]),
-            (teardown, lambda self, **kwargs: sorted(kwargs), ["env"]),
-            (teardown, lambda self: [], []),
+            (cleanup, lambda self, other_name: [other_name], ["state"]), (cleanup, lambda self, env: [env], ["env"]),
+            (cleanup, lambda self: [], []), (teardown, lambda self, env: [env], ["env"]),
+            (teardown, lambda self, **kwargs: sorted(kwargs), ["env"]), (teardown, lambda self: [], []),
         ],
-    )
+    )  # fmt: skip
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_are_those_that_the_hook_names(self, play, mark, hook, given, is_async):
         seen = []
@@ -203,7 +201,7 @@ class TestArguments:
         def recorded(*args, **kwargs):
             seen.append(hook(*args, **kwargs))
 
-        env = type("Hooked", (Talk,), {"hook": mark(as_async(recorded) if is_async else recorded)})()
+        env = talk(hook=mark(as_async(recorded) if is_async else recorded))()
         state = await play(env)
         await tear_down(env)
         names = {id(state): "state", id(env): "env"}
@@ -243,12 +241,10 @@ class TestHookTimeout:
     @pytest.mark.parametrize(
         ("name", "method"),
         [
-            ("a stop condition", "is_completed"),
-            ("setup_state", "setup_state"),
-            ("env_response", "env_response"),
+            ("a stop condition", "is_completed"), ("setup_state", "setup_state"), ("env_response", "env_response"),
             ("add_model_response", "add_model_response"),
         ],
-    )
+    )  # fmt: skip
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_a_hook_that_hangs(self, play, name, method, is_async):
         released = threading.Event()
@@ -256,12 +252,9 @@ class TestHookTimeout:
         def hang_in_a_thread(self, *args, **kwargs):
             released.wait(5)
 
-        if name == "a stop condition":
-            members = {"hangs": stop(hanging() if is_async else hang_in_a_thread)}
-        else:
-            members = {method: hanging() if is_async else hang_in_a_thread}
-        env = type("Hanging", (Talk,), members)(hook_timeout_seconds=0.02)
-        state = await play(env)
+        hook = hanging() if is_async else hang_in_a_thread
+        members = {"hangs": stop(hook)} if name == "a stop condition" else {method: hook}
+        state = await play(talk(**members)(hook_timeout_seconds=0.02))
         released.set()
         assert isinstance(state["error"], TimeoutError)
         assert str(state["error"]) == f"{name} took longer than 0.02 s (hook_timeout_seconds)"
@@ -269,40 +262,24 @@ class TestHookTimeout:
 
     async def test_a_cleanup_that_hangs_does_not_keep_the_others_from_running(self, play):
         ran = []
-
-        class Hanging(Talk):
-            hangs = cleanup(priority=3)(hanging())
-
-            @cleanup(priority=1)
-            async def runs(self, state):
-                ran.append("runs")
-
-        state = await play(Hanging(hook_timeout_seconds=0.02))
-        assert ran == ["runs"]
+        hooks = {"a": cleanup(priority=3)(hanging()), "b": cleanup(priority=1)(lambda self, state: ran.append("b"))}
+        state = await play(talk(**hooks)(hook_timeout_seconds=0.02))
+        assert ran == ["b"]
         assert "a clean-up took longer than 0.02 s" in str(state["error"])
 
-    async def test_a_teardown_that_hangs_does_not_keep_the_others_from_running(self, caplog):
+    @pytest.mark.parametrize(
+        ("first", "told"), [(hanging(), "The teardown hangs of environment"), (failing(SystemExit(3)), "SystemExit")]
+    )
+    async def test_a_teardown_that_hangs_or_exits_does_not_keep_the_others_from_running(self, caplog, first, told):
         ran = []
-
-        class Hanging(Talk):
-            hangs = teardown(priority=1)(hanging())
-
-            @teardown
-            async def runs(self):
-                ran.append("runs")
-
+        hooks = {"a": teardown(priority=1)(first), "b": teardown(lambda self: ran.append("b"))}
         async with asyncio.timeout(5):
-            await tear_down(Hanging(hook_timeout_seconds=0.02))
-        assert ran == ["runs"]
-        assert "The teardown hangs of environment" in caplog.text
+            await tear_down(talk(**hooks)(hook_timeout_seconds=0.02))
+        assert ran == ["b"]
+        assert told in caplog.text
 
     async def test_none_is_no_limit(self, play):
-        class Slow(Talk):
-            async def env_response(self, messages, state):
-                await asyncio.sleep(0.02)
-                return "go on"
-
-        assert (await play(Slow(hook_timeout_seconds=None)))["error"] is None
+        assert (await play(Talk(hook_timeout_seconds=None)))["error"] is None
 
     async def test_model_calls_are_not_hooks(self, play):
         async def slow(prompt):
@@ -312,21 +289,15 @@ class TestHookTimeout:
         assert (await play(Talk(hook_timeout_seconds=0.02, max_turns=1), slow))["error"] is None
 
     async def test_a_timeout_of_the_hook_s_own_keeps_its_message(self, play):
-        class Own(Talk):
-            async def env_response(self, messages, state):
-                raise TimeoutError("the board does not answer")
-
-        state = await play(Own(hook_timeout_seconds=5))
+        own = talk(env_response=failing(TimeoutError("the board does not answer")))
+        state = await play(own(hook_timeout_seconds=5))
         assert str(state["error"]) == "the board does not answer"
 
     async def test_other_rollouts_continue(self, evaluate):
-        class OneHangs(Talk):
-            async def env_response(self, messages, state):
-                if state["example_id"] == 1:
-                    await asyncio.Event().wait()
-                return "go on"
+        async def one_hangs(self, messages, state):
+            return await hanging()(self) if state["example_id"] == 1 else "go on"
 
-        rows = await evaluate(OneHangs(dataset=DATASET * 4, hook_timeout_seconds=0.05))
+        rows = await evaluate(talk(env_response=one_hangs)(dataset=DATASET * 4, hook_timeout_seconds=0.05))
         assert [row["example_id"] for row in rows if row["error"]] == [1]
 
 
@@ -338,27 +309,23 @@ class TestRolloutTimeout:
         released = threading.Event()
         hook = hanging() if is_async else lambda self, messages, state: released.wait(5)
         rubric = Rubric(funcs=[lambda completion: float(len(completion))])
-        env = type("Hanging", (Talk,), {"env_response": hook})(timeout_seconds=0.03, rubric=rubric)
+        env = talk(env_response=hook)(timeout_seconds=0.03, rubric=rubric)
         [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
         released.set()
         assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
         assert (row["timed_out"], row["is_completed"]) == (True, True)
 
     async def test_a_hook_that_swallows_the_timeout_does_not_run_for_ever(self, play):
-        class Stubborn(Talk):
-            async def env_response(self, messages, state):
-                try:
-                    await asyncio.sleep(0.01)
-                except asyncio.CancelledError:
-                    state["swallowed"] = True
-                return "go on"
+        async def swallow(self, messages, state):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+            return "go on"
 
-        state = await play(Stubborn(timeout_seconds=0.05, max_turns=-1))
+        state = await play(talk(env_response=swallow)(timeout_seconds=0.05, max_turns=-1))
         assert (state["stop_condition"], state["error"]) == ("timeout_reached", None)
 
     async def test_the_hook_timeout_comes_first_where_it_is_shorter(self, play):
-        silent = type("Silent", (Talk,), {"env_response": hanging()})
-        state = await play(silent(timeout_seconds=5, hook_timeout_seconds=0.02))
+        state = await play(talk(env_response=hanging())(timeout_seconds=5, hook_timeout_seconds=0.02))
         assert (type(state["error"]), state.get("timed_out")) == (TimeoutError, None)
 
 
@@ -374,34 +341,24 @@ class TestCleanup:
         async def count(self, state):
             self.cleaned.append(state["example_id"])
 
-    async def test_at_an_ordinary_end(self, evaluate):
-        env = self.Counting(dataset=DATASET * 3)
-        await evaluate(env)
-        assert sorted(env.cleaned) == [0, 1, 2]
-
-    @pytest.mark.parametrize("hook", ["setup_state", "env_response", "add_trajectory_step"])
-    async def test_after_an_error(self, play, hook):
-        async def fail(self, *args):
-            raise InfraError("broken")
-
-        env = type("Failing", (self.Counting,), {hook: fail})()
-        state = await play(env)
-        assert (env.cleaned, type(state["error"])) == ([0], InfraError)
-
-    async def test_after_an_error_of_the_model(self, play):
-        env = self.Counting()
-        await play(env, ModelError("down"))
-        assert env.cleaned == [0]
+    @pytest.mark.parametrize(
+        ("hooks", "answer", "error"),
+        [
+            *(({hook: failing(InfraError("broken"))}, "a", InfraError)
+              for hook in ("setup_state", "env_response", "add_trajectory_step")),
+            ({}, ModelError("down"), ModelError), ({"env_response": hanging()}, "a", type(None)),
+        ],
+        ids=["setup_state", "env_response", "add_trajectory_step", "the model", "a timeout"],
+    )  # fmt: skip
+    async def test_after_an_error_or_a_timeout(self, play, hooks, answer, error):
+        env = talk(self.Counting, **hooks)(timeout_seconds=0.02 if error is type(None) else None)
+        state = await play(env, answer)
+        assert (env.cleaned, type(state["error"])) == ([0], error)
 
     async def test_after_each_repeated_attempt(self, evaluate, no_waiting):
         env = self.Counting(max_turns=1)
         await evaluate(env, InfraError("broken"), InfraError("broken"), "a", max_retries=2)
         assert env.cleaned == [0, 0, 0]
-
-    async def test_after_a_timeout(self, play):
-        env = type("Hanging", (self.Counting,), {"env_response": hanging()})(timeout_seconds=0.02)
-        await play(env)
-        assert env.cleaned == [0]
 
     @pytest.mark.parametrize("where", ["setup_state", "env_response", "a clean-up", "a hook that swallows it"])
     async def test_after_a_cancellation(self, scripted_client, where):
@@ -423,7 +380,7 @@ class TestCleanup:
         elif where == "a hook that swallows it":
             members = {"env_response": swallow}
             max_turns = -1
-        env = type("Waiting", (self.Counting,), members)(max_turns=max_turns)
+        env = talk(self.Counting, **members)(max_turns=max_turns)
         running = asyncio.create_task(env.evaluate(scripted_client("a"), "m"))
         await asyncio.wait_for(reached.wait(), 5)
         running.cancel()
@@ -434,47 +391,20 @@ class TestCleanup:
     @pytest.mark.parametrize("raised", [OSError("disk"), SystemExit(3), MemoryError(), RecursionError()])
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_all_handlers_run_although_one_raises(self, play, raised, is_async):
-        def fail(self, state):
-            raise raised
-
-        handler = cleanup(priority=1)(as_async(fail) if is_async else fail)
-        env = type("Messy", (self.Counting,), {"handler": handler})()
+        fail = failing(raised)
+        env = talk(self.Counting, handler=cleanup(priority=1)(as_async(fail) if is_async else fail))()
         state = await play(env)
         assert env.cleaned == [0]
         causes = {type(state["error"]), type(state["error"].__cause__)}
         assert type(raised) in causes
 
-    async def test_teardowns_all_run_although_one_exits(self, caplog):
-        ran = []
-
-        class Leaving(Talk):
-            @teardown(priority=1)
-            async def leave(self):
-                sys.exit(3)
-
-            @teardown
-            async def runs(self):
-                ran.append("runs")
-
-        await tear_down(Leaving())
-        assert ran == ["runs"]
-        assert "SystemExit" in caplog.text
-
     async def test_a_rubric_s_handlers_all_run_and_within_their_time(self, evaluate):
         ran = []
-
-        class Slow(Rubric):
-            hangs = cleanup(priority=2)(hanging())
-
-            @cleanup(priority=1)
-            async def leaves(self, state):
-                sys.exit(3)
-
-            @cleanup
-            async def runs(self, state):
-                ran.append(state["example_id"])
-
-        rubric = Slow(funcs=[lambda completion: 1.0])
+        handlers = {
+            "hangs": cleanup(priority=2)(hanging()), "leaves": cleanup(priority=1)(failing(SystemExit(3))),
+            "runs": cleanup(lambda self, state: ran.append(state["example_id"])),
+        }  # fmt: skip
+        rubric = talk(Rubric, **handlers)(funcs=[lambda completion: 1.0])
         rubric.set_timeout_seconds(0.05)
         [row] = await evaluate(SingleTurnEnv(dataset=DATASET, rubric=rubric))
         assert ran == [0]
@@ -496,41 +426,37 @@ def raise_(error):
 
 
 RAISING = {
-    "MemoryError": lambda: bytearray(10**15),
-    "RecursionError": recurse,
-    "SystemExit": lambda: sys.exit("enough"),
-    "a base exception": lambda: raise_(type("Odd", (BaseException,), {})()),
-    "no words": lambda: raise_(Exception()),
-    "no text": lambda: raise_(Shy()),
-}
+    "MemoryError": lambda: bytearray(10**15), "RecursionError": recurse, "SystemExit": lambda: sys.exit("enough"),
+    "a base exception": lambda: raise_(type("Odd", (BaseException,), {})()), "no words": lambda: raise_(Exception()),
+    "no text": lambda: raise_(Shy()), "the end of a task": lambda: raise_(asyncio.CancelledError()),
+}  # fmt: skip
 
 
 class TestWhatItMayRaise:
     """One rollout has the error, the other three do not."""
 
     @pytest.mark.parametrize("deed", RAISING.values(), ids=RAISING)
-    @pytest.mark.parametrize("hook", ["setup_state", "env_response", "stop", "cleanup"])
+    @pytest.mark.parametrize("hook", ["setup_state", "env_response", "stop", "cleanup", "reward"])
     async def test_costs_its_rollout(self, evaluate, deed, hook):
-        async def act(self, *args, **kwargs):
-            state = kwargs.get("state") or next(argument for argument in args if isinstance(argument, State))
+        def act(self, state):
             if state["example_id"] == 2:
                 deed()
-            return None if hook != "env_response" else "go on"
 
-        async def act_on(self, state):
-            return await act(self, state)
+        def answer(self, messages, state):
+            return act(self, state) or "go on"
 
-        member = {"stop": stop(act_on), "cleanup": cleanup(act_on)}.get(hook, act)
-        env = type("Odd", (Talk,), {hook if member is act else "handler": member})(dataset=DATASET * 4)
-        rows = await evaluate(env)
+        members = {
+            "env_response": {"env_response": as_async(answer)}, "setup_state": {"setup_state": as_async(act)},
+            "stop": {"handler": stop(as_async(act))}, "cleanup": {"handler": cleanup(as_async(act))}, "reward": {},
+        }  # fmt: skip
+        rubric = Rubric(funcs=[as_async(lambda state: act(None, state) or 1.0)] if hook == "reward" else [])
+        rows = await evaluate(talk(**members[hook])(dataset=DATASET * 4, rubric=rubric))
         assert [row["example_id"] for row in rows if row["error"]] == [2]
         assert rows[2]["reward"] is None
         assert "deed()" in rows[2]["error"]["traceback"]
 
 
 class TestNonsense:
-    """What hooks return that is no answer is an error that says so."""
-
     @pytest.mark.parametrize(
         ("nonsense", "shown"),
         [
@@ -542,45 +468,30 @@ class TestNonsense:
     )  # fmt: skip
     @pytest.mark.parametrize("hook", ["env_response", "get_prompt_messages"])
     async def test_of_a_hook_is_named(self, play, hook, nonsense, shown):
-        async def odd(self, *args):
-            return nonsense
-
-        state = await play(type("Odd", (Talk,), {hook: odd})())
+        state = await play(talk(**{hook: lambda self, *args: nonsense})())
         assert isinstance(state["error"], ConfigError)
         assert shown in str(state["error"])
 
     async def test_a_huge_text_is_a_text(self, play):
-        class Wordy(Talk):
-            async def env_response(self, messages, state):
-                return "x" * 10_000_000
-
-        state = await play(Wordy(max_turns=2))
+        state = await play(talk(env_response=lambda self, messages, state: "x" * 10_000_000)(max_turns=2))
         assert (state["error"], len(state["trajectory"])) == (None, 2)
 
     async def test_huge_nonsense_is_shown_in_part(self, evaluate):
-        class Wordy(Talk):
-            async def env_response(self, messages, state):
-                return [{"role": "wizard", "content": "x" * 10_000_000}]
-
-        [row] = await evaluate(Wordy())
+        nonsense = [{"role": "wizard", "content": "x" * 10_000_000}]
+        [row] = await evaluate(talk(env_response=lambda self, messages, state: nonsense)())
         assert len(row["error"]["message"]) < 1_000
 
     async def test_a_huge_message_of_an_error_is_shortened(self, evaluate):
-        class Wordy(Talk):
-            async def env_response(self, messages, state):
-                raise ValueError("x" * 10_000_000)
-
-        [row] = await evaluate(Wordy())
+        [row] = await evaluate(talk(env_response=failing(ValueError("x" * 10_000_000)))())
         assert all(len(text or "") < 100_000 for text in row["error"].values())
-        assert 'raise ValueError("x" * 10_000_000)' in row["error"]["traceback"]
+        assert "raise error" in row["error"]["traceback"]
 
     async def test_a_final_response_that_is_none(self, play):
-        class Odd(Talk):
-            async def env_response(self, messages, state):
-                state["final_env_response"] = 7
-                return []
+        def final(self, messages, state):
+            state["final_env_response"] = 7
+            return []
 
-        state = await play(Odd())
+        state = await play(talk(env_response=final)())
         assert isinstance(state["error"], ConfigError)
 
 
@@ -612,24 +523,16 @@ class Unwritable:
 
 
 DEEDS = {
-    "deleted trajectory": delete("trajectory"),
-    "deleted timing": delete("timing"),
-    "deleted error": delete("error"),
-    "deleted input": delete("input"),
-    "deleted usage": delete("usage", "usage_tracker"),
-    "deleted everything": lambda state: state.clear(),
-    "no trajectory": put(trajectory=None),
-    "a trajectory of numbers": put(trajectory=[1, 2]),
-    "no timing": put(timing=None),
-    "no input": put(input=None),
+    "deleted trajectory": delete("trajectory"), "deleted timing": delete("timing"), "deleted error": delete("error"),
+    "deleted input": delete("input"), "deleted usage": delete("usage", "usage_tracker"),
+    "deleted everything": lambda state: state.clear(), "no trajectory": put(trajectory=None),
+    "a trajectory of numbers": put(trajectory=[1, 2]), "no timing": put(timing=None), "no input": put(input=None),
     "an odd prompt": lambda state: state.__setitem__("prompt", 7),
     "an odd example id": lambda state: state.__setitem__("example_id", "x"),
-    "an odd error": put(error={"error": "it went wrong"}),
-    "an odd text as error": put(error="it went wrong"),
+    "an odd error": put(error={"error": "it went wrong"}), "an odd text as error": put(error="it went wrong"),
     "an unwritable answer": lambda state: state["input"].__setitem__("answer", Unwritable()),
-    "an unwritable key": put(thing=Unwritable()),
-    "a circle": circle,
-}
+    "an unwritable key": put(thing=Unwritable()), "a circle": circle,
+}  # fmt: skip
 
 
 class TestBrokenStates:

@@ -39,15 +39,10 @@ def rollout(make_state):
     def make(example_id, rollout_index=0, reward=None, error=None, advantage=0.0, **fields):
         scored = reward is not None
         return make_state(
-            example_id,
-            rollout_index,
-            completion=[AssistantMessage(content=f"{example_id}/{rollout_index}")],
-            reward=reward,
-            advantage=advantage if scored else None,
-            metrics={"correct": reward} if scored else None,
-            error=error,
-            **fields,
-        )
+            example_id, rollout_index, completion=[AssistantMessage(content=f"{example_id}/{rollout_index}")],
+            reward=reward, advantage=advantage if scored else None, metrics={"correct": reward} if scored else None,
+            error=error, **fields,
+        )  # fmt: skip
 
     return make
 

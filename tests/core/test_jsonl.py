@@ -3,7 +3,7 @@
 import json
 import logging
 import resource
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -19,16 +19,8 @@ def path(tmp_path):
 
 @pytest.fixture
 def opened():
-    """Opens files, and closes them in the end."""
-    made = []
-
-    def open_(path):
-        made.append(JsonLines(path))
-        return made[-1]
-
-    yield open_
-    for file in made:
-        file.close()
+    with ExitStack() as ending:
+        yield lambda path: ending.enter_context(closing(JsonLines(path)))
 
 
 @contextmanager
@@ -51,23 +43,17 @@ class TestAppend:
         assert [file.read_row(place) for place in places] == [{"a": 1}, {"b": "ü\n"}, {"c": 3}]
         file.sync()
         assert file.size == path.stat().st_size == 37
-        assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()][1:3] == [
-            {"a": 1}, {"b": "ü\n"},
-        ]  # fmt: skip
+        assert [json.loads(line) for line in path.read_text("utf-8").splitlines()][1:3] == [{"a": 1}, {"b": "ü\n"}]
 
     @pytest.mark.parametrize(
         ("value", "read"),
         [
-            ({1: "a"}, {"1": "a"}),
-            (1 << 70, str(1 << 70)),
-            (-(1 << 70), str(-(1 << 70))),
-            ("half \ud800 character", "half ? character"),
-            ([(1, {2: 3})], [[1, {"2": 3}]]),
-            ({1: float("nan")}, {"1": None}),
-            ({1}, "{1}"),
+            ({1: "a"}, {"1": "a"}), (1 << 70, str(1 << 70)), (-(1 << 70), str(-(1 << 70))),
+            ("half \ud800 character", "half ? character"), ([(1, {2: 3})], [[1, {"2": 3}]]),
+            ({1: float("nan")}, {"1": None}), ({1}, "{1}"),
         ],
         ids=["number as key", "huge integer", "huge negative", "surrogate", "nested", "not a number", "object"],
-    )
+    )  # fmt: skip
     def test_a_value_that_json_cannot_hold_is_written_as_text(self, path, opened, value, read):
         [place] = opened(path).append([{"value": value, "other": 1}])
         [line] = scan_lines(path)

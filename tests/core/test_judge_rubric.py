@@ -23,8 +23,6 @@ async def right(judge, prompt, completion, answer, state):
 
 @pytest.fixture
 def judged(make_state):
-    """Makes a generated rollout of a conversation."""
-
     def make(text="Jane Austen"):
         columns = {"prompt": ASKED, "answer": "Austen"}
         return make_state(columns=columns, completion=[AssistantMessage(content=text)])
@@ -33,8 +31,20 @@ def judged(make_state):
 
 
 @pytest.fixture
+def score(judged):
+    async def score(rubric, *funcs, text="Jane Austen"):
+        for func in funcs:
+            rubric.add_reward_func(func, weight=0.0 if rubric.funcs else 1.0)
+        state = judged(text)
+        await rubric.score_rollout(state)
+        await rubric.teardown()
+        return state
+
+    return score
+
+
+@pytest.fixture
 async def make_rubric():
-    """Makes rubrics that ask a server, and tears them down."""
     made = []
 
     def make(server, **kwargs):
@@ -50,24 +60,18 @@ async def make_rubric():
 
 
 class TestQuestion:
-    TEMPLATE = "{question} | {answer} | {response}"
-
-    async def asked(self, judged, make_rubric, **kwargs):
-        with ModelServer(FixedAnswer("Yes."), keep_requests=1) as server:
-            state = judged("<think>hm</think> Jane Austen")
-            await make_rubric(server, judge_prompt=self.TEMPLATE, **kwargs).score_rollout(state)
-            assert (state["error"], state["reward"]) == (None, 1.0)
-            return server.requests[0].body
-
-    async def test_it_is_the_last_user_message(self, judged, make_rubric):
-        body = await self.asked(judged, make_rubric, parser=MaybeThinkParser())
-        assert body["messages"] == [{"role": "user", "content": "Who wrote Emma? | Austen | Jane Austen"}]
-
-    async def test_sampling_arguments_are_those_of_the_protocol(self, judged, make_rubric):
+    async def test_has_the_last_user_message_and_sampling_arguments_of_the_protocol(self, score, make_rubric):
         sampling = {"max_tokens": 7, "temperature": 0.0, "top_p": None}
-        body = await self.asked(judged, make_rubric, judge_sampling_args=sampling)
-        del body["messages"]
-        assert body == {"model": "wise", "max_completion_tokens": 7, "temperature": 0.0}
+        how = {"judge_prompt": "{question} | {answer} | {response}", "judge_sampling_args": sampling}
+        with ModelServer(FixedAnswer("Yes."), keep_requests=1) as server:
+            rubric = make_rubric(server, parser=MaybeThinkParser(), **how)
+            state = await score(rubric, text="<think>hm</think> Jane Austen")
+            body = server.requests[0].body
+        assert (state["error"], state["reward"]) == (None, 1.0)
+        assert body == {
+            "model": "wise", "max_completion_tokens": 7, "temperature": 0.0,
+            "messages": [{"role": "user", "content": "Who wrote Emma? | Austen | Jane Austen"}],
+        }  # fmt: skip
 
     async def test_a_prompt_may_be_a_text(self, make_rubric):
         with ModelServer(FixedAnswer("no")) as server:
@@ -75,14 +79,13 @@ class TestQuestion:
             assert await rubric.judge("Who?", "Austen", "Austen") == "no"
             assert server.stats().questions == {"Who?": 1}
 
-    async def test_a_reward_function_may_pass_on_all_that_it_is_given(self, judged, make_rubric):
+    async def test_a_reward_function_may_pass_on_all_that_it_is_given(self, score, make_rubric):
         async def passing_on(prompt, completion, answer, state, **kwargs):
             return float(await rubric.judge(prompt, completion, answer, state, **kwargs) == "yes")
 
         with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
-            rubric, state = make_rubric(server), judged()
-            rubric.add_metric(passing_on)
-            await rubric.score_rollout(state)
+            rubric = make_rubric(server)
+            state = await score(rubric, passing_on)
             text = server.requests[0].body["messages"][0]["content"]
         assert all(part in text for part in ("Who wrote Emma?", "Austen", "Jane Austen", '"yes" or "no"'))
         assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "passing_on": 1.0})
@@ -90,31 +93,21 @@ class TestQuestion:
 
 class TestClients:
     @pytest.mark.parametrize("kind", [openai.AsyncOpenAI, openai.OpenAI])
-    async def test_an_openai_client_sync_or_async(self, judged, kind):
+    async def test_an_openai_client_sync_or_async(self, score, kind):
         with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
-            rubric = JudgeRubric(
-                judge_client=kind(base_url=server.base_url, api_key="any"), judge_sampling_args={"max_tokens": 7}
-            )
-            rubric.add_reward_func(right)
-            state = judged()
-            await rubric.score_rollout(state)
+            client = kind(base_url=server.base_url, api_key="any")
+            state = await score(JudgeRubric(judge_client=client, judge_sampling_args={"max_tokens": 7}), right)
             assert (state["reward"], server.requests[0].body["max_completion_tokens"]) == (1.0, 7)
-            closing = rubric.judge_client.close()
+            closing = client.close()
             await closing if kind is openai.AsyncOpenAI else None
 
-    async def test_a_nightjar_client_is_left_open(self, judged):
+    async def test_a_nightjar_client_is_left_open(self, score):
         with ModelServer(FixedAnswer("yes")) as server:
-            client = resolve_client(ClientConfig(api_base_url=server.base_url))
-            for _ in range(2):
-                rubric = JudgeRubric(judge_client=client)
-                rubric.add_reward_func(right)
-                state = judged()
-                await rubric.score_rollout(state)
-                await rubric.teardown()
-                assert state["reward"] == 1.0
-            await client.close()
+            async with resolve_client(ClientConfig(api_base_url=server.base_url)) as client:
+                for _ in range(2):
+                    assert (await score(JudgeRubric(judge_client=client), right))["reward"] == 1.0
 
-    async def test_openai_is_the_default_and_its_client_is_given_to_reward_functions(self, judged, monkeypatch):
+    async def test_openai_is_the_default_and_its_client_is_given_to_reward_functions(self, score, monkeypatch):
         async def ask(judge_client, judge_model):
             reply = await judge_client.chat.completions.create(
                 model=judge_model, messages=[{"role": "user", "content": "?"}]
@@ -124,34 +117,25 @@ class TestClients:
         with ModelServer(FixedAnswer("0.5"), require_key="sk-test") as server:
             monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
             monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-            rubric = JudgeRubric()
-            rubric.add_reward_func(ask)
-            state = judged()
-            await rubric.score_rollout(state)
-            await rubric.teardown()
+            state = await score(JudgeRubric(), ask)
         assert (state["reward"], state["error"]) == (0.5, None)
 
-    async def test_the_key_is_needed_when_the_judge_is_asked_and_not_before(self, judged, monkeypatch):
+    async def test_the_key_is_needed_when_the_judge_is_asked_and_not_before(self, score, monkeypatch):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-        rubric = JudgeRubric()
-        rubric.add_reward_func(right)
-        state = judged()
-        await rubric.score_rollout(state)
+        state = await score(JudgeRubric(), right)
         assert isinstance(state["error"].__cause__.__cause__, MissingKeyError)
         assert "'OPENAI_API_KEY' not set" in str(state["error"])
 
 
 class TestCache:
-    async def test_the_same_question_is_asked_once(self, judged, make_rubric):
+    async def test_the_same_question_is_asked_once(self, score, make_rubric):
         async def twice(judge, prompt, completion, answer, state):
             asked = [judge(prompt, completion, answer, state) for _ in range(3)]
             return float(len(set(await asyncio.gather(*asked))))
 
         with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=30)) as server:
-            rubric, state = make_rubric(server), judged()
-            rubric.add_metric(twice)
-            await rubric.score_rollout(state)
+            state = await score(make_rubric(server), twice)
             assert server.stats().answered == 1
         assert (state["metrics"], list(state["judge_response"].values())) == ({"right": 1.0, "twice": 1.0}, ["yes"])
 
@@ -161,28 +145,21 @@ class TestCache:
             await make_rubric(server).score_group(states)
             assert server.stats().answered == 3
 
-    async def test_another_value_under_the_name_of_the_cache_is_ignored(self, judged, make_rubric):
+    async def test_another_value_under_the_name_of_the_cache_is_ignored(self, score, make_rubric):
         async def noting(judge, prompt, completion, answer, state):
             state["judge_response"] = await judge(prompt, completion, answer, state)
             return float(await judge("Who else?", completion, answer, state) == "yes")
 
         with ModelServer(FixedAnswer("yes")) as server:
-            rubric, state = make_rubric(server, judge_prompt="{question}"), judged()
-            rubric.add_metric(noting)
-            await rubric.score_rollout(state)
+            state = await score(make_rubric(server, judge_prompt="{question}"), noting)
             assert server.stats().questions == {"Who wrote Emma?": 1, "Who else?": 1}
         assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "noting": 1.0})
         assert state["judge_response"] == {"Who else?": "yes"}
 
-    async def test_its_tokens_are_counted(self, judged, make_rubric):
+    async def test_its_tokens_are_counted(self, score, make_rubric):
         with ModelServer(FixedAnswer("yes it is")) as server:
-            state = judged()
-            await make_rubric(server, judge_prompt="one two three").score_rollout(state)
-            client = openai.AsyncOpenAI(base_url=server.base_url, api_key="any")
-            messages = [{"role": "user", "content": "one two three"}]
-            usage = (await client.chat.completions.create(model="m", messages=messages)).usage
-            await client.close()
-        assert state["judge_usage"] == {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+            state = await score(make_rubric(server, judge_prompt="one two three"))
+        assert state["judge_usage"] == {"input_tokens": 3, "output_tokens": 3}
 
 
 class TestFailures:
@@ -195,27 +172,26 @@ class TestFailures:
             assert server.stats().received > 22
         assert [state["error"] for state in states] == [None] * 20
 
-    async def test_permanent_errors_are_the_error_of_the_rollout(self, judged, make_rubric):
+    async def test_permanent_errors_are_the_error_of_the_rollout(self, score, make_rubric):
         with ModelServer(FixedAnswer("yes"), only_model="another") as server:
-            state = judged()
-            await make_rubric(server).score_rollout(state)
+            state = await score(make_rubric(server))
             assert server.stats().received == 1
         assert (type(state["error"]), type(state["error"].__cause__)) == (ScoringError, ModelError)
         assert str(state["error"]).startswith("Reward function 'right': Judge model 'wise': ")
         assert state["reward"] is None
 
-    async def test_attempts_are_bounded(self, judged, make_rubric):
+    @pytest.mark.slow
+    async def test_attempts_are_bounded(self, score, make_rubric):
         with ModelServer(FixedAnswer("yes"), faults=Faults(rate_500=1)) as server:
-            rubric, state = make_rubric(server), judged()
+            rubric = make_rubric(server)
             rubric.max_retries = 2
-            await rubric.score_rollout(state)
+            state = await score(rubric)
             assert server.stats().received == 3
         assert isinstance(state["error"], ScoringError)
 
-    async def test_a_judge_that_only_thinks_has_said_nothing(self, judged, make_rubric):
+    async def test_a_judge_that_only_thinks_has_said_nothing(self, score, make_rubric):
         with ModelServer(Script([Answer(question="q", text="", reasoning="yes, surely")])) as server:
-            rubric, state = make_rubric(server), judged()
-            await rubric.score_rollout(state)
+            state = await score(make_rubric(server))
         assert "it said nothing" in str(state["error"])
 
     @pytest.mark.slow

@@ -9,7 +9,6 @@ import sys
 import termios
 from types import SimpleNamespace
 
-import pyte
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -86,6 +85,8 @@ def on_a_terminal(*flags, cwd):
             pass
         os.close(ours)
         assert process.wait(60) == 0
+    import pyte
+
     screen = pyte.Screen(80, 24)
     pyte.ByteStream(screen).feed(written)
     return written.decode(errors="replace"), "\n".join(screen.display)

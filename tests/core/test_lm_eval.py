@@ -7,7 +7,6 @@ import subprocess
 import sys
 import zlib
 
-import datasets
 import orjson
 import pytest
 import yaml
@@ -87,15 +86,16 @@ TASKS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Returns a folder of tasks; their data are beside them."""
+    import datasets
+
     folder = tmp_path_factory.mktemp("tasks")
-    patch = pytest.MonkeyPatch()
-    patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
     for name, rows in ROWS.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     for name, config in TASKS.items():
         write_task(folder, name, config)
-    yield folder
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+        yield folder
 
 
 def write_task(folder, name, config, rows=None):

@@ -66,11 +66,9 @@ class TestSetup:
         logging.getLogger("nightjar").info("caf\udce9")
         lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
         assert [(line["name"], line["level"], line["message"]) for line in lines] == [
-            ("nightjar.rubrics", "INFO", "scored 3"),
-            ("verifiers.rubrics", "INFO", "scored 3"),
-            ("my_environment", "ERROR", "failed"),
-            ("nightjar", "INFO", "caf\udce9"),
-        ]
+            ("nightjar.rubrics", "INFO", "scored 3"), ("verifiers.rubrics", "INFO", "scored 3"),
+            ("my_environment", "ERROR", "failed"), ("nightjar", "INFO", "caf\udce9"),
+        ]  # fmt: skip
         assert lines[2]["exception"].endswith("ValueError: could not convert string to float: 'no number'")
 
     @pytest.mark.parametrize(

@@ -55,64 +55,47 @@ async def rubric():
 
 
 @pytest.fixture
-def answered(make_state):
-    """Makes a generated rollout that answers in a box."""
+def rewards(make_state):
+    async def rewards(rubric, *pairs, form=r"\boxed{%s}"):
+        states = [
+            make_state(columns={"answer": expected}, completion=[AssistantMessage(content=form.replace("%s", answer))])
+            for answer, expected in pairs
+        ]
+        await rubric.score_group(states)
+        return [state["reward"] for state in states]
 
-    def make(answer, expected, form=r"\boxed{%s}"):
-        completion = [AssistantMessage(content=form.replace("%s", answer))]
-        return make_state(columns={"answer": expected}, completion=completion)
-
-    return make
+    return rewards
 
 
 class TestScores:
-    async def test_equal_and_different_answers(self, rubric, answered):
-        states = [answered(*pair) for pair in SAME + DIFFERENT]
-        await rubric.score_group(states)
-        assert [state["reward"] for state in states] == [1.0] * len(SAME) + [0.0] * len(DIFFERENT)
+    async def test_equal_and_different_answers(self, rubric, rewards):
+        assert await rewards(rubric, *SAME, *DIFFERENT) == [1.0] * len(SAME) + [0.0] * len(DIFFERENT)
 
-    async def test_the_answer_is_in_the_last_box_after_the_thoughts(self, rubric, answered):
-        states = [
-            answered(answer, "9", r"<think>\boxed{9}</think> \boxed{8} No, $\boxed{%s}$.") for answer in ("9", "7")
-        ]
-        await rubric.score_group(states)
-        assert [state["reward"] for state in states] == [1.0, 0.0]
+    async def test_the_answer_is_in_the_last_box_after_the_thoughts(self, rubric, rewards):
+        form = r"<think>\boxed{9}</think> \boxed{8} No, $\boxed{%s}$."
+        assert await rewards(rubric, ("9", "9"), ("7", "9"), form=form) == [1.0, 0.0]
 
-    async def test_an_answer_without_a_box_is_wrong(self, rubric, answered):
-        state = answered("1", "1", form="%s")
-        await rubric.score_rollout(state)
-        assert (state["reward"], state["metrics"]) == (0.0, {"correct_answer": 0.0})
+    async def test_an_answer_without_a_box_is_wrong_unless_another_parser_takes_it(self, rubric, rewards):
+        assert await rewards(rubric, ("1", "1"), form="%s") == [0.0]
+        assert await rewards(MathRubric(parser=Parser()), ("0.5", "1/2"), form="%s") == [1.0]
 
-    async def test_another_parser_may_take_it(self, answered):
-        state = answered("0.5", "1/2", form="%s")
-        await MathRubric(parser=Parser()).score_rollout(state)
-        assert state["reward"] == 1.0
+    async def test_the_expected_answer_need_not_be_a_text(self, rubric, rewards):
+        assert await rewards(rubric, ("7", 7), ("0.5", 0.5)) == [1.0, 1.0]
 
-    async def test_the_expected_answer_need_not_be_a_text(self, rubric, answered):
-        states = [answered("7", 7), answered("0.5", 0.5)]
-        await rubric.score_group(states)
-        assert [state["reward"] for state in states] == [1.0, 1.0]
+    async def test_a_long_answer_is_wrong(self, rewards):
+        assert await rewards(MathRubric(max_verify_chars=5), ("1+1+1", "3"), ("1+1+1+0", "3")) == [1.0, 0.0]
 
-    async def test_a_long_answer_is_wrong(self, answered):
-        states = [answered("1+1+1", "3"), answered("1+1+1+0", "3")]
-        await MathRubric(max_verify_chars=5).score_group(states)
-        assert [state["reward"] for state in states] == [1.0, 0.0]
-
-    async def test_integers_are_compared_as_math_verify_compares_them(self, rubric, answered):
+    async def test_integers_are_compared_as_math_verify_compares_them(self, rubric, rewards):
         draw = random.Random(0)
         numbers = [draw.randint(-(10**digits), 10**digits) for digits in range(1, 16)]
         pairs = [(str(number), str(draw.choice([number, -number, number + 1]))) for number in numbers]
-        states = [answered(*pair) for pair in pairs]
-        await rubric.score_group(states)
-        assert [state["reward"] for state in states] == [verify_response(*pair, 100)[0] for pair in pairs]
+        assert await rewards(rubric, *pairs) == [verify_response(*pair, 100)[0] for pair in pairs]
 
-    async def test_a_comparison_over_the_limit_is_wrong(self, answered):
+    @pytest.mark.parametrize(("seconds", "reward"), [(0.1, 0.0), (30, 1.0)])
+    async def test_a_comparison_over_the_limit_is_wrong(self, rewards, seconds, reward):
         many = "1" * 100_000
-        states = [answered(many, many)]
-        await MathRubric(timeout_seconds=0.1, max_verify_chars=200_000).score_group(states)
-        assert states[0]["reward"] == 0.0
-        await MathRubric(timeout_seconds=30, max_verify_chars=200_000).score_group(states)
-        assert states[0]["reward"] == 1.0
+        rubric = MathRubric(timeout_seconds=seconds, max_verify_chars=200_000)
+        assert await rewards(rubric, (many, many)) == [reward]
 
 
 class TestRubric:
@@ -121,11 +104,12 @@ class TestRubric:
         assert (rubric.funcs, rubric.weights) == ([rubric.correct_answer], [1.0])
         assert isinstance(rubric.parser, MaybeThinkParser)
 
-    async def test_further_functions_come_first(self, answered):
+    async def test_further_functions_come_first(self, make_state):
         def boxed(completion, parser):
             return float(parser.parse_answer(completion) == extract_boxed_answer(completion[0].content))
 
-        rubric, state = MathRubric([boxed], [0.25]), answered("4", "4")
+        said = [AssistantMessage(content=r"\boxed{4}")]
+        rubric, state = MathRubric([boxed], [0.25]), make_state(columns={"answer": "4"}, completion=said)
         await rubric.score_rollout(state)
         assert (state["reward"], state["metrics"]) == (1.25, {"boxed": 1.0, "correct_answer": 1.0})
 
@@ -140,17 +124,13 @@ class TestVerifyResponse:
         assert score == 1.0
         assert 0.0 < seconds < 30.0
 
-    def test_an_exception_of_math_verify_is_a_wrong_answer(self, monkeypatch):
+    def test_an_exception_of_math_verify_is_a_wrong_answer_and_ctrl_c_is_raised(self, monkeypatch):
         def fail(text, parsing_timeout):
-            raise ValueError("cannot read it")
+            raise error
 
         monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", fail)
+        error = ValueError("cannot read it")
         assert verify_response("1", "1", max_verify_chars=100)[0] == 0.0
-
-    def test_ctrl_c_is_raised(self, monkeypatch):
-        def interrupt(text, parsing_timeout):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", interrupt)
+        error = KeyboardInterrupt()
         with pytest.raises(KeyboardInterrupt):
             verify_response("1", "1", max_verify_chars=100)

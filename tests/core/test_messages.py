@@ -87,33 +87,27 @@ class TestNormalizeMessages:
             normalize_messages(value, field_name="few_shot")
 
     def test_texts_and_lists_are_concatenated(self):
-        assert concat_messages(["a", [{"role": "assistant", "content": "b"}], []]) == [
-            TextMessage(content="a"),
-            AssistantMessage(content="b"),
-        ]
+        joined = concat_messages(["a", [{"role": "assistant", "content": "b"}], []])
+        assert joined == [TextMessage(content="a"), AssistantMessage(content="b")]
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("hi", "hi"),
-        (None, ""),
-        ([TEXT, IMAGE, {"type": "text", "text": "b"}], "a b"),
+        ("hi", "hi"), (None, ""), ([TEXT, IMAGE, {"type": "text", "text": "b"}], "a b"),
         (UserMessage(content=[TEXT]).content, "a"),
     ],
-)
+)  # fmt: skip
 def test_the_text_of_a_content_joins_its_text_parts(content, text):
     assert content_text(content) == text
 
 
 class TestDump:
-    @pytest.mark.parametrize("message", [AssistantMessage(content="x"), {"role": "assistant", "content": "x"}])
-    def test_unset_fields_are_left_out_and_dicts_stay(self, message):
-        assert dump_message(message) == {"role": "assistant", "content": "x"}
-
-    @pytest.mark.parametrize("value", [None, "plain text"])
-    def test_none_and_text_stay(self, value):
-        assert dump_messages(value) == value
+    def test_unset_fields_are_left_out_and_dicts_none_and_text_stay(self):
+        for message in (AssistantMessage(content="x"), {"role": "assistant", "content": "x"}):
+            assert dump_message(message) == {"role": "assistant", "content": "x"}
+        for value in (None, "plain text"):
+            assert dump_messages(value) == value
 
     def test_dumped_messages_are_read_back_equal(self):
         messages = [

@@ -34,8 +34,6 @@ every_protocol = pytest.mark.parametrize("client_type", PROTOCOLS)
 
 @pytest.fixture
 def exchange():
-    """Asks once, and returns the answer and the body that the server got."""
-
     async def ask(*specs, prompt=HELLO, answer="Hi.", tools=None, client_type="openai_chat_completions", **sampling):
         with ModelServer(FixedAnswer(answer), keep_requests=10) as server:
             config = ClientConfig(api_base_url=server.base_url, client_type=client_type, middleware=list(specs))
@@ -50,11 +48,9 @@ class TestWhatIsSent:
     @every_protocol
     async def test_parameters_are_dropped_renamed_and_set_in_every_protocol(self, exchange, client_type):
         _, body = await exchange(
-            {"use": "drop", "parameters": ["temperature"]},
-            {"use": "rename", "parameters": {"top_p": "nucleus"}},
-            {"use": "payload", "set": {"chat_template_kwargs": {"enable_thinking": False}}},
-            client_type=client_type, temperature=0.5, top_p=0.9, max_tokens=7,
-            extra_body={"chat_template_kwargs": {"depth": 2}},
+            {"use": "drop", "parameters": ["temperature"]}, {"use": "rename", "parameters": {"top_p": "nucleus"}},
+            {"use": "payload", "set": {"chat_template_kwargs": {"enable_thinking": False}}}, client_type=client_type,
+            temperature=0.5, top_p=0.9, max_tokens=7, extra_body={"chat_template_kwargs": {"depth": 2}},
         )  # fmt: skip
         assert "temperature" not in body
         assert "top_p" not in body
@@ -102,13 +98,11 @@ class TestReasoning:
     @pytest.mark.parametrize(
         ("said", "content", "reasoning"),
         [
-            ("<think>One and one.</think>\n\n2", "2", "One and one."),
-            ("One and one.</think>2", "2", "One and one."),
-            ("<think>One and", "", "One and"),
-            ("<think>a</think>2<think>b</think>", "2", "a\nb"),
+            ("<think>One and one.</think>\n\n2", "2", "One and one."), ("One and one.</think>2", "2", "One and one."),
+            ("<think>One and", "", "One and"), ("<think>a</think>2<think>b</think>", "2", "a\nb"),
             ("2 < 3", "2 < 3", None),
         ],
-    )
+    )  # fmt: skip
     async def test_stands_apart_from_what_is_scored(self, exchange, said, content, reasoning):
         message, _ = await exchange({"use": "reasoning"}, answer=said)
         assert (message.content, message.reasoning_content) == (content, reasoning)
@@ -200,19 +194,11 @@ class TestAUsersClass:
         assert seen == ["a asks Hello", "b asks a", "b hears b", "a hears b"]
 
     async def test_must_return_a_request_with_messages(self, scripted_client):
-        class Forgetful:
-            def request(self, request):
-                request.without(["n"])
-
-        with pytest.raises(MiddlewareError, match=r"Forgetful.*NoneType"):
-            await MiddlewareClient(scripted_client("1"), [Forgetful()]).get_response(HELLO, "m", {})
-
-        class Deleting:
-            def request(self, request):
-                return replace(request, messages=[])
-
-        with pytest.raises(MiddlewareError, match="Deleting"):
-            await MiddlewareClient(scripted_client("1"), [Deleting()]).get_response(HELLO, "m", {})
+        hooks = {"Forgetful": lambda self, asked: None, "Deleting": lambda self, asked: replace(asked, messages=[])}
+        for name, hook in hooks.items():
+            client = MiddlewareClient(scripted_client("1"), [type(name, (), {"request": hook})()])
+            with pytest.raises(MiddlewareError, match=name):
+                await client.get_response(HELLO, "m", {})
 
     def test_may_be_in_a_module_and_a_dataclass(self, tmp_path):
         (tmp_path / "own.py").write_text(
@@ -263,16 +249,14 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("spec", "says"),
         [
-            ({"use": "dorp"}, r"drop, rename, payload, system,.*path\.py:Class"),
-            ({}, "None"),
-            ({"use": "turn_counter"}, "turn_limit"),
-            ({"use": "drop", "params": ["n"]}, "parameters"),
+            ({"use": "dorp"}, r"drop, rename, payload, system,.*path\.py:Class"), ({}, "None"),
+            ({"use": "turn_counter"}, "turn_limit"), ({"use": "drop", "params": ["n"]}, "parameters"),
             ({"use": "payload", "set": {"messages": []}}, "'payload': set: .*'messages'"),
             ({"use": "rename", "parameters": {"user": "model"}}, "'rename': parameters: .*'model'"),
             ({"use": "rename", "parameters": {"a": "n", "b": "n"}}, "'n'"),
             ({"use": "system", "text": "x", "mode": "after"}, "'prepend', 'append' or 'replace'"),
         ],
-    )
+    )  # fmt: skip
     def test_are_named_before_the_first_request(self, spec, says):
         with pytest.raises(ConfigError, match=says):
             check_middleware([spec])

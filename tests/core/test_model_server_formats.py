@@ -30,9 +30,8 @@ async def respond(server, items=(QUESTION,), **options):
 
 
 async def message(server, messages=(QUESTION,), **options):
-    async with anthropic.AsyncAnthropic(
-        base_url=server.root_url, _strict_response_validation=True, **OPTIONS
-    ) as client:
+    how = {"base_url": server.root_url, "_strict_response_validation": True, **OPTIONS}
+    async with anthropic.AsyncAnthropic(**how) as client:
         return await client.messages.create(model="m", messages=list(messages), max_tokens=100, **options)
 
 
@@ -186,14 +185,11 @@ class TestResponses:
         items = [
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look:"}, image]},
             {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well: "}]},
-            call,
-            {**call, "call_id": "call_2"},
-            result,
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well: "}]}, call,
+            {**call, "call_id": "call_2"}, result,
             {**result, "call_id": "call_2", "output": [{"type": "input_text", "text": "4"}]},
-            {"role": "assistant", "content": "Seven."},
-            {"role": "user", "content": "Thanks."},
-        ]
+            {"role": "assistant", "content": "Seven."}, {"role": "user", "content": "Thanks."},
+        ]  # fmt: skip
         function = {"name": "add", "arguments": "{}"}
         calls = [{"id": name, "type": "function", "function": function} for name in ("call_1", "call_2")]
         shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -243,11 +239,9 @@ class TestAnthropicMessages:
         shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
         text = {"type": "text", "text": "Add."}
         blocks = [
-            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-            {"type": "redacted_thinking", "data": "x"},
-            {"type": "text", "text": "Well: "},
-            {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}},
-        ]
+            {"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "redacted_thinking", "data": "x"},
+            {"type": "text", "text": "Well: "}, {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}},
+        ]  # fmt: skip
         messages = [
             {"role": "user", "content": [image, text]},
             {"role": "assistant", "content": blocks},

@@ -145,11 +145,9 @@ def user(*content):
 
 INVALID = [
     *((CHAT, {"messages": messages}, "messages") for messages in (None, [])),
-    (CHAT, {"messages": ["Hi"]}, "messages[0]"),
-    (CHAT, {"messages": [user("Hi")]}, "messages[0]"),
+    (CHAT, {"messages": ["Hi"]}, "messages[0]"), (CHAT, {"messages": [user("Hi")]}, "messages[0]"),
     (CHAT, {"messages": [QUESTION, {"role": "user", "content": 3}]}, "messages[1]"),
-    (CHAT, {"messages": [QUESTION, RESULT]}, "messages[1]"),
-    (CHAT, {"messages": [QUESTION, CALLED]}, "messages[1]"),
+    (CHAT, {"messages": [QUESTION, RESULT]}, "messages[1]"), (CHAT, {"messages": [QUESTION, CALLED]}, "messages[1]"),
     (CHAT, {"messages": [QUESTION, CALLED, QUESTION, RESULT]}, "messages[1]"),
     (CHAT, {"messages": [QUESTION, CALLED, RESULT, RESULT]}, "messages[3]"),
     (CHAT, {"messages": [QUESTION, {**CALLED, "tool_calls": [{"id": "1", **FUNCTION}]}]}, "messages[1]"),
@@ -158,18 +156,14 @@ INVALID = [
     (CHAT, {"tools": [CHAT_TOOL, {"name": "add", "input_schema": {}}]}, "tools[1].function"),
     (TOKENS, {"tools": [{"name": "add", "input_schema": {}}]}, "tools[0].function"),
     *((TOKENS, {"tokens": tokens}, "tokens") for tokens in (None, [], "1 2", [1, "2"])),
-    (TEXT, {"prompt": [1, 2, 3]}, "prompt"),
-    (TEXT, {"prompt": ["one", "two"]}, "prompt"),
-    (TEXT, {"max_tokens": 0}, "max_tokens"),
-    (RESPONSES, {"input": []}, "input"),
-    (RESPONSES, {"input": [QUESTION, ITEM, QUESTION]}, "input"),
-    (RESPONSES, {"input": [QUESTION, OUTPUT]}, "input"),
+    (TEXT, {"prompt": [1, 2, 3]}, "prompt"), (TEXT, {"prompt": ["one", "two"]}, "prompt"),
+    (TEXT, {"max_tokens": 0}, "max_tokens"), (RESPONSES, {"input": []}, "input"),
+    (RESPONSES, {"input": [QUESTION, ITEM, QUESTION]}, "input"), (RESPONSES, {"input": [QUESTION, OUTPUT]}, "input"),
     (RESPONSES, {"input": [QUESTION, {"type": "item_reference", "id": "x"}]}, "input[1]"),
     (RESPONSES, {"input": [{"role": "tool", "content": "3"}]}, "input[0]"),
     (RESPONSES, {"input": [user(HI)]}, "input[0].content[0]"),
     (RESPONSES, {"previous_response_id": "resp_1"}, "previous_response_id"),
-    (RESPONSES, {"tools": [CHAT_TOOL]}, "tools[0].name"),
-    (MESSAGES, {"messages": []}, "messages: "),
+    (RESPONSES, {"tools": [CHAT_TOOL]}, "tools[0].name"), (MESSAGES, {"messages": []}, "messages: "),
     (MESSAGES, {"messages": [QUESTION, USED, QUESTION]}, "without `tool_result` blocks immediately after: toolu_1"),
     (MESSAGES, {"messages": [QUESTION, user(BLOCK)]}, "`tool_result` blocks: toolu_1"),
     (MESSAGES, {"messages": [QUESTION, USED, user(HI, BLOCK)]}, "messages.2.content.1: "),
@@ -178,11 +172,10 @@ INVALID = [
     (MESSAGES, {"messages": [{"role": "tool", "content": "3"}]}, "messages.0: "),
     (MESSAGES, {"messages": [user({"type": "image_url"})]}, "'image_url'"),
     (MESSAGES, {"messages": [{"role": "assistant", "content": [{"type": "thinking", "signature": ""}]}]}, "'thinking'"),
-    (MESSAGES, {"max_tokens": None}, "max_tokens: "),
-    (MESSAGES, {"tools": [CHAT_TOOL]}, "tools.0: "),
+    (MESSAGES, {"max_tokens": None}, "max_tokens: "), (MESSAGES, {"tools": [CHAT_TOOL]}, "tools.0: "),
     *((path, {"tools": tools}, "tools") for path in REQUESTS if path != TEXT for tools in (1, True, "add", {"a": 1})),
     *((path, {"tools": [tool]}, "tools") for path in REQUESTS if path != TEXT for tool in (None, 1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "fields", "place"), INVALID)
@@ -239,13 +232,10 @@ class TestScript:
         script = Script(["Which?", call, [call, call], whole, lambda messages: f"I said {len(messages)} things."])
         answers = [script.answer([QUESTION, *[SAID] * turn]) for turn in (0, 0, 1, 2, 3, 4)]
         assert answers == [
-            Answer("Hello there?", "Which?"),
-            Answer("Hello there?", "Which?"),
-            Answer("Hello there?", "", tool_calls=(call,)),
-            Answer("Hello there?", "", tool_calls=(call, call)),
-            whole,
+            Answer("Hello there?", "Which?"), Answer("Hello there?", "Which?"),
+            Answer("Hello there?", "", tool_calls=(call,)), Answer("Hello there?", "", tool_calls=(call, call)), whole,
             Answer("Hello there?", "I said 5 things."),
-        ]
+        ]  # fmt: skip
 
     def test_one_function_for_all_turns(self):
         script = Script(lambda messages: "even" if len(messages) % 2 == 0 else tool_call("count"))

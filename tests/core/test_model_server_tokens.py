@@ -1,5 +1,7 @@
 """The model server's routes for token ids, as vLLM has them, seen through the official client."""
 
+import functools
+
 import openai
 import pytest
 from openai import BaseModel
@@ -21,16 +23,9 @@ class Tokenized(BaseModel):
 
 @pytest.fixture
 async def client_of():
+    how = {"api_key": "any", "max_retries": 0, "_strict_response_validation": True}
     clients = []
-
-    def make(server):
-        client = openai.AsyncOpenAI(
-            base_url=server.base_url, api_key="any", max_retries=0, _strict_response_validation=True
-        )
-        clients.append(client)
-        return client
-
-    yield make
+    yield lambda server: clients.append(openai.AsyncOpenAI(base_url=server.url, **how)) or clients[-1]
     for client in clients:
         await client.close()
 
@@ -63,12 +58,8 @@ class TestChatCompletions:
     async def test_cut_answer_has_no_mark_at_its_end(self, client_of):
         with ModelServer(FixedAnswer("It is three.")) as server:
             client = client_of(server)
-            cut, exact, whole = [
-                (
-                    await client.chat.completions.create(model="m", messages=[QUESTION], max_tokens=limit, **WITH_IDS)
-                ).choices[0]
-                for limit in (2, 3, 4)
-            ]
+            create = functools.partial(client.chat.completions.create, model="m", messages=[QUESTION], **WITH_IDS)
+            cut, exact, whole = [(await create(max_tokens=limit)).choices[0] for limit in (2, 3, 4)]
         assert cut.token_ids == whole.token_ids[:2]
         assert exact.token_ids == whole.token_ids[:3]
         assert (cut.finish_reason, exact.finish_reason, whole.finish_reason) == ("length", "length", "stop")

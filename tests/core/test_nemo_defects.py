@@ -1,30 +1,10 @@
-"""The defects of NeMo Evaluator that no other test file covers, by the sections of their list, as tests of Nightjar.
-
-Others are in ``test_nemo_*.py``, ``test_seeded_env.py``, ``test_gym.py`` and ``test_package_command.py``, in
-``../warehouse`` (``test_nemo_reports.py``, ``test_gate.py``, ``test_compare.py``, ``test_eval_merge.py``) and in
-``../durability`` (``test_serving.py``, ``test_config_commands.py``, ``test_code_attacks.py``,
-``test_nemo_defects.py``).
-"""
+"""The defects of NeMo Evaluator that no other test file covers, by the sections of their list, as tests of Nightjar."""
 
 from collections import Counter
 
 import pytest
 
-from nightjar.compat.nemo import (
-    ChatSolver,
-    EvalEnvironment,
-    ModelClient,
-    ReActSolver,
-    SeedResult,
-    SolveResult,
-    VerifyResult,
-    VLMSolver,
-    get_environment,
-    load_benchmark_file,
-    merge_results,
-    run_evaluation,
-    write_all,
-)
+from nightjar.compat import nemo
 from nightjar.compat.nemo.engine.model_client import RetryConfig
 from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox
 from nightjar.compat.nemo.solvers import GymSolver
@@ -33,8 +13,10 @@ from nightjar.environments.seeded.bridge import as_environment
 from nightjar.errors import ConfigError, ResumeMismatchError, RunAbortedError, SandboxError
 from nightjar.model_server import FixedAnswer, ModelServer, last_user_text
 
+ONE_BENCHMARK = "from nightjar.compat.nemo import benchmark\nbenchmark('{}', [{{'target': '1'}}])(lambda _: 1.0)\n"
 
-class Echo(EvalEnvironment):
+
+class Echo(nemo.EvalEnvironment):
     """Asks for numbers with the text ``asked``."""
 
     name = "echo"
@@ -47,17 +29,17 @@ class Echo(EvalEnvironment):
         return self.size
 
     async def seed(self, idx):
-        return SeedResult(self.asked.format(idx), str(idx), dict(self.metadata))
+        return nemo.SeedResult(self.asked.format(idx), str(idx), dict(self.metadata))
 
     async def verify(self, response, expected, sandbox=None, **metadata):
-        return VerifyResult(float(response == expected), response)
+        return nemo.VerifyResult(float(response == expected), response)
 
 
 class Judged(Echo):
     """Needs a judge, and also returns a reward."""
 
     async def verify(self, response, expected, sandbox=None, **metadata):
-        return VerifyResult(1.0, None, {"needs_judge": True})
+        return nemo.VerifyResult(1.0, None, {"needs_judge": True})
 
 
 class Flaky:
@@ -70,7 +52,9 @@ class Flaky:
         self.asked[task.expected_answer] += 1
         if (error := self.errors.get(task.expected_answer)) is not None:
             raise error
-        return SolveResult(task.expected_answer, trajectory=[{"role": "assistant", "content": task.expected_answer}])
+        return nemo.SolveResult(
+            task.expected_answer, trajectory=[{"role": "assistant", "content": task.expected_answer}]
+        )
 
 
 def rewards(bundle):
@@ -112,22 +96,18 @@ class TestBenchmarks:
             "    async def seed(self, idx): ...\n"
             "    async def verify(self, response, expected, sandbox=None, **metadata): ...\n"
         )
-        (tmp_path / "elsewhere.py").write_text(
-            "from nightjar.compat.nemo import benchmark\nbenchmark('other', [{'target': '1'}])(lambda _: 1.0)\n"
-        )
+        (tmp_path / "elsewhere.py").write_text(ONE_BENCHMARK.format("other"))
         for name in ("shadowing", "elsewhere"):
-            load_benchmark_file(str(tmp_path / f"{name}.py"))
+            nemo.load_benchmark_file(str(tmp_path / f"{name}.py"))
         first, second = caplog.messages
         assert "'SAME' is defined twice" in first
         assert "'other' is defined twice" in second
 
     def test_a_file_that_is_loaded_twice_gives_no_warning(self, tmp_path, caplog):
         file = tmp_path / "read_again.py"
-        file.write_text(
-            "from nightjar.compat.nemo import benchmark\nbenchmark('again', [{'target': '1'}])(lambda _: 1.0)\n"
-        )
+        file.write_text(ONE_BENCHMARK.format("again"))
         for _ in range(2):
-            assert load_benchmark_file(str(file)) == ["again"]
+            assert nemo.load_benchmark_file(str(file)) == ["again"]
         assert not caplog.messages
 
     def test_an_unknown_endpoint_type_is_an_error(self):
@@ -137,7 +117,7 @@ class TestBenchmarks:
     @pytest.mark.parametrize(("name", "match"), [("arithmetik", "'arithmetik'.*arithmetic"), ("ftp://h", "'ftp'")])
     def test_an_unknown_environment_is_an_error(self, name, match):
         with pytest.raises((ValueError, ConfigError), match=match):
-            get_environment(name)
+            nemo.get_environment(name)
 
     @pytest.mark.parametrize("messages", [None, [{"role": "system", "content": "Own."}]])
     async def test_a_given_system_prompt_replaces_the_benchmarks(self, messages):
@@ -153,7 +133,7 @@ class TestBenchmarks:
         env.set_system_prompt("Mine.")
         assert [message["content"] for message in env.examples[0]["prompt"]] == ["Mine.", "Say 0."]
         with ModelServer(FixedAnswer("0"), keep_requests=1) as server:
-            await run_evaluation(Own(1), ChatSolver(ModelClient(server.url, "m"), "Mine."))
+            await nemo.run_evaluation(Own(1), nemo.ChatSolver(nemo.ModelClient(server.url, "m"), "Mine."))
             [asked] = server.requests
         assert [message["content"] for message in asked.body["messages"]] == ["Mine.", "Say 0."]
 
@@ -161,9 +141,10 @@ class TestBenchmarks:
 class TestTheClient:
     """4.4."""
 
+    @pytest.mark.slow
     async def test_a_request_that_waits_for_its_retry_does_not_block_others(self, endpoint):
         url, asked = endpoint({"0": [429]})
-        bundle = await run_evaluation(Echo(), ChatSolver(ModelClient(url, "m", max_concurrent=1)))
+        bundle = await nemo.run_evaluation(Echo(), nemo.ChatSolver(nemo.ModelClient(url, "m", max_concurrent=1)))
         assert rewards(bundle) == [1.0] * 5
         assert asked[0] == asked[-1] == "0", "it waited while the others were asked"
         assert bundle["_artifacts"].runtime.total_retries == 1
@@ -171,7 +152,7 @@ class TestTheClient:
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
     async def test_a_request_that_is_refused_as_invalid_is_not_repeated(self, endpoint, status):
         url, asked = endpoint({"1": [status] * 9})
-        bundle = await run_evaluation(Echo(), ChatSolver(ModelClient(url, "m")))
+        bundle = await nemo.run_evaluation(Echo(), nemo.ChatSolver(nemo.ModelClient(url, "m")))
         assert rewards(bundle) == [1.0, None, 1.0, 1.0, 1.0]
         assert Counter(asked) == {str(number): 1 for number in range(5)}
         assert "infra_error" not in bundle["_artifacts"].failures.categories
@@ -179,15 +160,15 @@ class TestTheClient:
     async def test_a_client_that_allows_fewer_requests_than_problems_is_warned_about(self, caplog):
         with ModelServer(FixedAnswer("0")) as server:
             for allowed, warned in ((9, False), (4, True)):
-                solver = ChatSolver(ModelClient(server.url, "m", max_concurrent=allowed))
-                await run_evaluation(Echo(1), solver, max_concurrent=9)
+                solver = nemo.ChatSolver(nemo.ModelClient(server.url, "m", max_concurrent=allowed))
+                await nemo.run_evaluation(Echo(1), solver, max_concurrent=9)
                 assert ("4 concurrent requests (max_concurrent), for 9 concurrent problems" in caplog.text) is warned
 
     async def test_a_client_works_after_an_evaluation_and_after_it_was_closed(self):
         with ModelServer(FixedAnswer("0")) as server:
-            client = ModelClient(server.url, "m")
-            solver = ChatSolver(client)
-            assert rewards(await run_evaluation(Echo(1), solver)) == [1.0]
+            client = nemo.ModelClient(server.url, "m")
+            solver = nemo.ChatSolver(client)
+            assert rewards(await nemo.run_evaluation(Echo(1), solver)) == [1.0]
             await solver.close()
             assert (await client.chat("0?")).content == "0"
 
@@ -196,40 +177,44 @@ class TestTheLoop:
     """4.5."""
 
     async def test_an_unavailable_endpoint_is_an_error_and_not_a_score(self, tmp_path):
-        client = ModelClient("http://127.0.0.1:9/v1", "m", retry=RetryConfig(max_retries=0))
+        client = nemo.ModelClient("http://127.0.0.1:9/v1", "m", retry=RetryConfig(max_retries=0))
         with pytest.raises(RunAbortedError, match="the first 5 requests failed"):
-            await run_evaluation(Echo(), ChatSolver(client), max_system_retries=2, step_log_dir=tmp_path)
+            await nemo.run_evaluation(Echo(), nemo.ChatSolver(client), max_system_retries=2, step_log_dir=tmp_path)
 
     @pytest.mark.parametrize(
         ("solver", "how", "client", "named"),
         [
-            (ChatSolver, {}, {"model": "n"}, "model"), (ChatSolver, {}, {"seed": 8}, "sampling_args"),
-            (ChatSolver, {}, {"stop": ["x"]}, "sampling_args"), (ChatSolver, {}, {"temperature": 1}, "sampling_args"),
-            (ChatSolver, {}, {"presence_penalty": 0.1}, "sampling_args"),
-            (ChatSolver, {}, {"base_url": "http://127.0.0.1:9/v1"}, "base_url"),
-            (ChatSolver, {}, {"reasoning_pattern": "<.*>"}, "env_args"),
-            (ChatSolver, {"system_prompt": "Be brief."}, {}, "env_args"),
-            (VLMSolver, {"image_detail": "low"}, {}, "env_args"), (ReActSolver, {"max_turns": 2}, {}, "env_args"),
-            (ReActSolver, {"generation": {"temperature": 0.5}}, {}, "env_args"),
+            ("ChatSolver", {}, {"model": "n"}, "model"), ("ChatSolver", {}, {"seed": 8}, "sampling_args"),
+            ("ChatSolver", {}, {"stop": ["x"]}, "sampling_args"),
+            ("ChatSolver", {}, {"temperature": 1}, "sampling_args"),
+            ("ChatSolver", {}, {"presence_penalty": 0.1}, "sampling_args"),
+            ("ChatSolver", {}, {"base_url": "http://127.0.0.1:9/v1"}, "base_url"),
+            ("ChatSolver", {}, {"reasoning_pattern": "<.*>"}, "env_args"),
+            ("ChatSolver", {"system_prompt": "Be brief."}, {}, "env_args"),
+            ("VLMSolver", {"image_detail": "low"}, {}, "env_args"), ("ReActSolver", {"max_turns": 2}, {}, "env_args"),
+            ("ReActSolver", {"generation": {"temperature": 0.5}}, {}, "env_args"),
         ],
     )  # fmt: skip
     async def test_a_resume_with_another_solver_or_client_is_refused(self, tmp_path, solver, how, client, named):
+        solver = getattr(nemo, solver)
         with ModelServer(FixedAnswer("0")) as server:
             given = {"base_url": server.url, "model": "m", "seed": 7, "temperature": 0.0}
             for resume in (False, True):
-                await run_evaluation(Echo(1), solver(ModelClient(**given)), step_log_dir=tmp_path, resume=resume)
-            other = solver(ModelClient(**given | client), **how)
+                await nemo.run_evaluation(
+                    Echo(1), solver(nemo.ModelClient(**given)), step_log_dir=tmp_path, resume=resume
+                )
+            other = solver(nemo.ModelClient(**given | client), **how)
             with pytest.raises(ResumeMismatchError, match=f": {named}: saved"):
-                await run_evaluation(Echo(1), other, step_log_dir=tmp_path, resume=True)
+                await nemo.run_evaluation(Echo(1), other, step_log_dir=tmp_path, resume=True)
             assert server.stats().received == 1
 
     async def test_a_resume_of_other_questions_is_refused_and_of_more_questions_is_not(self, tmp_path):
-        await run_evaluation(Echo(3), Flaky(), step_log_dir=tmp_path)
+        await nemo.run_evaluation(Echo(3), Flaky(), step_log_dir=tmp_path)
         for env in (Echo(3, "Tell {}."), Echo(3, metadata={"version": 2})):
             with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
-                await run_evaluation(env, Flaky(), step_log_dir=tmp_path, resume=True)
+                await nemo.run_evaluation(env, Flaky(), step_log_dir=tmp_path, resume=True)
         more = Flaky()
-        await run_evaluation(Echo(5), more, step_log_dir=tmp_path, resume=True)
+        await nemo.run_evaluation(Echo(5), more, step_log_dir=tmp_path, resume=True)
         assert set(more.asked) == {"3", "4"}, "problems may be added"
 
     def test_settings_of_a_solver_have_its_url_and_not_its_key(self):
@@ -237,8 +222,8 @@ class TestTheLoop:
         assert "sk-secret" not in str(GymSolver("h:1", api_key="sk-secret").settings)
 
     async def test_resumed_rows_have_all_fields_of_new_rows(self, tmp_path):
-        first = await run_evaluation(Echo(2), Flaky(), step_log_dir=tmp_path)
-        again = await run_evaluation(Echo(2), Flaky(), step_log_dir=tmp_path, resume=True)
+        first = await nemo.run_evaluation(Echo(2), Flaky(), step_log_dir=tmp_path)
+        again = await nemo.run_evaluation(Echo(2), Flaky(), step_log_dir=tmp_path, resume=True)
         assert again["_results"] == first["_results"]
         assert {"scorer_rewards", "trajectory"} <= again["_results"][0].keys()
 
@@ -248,26 +233,24 @@ class TestTheLoop:
                 raise ConnectionError("away")
 
         for judge in (None, Broken()):
-            assert rewards(await run_evaluation(Judged(1), Flaky(), judge_client=judge)) == [None]
+            assert rewards(await nemo.run_evaluation(Judged(1), Flaky(), judge_client=judge)) == [None]
         with ModelServer(FixedAnswer('{"score": 2}')) as server:
-            bundle = await run_evaluation(Judged(1), Flaky(), judge_client=ModelClient(server.url, "j"))
+            bundle = await nemo.run_evaluation(Judged(1), Flaky(), judge_client=nemo.ModelClient(server.url, "j"))
         assert rewards(bundle) == [0.4]
 
 
 class TestScores:
-    """4.6 and 4.7."""
+    """4.6, 4.7 and 4.9."""
 
     async def test_the_last_of_two_shards_with_the_same_step_counts_and_both_stay_unchanged(self, tmp_path):
         for shard, solver in enumerate((Flaky(_0=KeyError("a bug")), Flaky())):
-            write_all(await run_evaluation(Echo(2), solver, problem_range=(0, 2)), tmp_path / f"shard_{shard}")
+            nemo.write_all(
+                await nemo.run_evaluation(Echo(2), solver, problem_range=(0, 2)), tmp_path / f"shard_{shard}"
+            )
         folders = [tmp_path / "shard_0", tmp_path / "shard_1"]
         before = [(folder / "results.jsonl").read_bytes() for folder in folders]
-        assert rewards(merge_results(folders, tmp_path / "merged")) == [1.0, 1.0]
+        assert rewards(nemo.merge_results(folders, tmp_path / "merged")) == [1.0, 1.0]
         assert [(folder / "results.jsonl").read_bytes() for folder in folders] == before
-
-
-class TestScorers:
-    """4.9."""
 
     def test_code_without_a_sandbox_is_an_error_and_not_a_wrong_answer(self, monkeypatch, tmp_path):
         monkeypatch.setenv("NIGHTJAR_SANDBOX", "docker")

@@ -7,23 +7,7 @@ import sys
 import orjson
 import pytest
 
-from nightjar.compat.nemo import (
-    ChatSolver,
-    CompletionSolver,
-    EvalEnvironment,
-    GracefulError,
-    InfraError,
-    ModelClient,
-    OracleSolver,
-    ReActSolver,
-    SeedResult,
-    SolveResult,
-    VerifyResult,
-    VLMSolver,
-    compare_runs,
-    run_evaluation,
-    write_all,
-)
+from nightjar.compat import nemo
 from nightjar.compat.nemo.engine import bundle_of_run
 from nightjar.compat.nemo.engine.eval_loop import chosen_problems
 from nightjar.compat.nemo.engine.model_client import RetryConfig
@@ -35,7 +19,7 @@ from nightjar.importers import convert, find_results
 from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 
 
-class Sums(EvalEnvironment):
+class Sums(nemo.EvalEnvironment):
     """Problems with the answers 0, 1, 2, …"""
 
     name = "sums"
@@ -49,10 +33,10 @@ class Sums(EvalEnvironment):
 
     async def seed(self, idx):
         self.seeds += 1
-        return SeedResult(f"0+{idx}?", str(idx), {"category": "odd" if idx % 2 else "even"}, system="Add.")
+        return nemo.SeedResult(f"0+{idx}?", str(idx), {"category": "odd" if idx % 2 else "even"}, system="Add.")
 
     async def verify(self, response, expected, sandbox=None, **metadata):
-        return VerifyResult(
+        return nemo.VerifyResult(
             float(response == expected), response, {"method": "exact", "is_right": response == expected}
         )
 
@@ -64,19 +48,21 @@ class Wrong:
     """Answers odd problems wrong, and others with ``on_even``."""
 
     def __init__(self, on_even=None):
-        self.on_even, self.solved = on_even or (lambda task: SolveResult(task.expected_answer)), []
+        self.on_even, self.solved = on_even or (lambda task: nemo.SolveResult(task.expected_answer)), []
 
     async def solve(self, task):
         self.solved.append(task.expected_answer)
-        return SolveResult("wrong") if int(task.expected_answer) % 2 else self.on_even(task)
+        return nemo.SolveResult("wrong") if int(task.expected_answer) % 2 else self.on_even(task)
 
 
 async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
     with ModelServer(FixedAnswer("3"), keep_requests=100) as server:
-        client = ModelClient(f"{server.url}/chat/completions", "m", api_key="sk-secret-secret", temperature=0.5, seed=7)
-        env, solver = Sums(), ChatSolver(client)
-        bundle = await run_evaluation(env, solver, n_repeats=2, config={"note": 1})
-        again = await run_evaluation(env, solver, max_problems=1)
+        client = nemo.ModelClient(
+            f"{server.url}/chat/completions", "m", api_key="sk-secret-secret", temperature=0.5, seed=7
+        )
+        env, solver = Sums(), nemo.ChatSolver(client)
+        bundle = await nemo.run_evaluation(env, solver, n_repeats=2, config={"note": 1})
+        again = await nemo.run_evaluation(env, solver, max_problems=1)
         asked = server.requests
     assert again["benchmark"]["samples"] == 1
     assert client.client.client.api_key == "sk-secret-secret"
@@ -98,7 +84,7 @@ async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
     row = bundle["_results"][6]
     assert (row["prompt"], row["model_response"], row["expected_answer"], row["reward"]) == ("0+3?", "3", "3", 1.0)
     assert row["scoring_details"] == {"method": "exact", "is_right": True}
-    paths = write_all(bundle, tmp_path)
+    paths = nemo.write_all(bundle, tmp_path)
     names = {"failure_analysis.json", "results.jsonl", "runtime_stats.json", "trajectories.jsonl"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, f"{bundle['run_id']}.json"}
     step = json.loads(paths["trajectories"].read_text().splitlines()[0])
@@ -112,15 +98,15 @@ async def test_a_limit_of_turns_makes_an_answer_wrong():
     def limited(task):
         raise TurnLimitError("The rollout has had its 2 turns")
 
-    bundle = await run_evaluation(Sums(1), Wrong(limited))
+    bundle = await nemo.run_evaluation(Sums(1), Wrong(limited))
     [row] = bundle["_results"]
     assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
 
 
 async def test_written_files_can_be_imported(tmp_path):
-    solver = Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
-    bundle = await run_evaluation(Sums(), solver, max_system_retries=1, step_log_dir=tmp_path / "logs")
-    write_all(bundle, tmp_path / "run")
+    solver = Wrong(lambda task: nemo.SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    bundle = await nemo.run_evaluation(Sums(), solver, max_system_retries=1, step_log_dir=tmp_path / "logs")
+    nemo.write_all(bundle, tmp_path / "run")
     [found] = find_results(tmp_path / "run")
     converted = convert(found, tmp_path / "converted")
     rows = [orjson.loads(line) for line in (converted / "results.jsonl").read_bytes().splitlines()]
@@ -132,18 +118,19 @@ async def test_written_files_can_be_imported(tmp_path):
     assert of_directory["benchmark"] == bundle["benchmark"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip_failed", [False, True])
 async def test_a_failed_step_has_no_reward_and_does_not_stop_the_others(caplog, skip_failed):
     def broken(task):
         match task.expected_answer:
             case "0":
-                raise InfraError("the tool is away")
+                raise nemo.InfraError("the tool is away")
             case "2":
-                raise GracefulError("no turns left for key=nvapi-0123456789")
+                raise nemo.GracefulError("no turns left for key=nvapi-0123456789")
         raise KeyError("a bug")
 
     solver = Wrong(broken)
-    bundle = await run_evaluation(Sums(), solver, max_system_retries=2, skip_failed=skip_failed)
+    bundle = await nemo.run_evaluation(Sums(), solver, max_system_retries=2, skip_failed=skip_failed)
     rewards = [row["reward"] for row in bundle["_results"]]
     assert rewards == [None, 0.0, 0.0, 0.0, None, 0.0]
     assert solver.solved.count("0") == 2
@@ -159,24 +146,26 @@ async def test_a_failed_step_has_no_reward_and_does_not_stop_the_others(caplog, 
 
 async def test_a_secret_in_an_answer_is_in_no_file(tmp_path):
     note_secrets("sk-planted-0123456789")
-    bundle = await run_evaluation(Sums(size=2), Wrong(lambda task: SolveResult("my key is sk-planted-0123456789")))
-    written = write_all(bundle, tmp_path)
+    bundle = await nemo.run_evaluation(
+        Sums(size=2), Wrong(lambda task: nemo.SolveResult("my key is sk-planted-0123456789"))
+    )
+    written = nemo.write_all(bundle, tmp_path)
     assert "my key is [secret]" in written["trajectories"].read_text()
     assert b"sk-planted" not in b"".join(path.read_bytes() for path in written.values())
 
 
 async def test_a_resume_solves_failed_steps_and_refuses_another_solver(tmp_path):
-    failing = Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
-    first = await run_evaluation(Sums(), failing, step_log_dir=tmp_path, max_system_retries=1)
+    failing = Wrong(lambda task: nemo.SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    first = await nemo.run_evaluation(Sums(), failing, step_log_dir=tmp_path, max_system_retries=1)
     assert first["benchmark"]["scores"]["coverage"]["value"] == 0.5
     healed = Wrong()
-    second = await run_evaluation(Sums(), healed, step_log_dir=tmp_path, resume=True)
+    second = await nemo.run_evaluation(Sums(), healed, step_log_dir=tmp_path, resume=True)
     assert sorted(healed.solved) == ["0", "2", "4"]
     assert [row["reward"] for row in second["_results"]] == [1.0, 0.0] * 3
     with pytest.raises(ResumeMismatchError, match="model: saved 'Wrong', asked for 'OracleSolver'"):
-        await run_evaluation(Sums(), OracleSolver(), step_log_dir=tmp_path, resume=True)
+        await nemo.run_evaluation(Sums(), nemo.OracleSolver(), step_log_dir=tmp_path, resume=True)
     anew = Wrong()
-    await run_evaluation(Sums(), anew, step_log_dir=tmp_path)
+    await nemo.run_evaluation(Sums(), anew, step_log_dir=tmp_path)
     assert len(anew.solved) == 6
 
 
@@ -199,24 +188,25 @@ def test_problems_are_chosen_by_range_shard_and_seed():
 )  # fmt: skip
 async def test_nothing_to_evaluate_and_unsupported_arguments_are_errors(how, error, match):
     with pytest.raises(error, match=match):
-        await run_evaluation(Sums(), OracleSolver(), **how)
+        await nemo.run_evaluation(Sums(), nemo.OracleSolver(), **how)
 
 
+@pytest.mark.slow
 async def test_bundles_are_compared(tmp_path):
-    good, bad = [await run_evaluation(Sums(40), solver) for solver in (OracleSolver(), Wrong())]
-    write_all(good, tmp_path / "a")
-    report = compare_runs(f"{tmp_path}/a/eval-*.json", bad)
+    good, bad = [await nemo.run_evaluation(Sums(40), solver) for solver in (nemo.OracleSolver(), Wrong())]
+    nemo.write_all(good, tmp_path / "a")
+    report = nemo.compare_runs(f"{tmp_path}/a/eval-*.json", bad)
     assert (report["verdict"], report["score_deltas"]["mean_reward"]["delta"]) == ("BLOCK", -0.5)
     assert report["flip_report"]["contingency"] == {
         "both_correct": 20, "baseline_only_correct": 20, "candidate_only_correct": 0, "both_wrong": 0
     }  # fmt: skip
-    assert compare_runs(bad, good)["verdict"] == "PASS"
+    assert nemo.compare_runs(bad, good)["verdict"] == "PASS"
 
 
 async def test_an_earlier_run_in_a_folder_keeps_its_files_together(tmp_path):
-    first, second = [await run_evaluation(Sums(size), OracleSolver()) for size in (2, 3)]
+    first, second = [await nemo.run_evaluation(Sums(size), nemo.OracleSolver()) for size in (2, 3)]
     for bundle in (first, second, second):
-        write_all(bundle, tmp_path)
+        nemo.write_all(bundle, tmp_path)
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3
     assert len((tmp_path / first["run_id"] / "results.jsonl").read_text().splitlines()) == 2
     assert json.loads((tmp_path / "failure_analysis.json").read_text())["total_failures"] == 0
@@ -231,17 +221,21 @@ async def test_solvers_for_images_texts_and_tools():
         async def call_tool(self, name, arguments):
             return {"double": 2 * arguments["a"]}
 
-    task = SeedResult("What is it?", "42", images=["https://example.com/a.png"])
+    task = nemo.SeedResult("What is it?", "42", images=["https://example.com/a.png"])
     with ModelServer(FixedAnswer("42"), keep_requests=20) as server:
-        client = ModelClient(server.url, "m", reasoning_pattern="4")
-        assert (await VLMSolver(client, image_detail="low").solve(task)).response == "2"
-        plain = await CompletionSolver(server.url, "m", max_tokens=5).solve(SeedResult("So", "", system="Go on."))
+        client = nemo.ModelClient(server.url, "m", reasoning_pattern="4")
+        assert (await nemo.VLMSolver(client, image_detail="low").solve(task)).response == "2"
+        plain = await nemo.CompletionSolver(server.url, "m", max_tokens=5).solve(
+            nemo.SeedResult("So", "", system="Go on.")
+        )
         asked = server.requests
     assert asked[0].body["messages"][0]["content"][0]["image_url"]["detail"] == "low"
     assert (plain.response, asked[1].body["prompt"]) == ("42", "Go on.\n\nSo")
     answers = Script([tool_call("double", a=21), "It is 42"])
     with ModelServer(answers, keep_requests=20) as server:
-        solved = await ReActSolver(ModelClient(server.url, "m"), Tools(), system_prompt="Use tools.").solve(task)
+        solved = await nemo.ReActSolver(nemo.ModelClient(server.url, "m"), Tools(), system_prompt="Use tools.").solve(
+            task
+        )
         told = server.requests[1].body["messages"]
     assert solved.response == "It is 42"
     assert (told[-1]["role"], told[-1]["content"]) == ("tool", '{"double": 42}')
@@ -251,17 +245,18 @@ async def test_solvers_for_images_texts_and_tools():
 async def test_values_that_json_cannot_express_are_written_as_text(tmp_path):
     class Odd(Sums):
         async def seed(self, idx):
-            return SeedResult("?", str(idx), {5: "a number", "many": {1}})
+            return nemo.SeedResult("?", str(idx), {5: "a number", "many": {1}})
 
         async def verify(self, response, expected, sandbox=None, **metadata):
-            return VerifyResult(1.0, None, {"columns": sorted(metadata), "kind": int, "many": {1}})
+            return nemo.VerifyResult(1.0, None, {"columns": sorted(metadata), "kind": int, "many": {1}})
 
-    bundle = await run_evaluation(Odd(2), OracleSolver(), step_log_dir=tmp_path / "logs")
-    write_all(bundle, tmp_path / "out")
+    bundle = await nemo.run_evaluation(Odd(2), nemo.OracleSolver(), step_log_dir=tmp_path / "logs")
+    nemo.write_all(bundle, tmp_path / "out")
     details = bundle["_results"][0]["scoring_details"]
     assert details == {"columns": ["5", "many"], "kind": "<class 'int'>", "many": "{1}"}
 
 
+@pytest.mark.slow
 def test_a_benchmark_is_closed_once_when_the_program_ends():
     code = """
 import asyncio
@@ -289,15 +284,15 @@ print("done")
 
 async def test_a_prompt_that_is_too_long_makes_an_answer_wrong():
     with ModelServer(FixedAnswer("0"), max_context_tokens=1) as server:
-        bundle = await run_evaluation(Sums(2), ChatSolver(ModelClient(server.url, "m")))
+        bundle = await nemo.run_evaluation(Sums(2), nemo.ChatSolver(nemo.ModelClient(server.url, "m")))
     assert [row["reward"] for row in bundle["_results"]] == [0.0, 0.0]
     assert [*bundle["_artifacts"].failures.categories] == ["context_window_exceeded"]
 
 
 async def test_a_model_that_only_calls_tools_is_wrong():
     with ModelServer(Script(lambda _: tool_call("double", a=1))) as server:
-        solver = ReActSolver(ModelClient(server.url, "m"), max_turns=3)
-        bundle = await run_evaluation(Sums(1), solver)
+        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), max_turns=3)
+        bundle = await nemo.run_evaluation(Sums(1), solver)
     [row] = bundle["_results"]
     assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
     assert len(row["trajectory"]) == 6
@@ -311,7 +306,9 @@ async def test_retries_are_counted_and_later_rows_may_have_further_categories():
             return seed
 
     with ModelServer(FixedAnswer("0"), faults=Faults(rate_500=0.25, seed=3)) as server:
-        bundle = await run_evaluation(Late(8), ChatSolver(ModelClient(server.url, "m", retry=RetryConfig(20))))
+        bundle = await nemo.run_evaluation(
+            Late(8), nemo.ChatSolver(nemo.ModelClient(server.url, "m", retry=RetryConfig(20)))
+        )
         refused = server.stats().received - 8
     assert bundle["_artifacts"].runtime.total_retries == refused > 0
     assert bundle["benchmark"]["categories"]["late"]["n"] == 7
@@ -320,7 +317,9 @@ async def test_retries_are_counted_and_later_rows_may_have_further_categories():
 async def test_a_rejected_key_ends_the_run_early():
     with ModelServer(FixedAnswer("0"), require_key="right") as server:
         with pytest.raises(RunError):
-            await run_evaluation(Sums(100), ChatSolver(ModelClient(server.url, "m", api_key="wrong")), max_concurrent=2)
+            await nemo.run_evaluation(
+                Sums(100), nemo.ChatSolver(nemo.ModelClient(server.url, "m", api_key="wrong")), max_concurrent=2
+            )
         assert server.stats().received < 20
 
 

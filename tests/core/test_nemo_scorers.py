@@ -102,6 +102,7 @@ def test_json_is_validated_against_a_schema():
         validate_json_schema("{}", {"type": "no such"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["[", '{"a":', "[1,", "```json\n["])
 def test_a_reply_in_an_endless_loop_has_no_json(loop):
     assert extract_json(loop * 20_000) is None

@@ -12,15 +12,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from nightjar.compat.nemo import (
-    ChatSolver,
-    ModelClient,
-    OracleSolver,
-    VLMSolver,
-    get_environment,
-    run_evaluation,
-    write_all,
-)
+from nightjar.compat import nemo
 from nightjar.compat.nemo.serving.app import generate_app
 from nightjar.model_server import FixedAnswer, ModelServer
 
@@ -28,8 +20,6 @@ PAGES = sorted((Path(__file__).parents[3] / "shared/reference/seeds").glob("003_
 CODE = re.compile(
     r"from |import |@|class |(?:async )?def |super\(|self\.|return |\.\.\.$|\w+ = |\w+=|write_all\(|\)$|# "
 )
-ADDRESS = "https://integrate.api.nvidia.com/v1"
-BENCHMARK = "http://localhost:9090"
 
 
 def examples():
@@ -61,35 +51,27 @@ async def ground(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEMO_SKILLS_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("LMUData", str(tmp_path))
-    lay_out_gpqa(tmp_path / "gpqa")
+    (tmp_path / "gpqa").mkdir()  # as NeMo Skills has it; the answer 4 is right for none
+    (tmp_path / "gpqa/__init__.py").write_text('METRICS_TYPE = "multichoice"\nEVAL_SPLIT = "diamond"\n')
+    rows = [{"problem": f"{n}?\n\nA) x\nB) y", "expected_answer": letter} for n, letter in enumerate("ABBA")]
+    (tmp_path / "gpqa/diamond.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     image = "iVBORw0KGgo="
     (tmp_path / "MMBench_DEV_EN.tsv").write_text(
         f"index\timage\tquestion\tA\tB\tanswer\n0\t{image}\t2+2?\t4\t5\tA\n1\t{image}\t2+3?\t4\t5\tB\n"
     )
     bundles = []
     for side in ("baseline", "candidate"):
-        bundles.append(await run_evaluation(get_environment("arithmetic", num_problems=20), OracleSolver()))
-        write_all(bundles[-1], side)
-    return {
-        "bundle": bundles[0],
-        "env": get_environment("arithmetic", num_problems=3),
-        "run_evaluation": run_evaluation,
-        "ChatSolver": ChatSolver,
-        "VLMSolver": VLMSolver,
-    }
-
-
-def lay_out_gpqa(folder):
-    """Writes four problems as NeMo Skills does; the answer 4 is right for none."""
-    folder.mkdir()
-    (folder / "__init__.py").write_text('METRICS_TYPE = "multichoice"\nEVAL_SPLIT = "diamond"\n')
-    rows = [{"problem": f"{n}?\n\nA) x\nB) y", "expected_answer": letter} for n, letter in enumerate("ABBA")]
-    (folder / "diamond.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        bundles.append(
+            await nemo.run_evaluation(nemo.get_environment("arithmetic", num_problems=20), nemo.OracleSolver())
+        )
+        nemo.write_all(bundles[-1], side)
+    env = nemo.get_environment("arithmetic", num_problems=3)
+    names = {name: getattr(nemo, name) for name in ("run_evaluation", "ChatSolver", "VLMSolver")}
+    return {"bundle": bundles[0], "env": env, **names}
 
 
 @asynccontextmanager
 async def served(env):
-    """Serves a benchmark, and yields its address."""
     config = uvicorn.Config(generate_app(env), log_level="warning", timeout_graceful_shutdown=1)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -102,33 +84,29 @@ async def served(env):
         listening.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PAGES, reason="needs ../shared/reference")
 @pytest.mark.parametrize("code", list(examples()), ids=lambda code: code.splitlines()[0].split()[1].partition(".")[2])
 async def test_an_example_runs(code, ground):
+    source = code.replace("nemo_evaluator", "nightjar.compat.nemo")
     async with served(ground["env"]) as benchmark:
-        found = await run(code, ground, benchmark)
+        with ModelServer(FixedAnswer("4")) as server:
+            source = source.replace("https://integrate.api.nvidia.com/v1", server.url)
+            source = source.replace("http://localhost:9090", benchmark)
+            names = ground | {"client": nemo.ModelClient(server.url, "m")}
+            exec("async def main():\n" + textwrap.indent(f"{source}\nreturn locals()", "    "), names)
+            found = await names["main"]()
     check(found)
 
 
-async def run(code, ground, benchmark):
-    with ModelServer(FixedAnswer("4")) as server:
-        source = code.replace("nemo_evaluator", "nightjar.compat.nemo")
-        source = source.replace(ADDRESS, server.url).replace(BENCHMARK, benchmark)
-        body = textwrap.indent(f"{source}\nreturn locals()", "    ")
-        names = ground | {"client": ModelClient(server.url, "m")}
-        exec(f"async def main():\n{body}", names)
-        return await names["main"]()
-
-
 def check(found):
-    """Checks the variables of an example."""
     if "response" in found:
         assert found["response"].content == "4"
     if "report" in found:
         assert found["report"]["flip_report"]["n_paired"] == 20
         assert "identical in all 20 pairs" in found["report"]["verdict_reasons"][0]
     if "MyBenchmark" in found:
-        assert len(get_environment("My_Benchmark")) == 1
+        assert len(nemo.get_environment("My_Benchmark")) == 1
     if "GymEnvironment" in found:
         assert found["bundle"]["n_results"] == 12
     if "SkillsEnvironment" in found:

@@ -23,15 +23,13 @@ CHAT = {
     "prompt_token_ids": [1, 2],
     "choices": [
         {
-            "finish_reason": "stop",
-            "token_ids": [3],
-            "logprobs": {"content": [{"token": "4", "logprob": -0.1}]},
+            "finish_reason": "stop", "token_ids": [3], "logprobs": {"content": [{"token": "4", "logprob": -0.1}]},
             "routed_experts": {"data": "0000000000", "shape": [1, 2, 1]},
             "message": {"role": "assistant", "content": "4", "reasoning_content": "2 and 2", "tool_calls": [CALL]},
         }
     ],
     "usage": {"prompt_tokens": 1, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 1}},
-}
+}  # fmt: skip
 IDS = {"prompt_token_ids": [1], "token_ids": [2], "logprobs": {"token_logprobs": [0]}}
 TEXT = {
     **HEAD,
@@ -51,26 +49,21 @@ RESPONSES = {
 MESSAGES = {
     "id": "m1", "type": "message", "role": "assistant", "model": "served", "stop_reason": "tool_use",
     "content": [
-        {"type": "text", "text": "Let me think"},
-        {"type": "thinking", "thinking": "2 and 2", "signature": "s"},
-        {"type": "redacted_thinking", "data": "d"},
-        {"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}},
+        {"type": "text", "text": "Let me think"}, {"type": "thinking", "thinking": "2 and 2", "signature": "s"},
+        {"type": "redacted_thinking", "data": "d"}, {"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}},
     ],
     "usage": {"input_tokens": 1, "output_tokens": 2},
 }  # fmt: skip
 VALID = {
-    "openai_chat_completions": CHAT,
-    "openai_completions": TEXT,
-    "openai_responses": RESPONSES,
+    "openai_chat_completions": CHAT, "openai_completions": TEXT, "openai_responses": RESPONSES,
     "anthropic_messages": MESSAGES,
-}
+}  # fmt: skip
 ODD = [None, "", "x", "\ud800", -1, 0.5, 10**30, True, [], {}, [None], ["x"], [[]], [{}], {"a": 1}]
 LEFT_OUT = object()
 FUNCTION = Tool(name="f", description="d", parameters={"type": "object", "properties": {}})
 
 
 def places(value, path=()):
-    """Yields the path to each part of a JSON value."""
     yield path
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:

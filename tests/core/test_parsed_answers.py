@@ -24,14 +24,11 @@ def kept(parser, said, **known):
 @pytest.mark.parametrize(
     ("parser", "said", "answer"),
     [
-        (Parser(extract_hash_answer), "so #### 4", "4"),
-        (Parser(extract_hash_answer), "so 4", None),
-        (XMLParser(["answer"]), "<answer>4</answer>", "4"),
-        (ThinkParser(), "<think>2 + 2</think> 4", "4"),
-        (Parser(lambda text: text[99]), "4", None),
-        (Parser(lambda text: text * 5_000), "4", "4" * 4_000 + "…"),
+        (Parser(extract_hash_answer), "so #### 4", "4"), (Parser(extract_hash_answer), "so 4", None),
+        (XMLParser(["answer"]), "<answer>4</answer>", "4"), (ThinkParser(), "<think>2 + 2</think> 4", "4"),
+        (Parser(lambda text: text[99]), "4", None), (Parser(lambda text: text * 5_000), "4", "4" * 4_000 + "…"),
     ],
-)
+)  # fmt: skip
 def test_the_answer_is_kept(parser, said, answer):
     state = kept(parser, said)
     assert state["parsed_answer"] == answer

@@ -42,16 +42,13 @@ class TestRemaining:
     @pytest.mark.parametrize(
         ("scored", "generated", "failed", "wanted", "groups"),
         [
-            ((), (), (), {}, [((0, 1, 2), ())]),
-            ((0, 1, 2), (), (), {}, []),
-            ((1,), (), (), {}, [((0, 2), ())]),
-            ((), (1,), (), {}, [((0, 2), (1,))]),
-            ((), (), (1,), {}, [((0, 1, 2), ())]),
+            ((), (), (), {}, [((0, 1, 2), ())]), ((0, 1, 2), (), (), {}, []), ((1,), (), (), {}, [((0, 2), ())]),
+            ((), (1,), (), {}, [((0, 2), (1,))]), ((), (), (1,), {}, [((0, 1, 2), ())]),
             ((), (1,), (), {"is_independent": True}, [((0,), ()), ((), (1,)), ((2,), ())]),
             ((0, 1), (), (), {"scores_whole_groups": True}, [((2,), (0, 1))]),
             ((0, 1, 2), (), (), {"scores_whole_groups": True}, []),
         ],
-    )
+    )  # fmt: skip
     def test_what_is_missing_is_generated_and_what_is_not_scored_is_scored(
         self, journal, done, scored, generated, failed, wanted, groups
     ):

@@ -3,22 +3,27 @@
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.power import TTestPower
 
 from nightjar.statistics import clustered_mean
 from nightjar.statistics.intervals import t_interval
 from nightjar.statistics.planning import Spread, examples_needed, paired_power, rollouts_needed, smallest_drop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "drop", "pairs"), [(0.5, 0.05, 787), (0.3, 0.1, 40), (1.0, 0.9, 8)])
 def test_power_is_that_of_statsmodels(deviation, drop, pairs):
+    from statsmodels.stats.power import TTestPower
+
     # 'larger' at alpha / 2: statsmodels' two-sided power has the chance of the wrong side as well
     expected = TTestPower().power(drop / deviation, pairs, 0.025, alternative="larger")
     assert paired_power(deviation, drop, pairs) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "drop", "alpha", "power"), [(0.5, 0.05, 0.05, 0.8), (0.4, 0.1, 0.01, 0.9)])
 def test_examples_and_drop_are_those_of_statsmodels(deviation, drop, alpha, power):
+    from statsmodels.stats.power import TTestPower
+
     needed = TTestPower().solve_power(drop / deviation, None, alpha / 2, power, alternative="larger")
     assert examples_needed(deviation, drop, alpha, power) == np.ceil(needed)
     size = TTestPower().solve_power(None, 200, alpha / 2, power, alternative="larger")
@@ -39,6 +44,7 @@ def test_rollouts_by_hand():
     assert rollouts_needed(Spread(0.0, 0.0), 0.1, 50) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rollouts", [1, 4])
 def test_the_power_is_reached_by_runs_that_are_made_up(rollouts):
     draw, drop, tries = np.random.default_rng(0), 0.08, 500

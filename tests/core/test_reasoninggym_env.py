@@ -45,12 +45,10 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("answer", "reward", "format_reward"),
         [
-            ("<answer> 500 </answer>", 1.0, 1.0),
-            ("so <answer>500</answer>", 1.0, 0.8),
-            ("<answer>7</answer>", None, 1.0),
-            ("500", 0.0, 0.2),
+            ("<answer> 500 </answer>", 1.0, 1.0), ("so <answer>500</answer>", 1.0, 0.8),
+            ("<answer>7</answer>", None, 1.0), ("500", 0.0, 0.2),
         ],
-    )
+    )  # fmt: skip
     async def test_are_scored_by_the_generator(self, play, answer, reward, format_reward):
         env = legs(num_train_examples=0)
         state, _ = await play(env, answer)

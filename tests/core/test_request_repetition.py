@@ -5,6 +5,7 @@ Earlier turns are neither requested nor paid for again. A model server counts it
 
 import asyncio
 import itertools
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
@@ -23,8 +24,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Counting:
-    """Answers ``turn 1``, ``turn 2`` and so on."""
-
     def answer(self, messages):
         turn = sum(message["role"] == "assistant" for message in messages) + 1
         return Answer(question=last_user_text(messages), text=f"turn {turn}")
@@ -57,24 +56,19 @@ def faults_at(rate, *fails, **options):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def serve():
-    """Starts a model server; gives it and a client of it."""
-    started = []
+    async with AsyncExitStack() as ending:
 
-    def serve(answerer=None, max_retries=10, **options):
-        server = ModelServer(answerer or Counting(), **options).__enter__()
-        client = resolve_client(ClientConfig(api_base_url=server.base_url, max_retries=max_retries))
-        started.append((server, client))
-        return server, client
+        def serve(answerer=None, max_retries=10, **options):
+            server = ending.enter_context(ModelServer(answerer or Counting(), **options))
+            client = resolve_client(ClientConfig(api_base_url=server.base_url, max_retries=max_retries))
+            ending.push_async_callback(client.close)
+            return server, client
 
-    yield serve
-    for server, client in started:
-        await client.close()
-        server.__exit__(None, None, None)
+        yield serve
 
 
 @pytest.fixture
 def no_waiting(monkeypatch):
-    """Retries do not wait."""
     monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
     monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
 

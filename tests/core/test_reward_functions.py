@@ -33,88 +33,46 @@ class TestArguments:
         state = answered("x", info={"a": 1}, task="t", difficulty=3)
 
         def reward(difficulty, judge, task, info, state, answer, completion, prompt, parser):
-            seen.append((difficulty, judge, task, info, state, answer, completion, prompt, parser))
+            seen.extend((difficulty, judge, task, info, state, answer, completion, prompt, parser))
             return 1
 
         rubric = await self.given_to(reward, state, judge="Dredd")
-        expected = (3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser)
-        assert seen == [expected]
+        assert seen == [3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser]
 
     async def test_columns_that_the_example_lacks_are_empty_and_its_task_is_the_input(self, make_state):
-        seen = []
-
-        def reward(answer, info, task):
-            seen.append((answer, info, task))
-            return 1
-
-        state = make_state(completion=[])
-        await self.given_to(reward, state)
-        assert seen == [("", {}, state["input"])]
+        seen, state = [], make_state(completion=[])
+        await self.given_to(lambda answer, info, task: len(seen.extend((answer, info, task)) or seen), state)
+        assert seen == ["", {}, state["input"]]
 
     async def test_all_of_them_for_a_function_that_takes_all(self, answered):
-        seen = {}
+        seen = set()
+        await self.given_to(lambda **everything: len(seen.update(everything) or seen), answered(difficulty=3))
+        assert seen >= {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"}
 
-        def reward(**everything):
-            seen.update(everything)
-            return 1
-
-        await self.given_to(reward, answered(difficulty=3))
-        assert {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"} <= set(seen)
-
-    async def test_bound_arguments_of_a_partial_stay(self, answered):
-        state = answered("5")
-        await self.given_to(functools.partial(correct, answer="5"), state)
-        assert state["reward"] == 1.0
-
-    async def test_bound_arguments_of_a_partial_with_kwargs_stay(self, answered):
-        def reward(**everything):
-            return float(everything["answer"])
-
-        state = answered("5")
-        await self.given_to(functools.partial(reward, answer="9"), state)
-        assert state["reward"] == 9.0
+    @pytest.mark.parametrize(
+        ("func", "task", "expected"),
+        [
+            (functools.partial(correct, answer="5"), "", 1.0),
+            (functools.partial(lambda **everything: float(everything["answer"]), answer="9"), "", 9.0),
+            (lambda answer, colour="blue", *names, shade="dark": len(f"{answer} {colour} {names} {shade}"), "", 14),
+            (lambda answer, colour="blue", /, completion=None: len(answer + colour + completion[0].content), "", 6),
+            (lambda difficulty, task, answer: difficulty + len(task) + len(answer), {"difficulty": 3, "answer": ""}, 6),
+        ],
+        ids=["bound", "bound, with kwargs", "with a default", "positional", "fields of a task"],
+    )
+    async def test_are_bound_default_or_known_by_name(self, answered, func, task, expected):
+        state = answered("5", task=task)
+        await self.given_to(func, state)
+        assert state["reward"] == expected
 
     async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(self, answered):
-        def reward(colour, answer, shade):
-            return 1
-
         state = answered()
-        await Rubric([reward]).score_rollout(state)
+        await Rubric([lambda colour, answer, shade: 1]).score_rollout(state)
         named = str(state["error"])
-        assert all(word in named for word in ("'reward'", "'colour', 'shade'", "answer, completion, example_id, info"))
-
-    async def test_an_argument_with_a_default_need_not_be_provided(self, answered):
-        def reward(answer, colour="blue", *names, shade="dark"):
-            return len(f"{answer} {colour} {names} {shade}")
-
-        state = answered()
-        await self.given_to(reward, state)
-        assert state["reward"] == len("4 blue () dark")
-
-    async def test_positional_arguments_go_by_their_names_too(self, answered):
-        seen = []
-
-        def reward(answer, colour="blue", /, completion=None):
-            seen.append((answer, colour, completion))
-            return 1
-
-        state = answered()
-        await self.given_to(reward, state)
-        assert seen == [("4", "blue", state["completion"])]
-
-    async def test_the_fields_of_a_task_by_their_names(self, answered):
-        def reward(difficulty, task, answer):
-            return difficulty + len(task) + len(answer)
-
-        state = answered(task={"difficulty": 3, "answer": "not this one"})
-        await self.given_to(reward, state)
-        assert state["reward"] == 3 + 2 + len("4")
+        assert all(word in named for word in ("'<lambda>'", "'colour', 'shade'", "answer, completion, example_id"))
 
     async def test_objects_of_a_provider(self, answered):
-        def reward(length):
-            return length
-
-        rubric, state = Rubric([reward]), answered("seven")
+        rubric, state = Rubric([lambda length: length]), answered("seven")
         rubric.add_score_object_provider(lambda state: {"length": len(state["completion"][0].content)})
         await rubric.score_rollout(state)
         assert state["reward"] == 5.0
@@ -180,46 +138,31 @@ class TestGroups:
         await Rubric([group]).score_group([answered(difficulty=3), answered("5", 1, difficulty=3)])
         assert seen == [[2, 2, 2, 2, 2, 2, [3, 3]]]
 
-    async def test_an_annotation_does_not_make_a_group_function(self, answered):
+    def test_an_annotation_does_not_make_a_group_function(self):
         def single(completion) -> list:
             return 1.0
 
         assert not Rubric([single]).has_group_rewards
 
     async def test_failed_rollouts_are_not_shown_to_group_functions(self, answered):
-        def count(states):
-            return [float(len(states))] * len(states)
-
         states = [answered(), answered("5", 1)]
         states[0]["error"] = ModelError("down")
-        await Rubric([count]).score_group(states)
+        await Rubric([lambda states: [float(len(states))] * len(states)]).score_group(states)
         assert [state["reward"] for state in states] == [None, 1.0]
 
     async def test_too_few_scores_cost_the_group_with_a_reason(self, answered):
-        def short(states):
-            return [1.0]
-
         states = [answered(), answered("5", 1)]
-        await Rubric([short]).score_group(states)
-        assert [str(state["error"]) for state in states] == [
-            "Reward function 'short': returned 1 scores for 2 rollouts"
-        ] * 2
+        await Rubric([lambda states: [1.0]]).score_group(states)
+        assert all("returned 1 scores for 2 rollouts" in str(state["error"]) for state in states)
 
     async def test_functions_run_in_their_order_singles_and_groups_mixed(self, answered):
         order = []
-
-        def one(state):
-            order.append("one")
-            return 0
 
         async def two(states):
             order.append("two")
             return [0]
 
-        def three(state):
-            order.append("three")
-            return 0
-
+        one, three = (lambda state, name=name: len(order.append(name) or "") for name in ("one", "three"))
         await Rubric([one, two, three]).score_group([answered()])
         assert order == ["one", "two", "three"]
 

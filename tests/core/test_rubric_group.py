@@ -9,6 +9,12 @@ from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ModelError
 
 
+@pytest.fixture
+def pair(make_state):
+    """Two rollouts of an example."""
+    return [make_state(0, index, completion=[]) for index in (0, 1)]
+
+
 def good(completion):
     return 1.0
 
@@ -25,11 +31,6 @@ def broken(state):
     if state["input"]["rollout_index"] == 0:
         raise ValueError("cannot read it")
     return 1.0
-
-
-def test_needs_a_rubric():
-    with pytest.raises(ValueError, match="at least one rubric"):
-        RubricGroup([])
 
 
 async def test_rewards_are_added_and_metrics_put_side_by_side(make_state):
@@ -49,23 +50,24 @@ async def test_metrics_of_one_name_are_both_kept_with_a_warning(make_state, capl
     assert "'good_2'" in caplog.text
 
 
-async def test_a_rollout_that_one_rubric_cannot_score_has_no_reward(make_state):
-    states = [make_state(0, index, completion=[]) for index in (0, 1)] + [make_state(error=ModelError("down"))]
+async def test_a_rollout_that_one_rubric_cannot_score_has_no_reward(make_state, pair):
+    states = [*pair, make_state(error=ModelError("down"))]
     await RubricGroup([Rubric([good]), Rubric([broken])]).score_group(states)
     assert [(state["reward"], state["advantage"]) for state in states] == [(None, None), (2.0, 0.0), (None, None)]
     assert [state["metrics"] for state in states] == [{}, {"good": 1.0, "broken": 1.0}, {}]
 
 
-async def test_a_rollout_that_an_earlier_rubric_could_not_score_is_not_shown_to_later_ones(make_state):
-    states = [make_state(0, index, completion=[]) for index in (0, 1)]
-    await RubricGroup([Rubric([broken]), Rubric([share])]).score_group(states)
-    assert states[1]["metrics"] == {"broken": 1.0, "share": 1.0}
+async def test_a_rollout_that_an_earlier_rubric_could_not_score_is_not_shown_to_later_ones(pair):
+    await RubricGroup([Rubric([broken]), Rubric([share])]).score_group(pair)
+    assert pair[1]["metrics"] == {"broken": 1.0, "share": 1.0}
 
 
 def test_functions_and_weights_of_all_rubrics_in_order():
     group = RubricGroup([Rubric([good], [2.0]), Rubric([fair, share], [3.0, 0.0])])
     assert (group.funcs, group.weights) == ([good, fair, share], [2.0, 3.0, 0.0])
     assert group.has_group_rewards
+    with pytest.raises(ValueError, match="at least one rubric"):
+        RubricGroup([])
 
 
 def test_functions_and_metrics_are_added_to_the_first_rubric_with_a_warning(caplog):
@@ -98,7 +100,7 @@ async def test_teardown_reaches_all_rubrics():
     assert left == group.rubrics
 
 
-async def test_objects_of_providers_reach_all_rubrics(make_state):
+async def test_objects_of_providers_reach_all_rubrics(pair):
     def near(distance):
         return 1.0 / distance
 
@@ -108,15 +110,12 @@ async def test_objects_of_providers_reach_all_rubrics(make_state):
     group = RubricGroup([Rubric([near]), Rubric([nearest])])
     group.add_score_object_provider(lambda state: {"distance": state["input"]["rollout_index"] + 1})
     group.add_group_score_object_provider(lambda states: {"distances": [s["input"]["rollout_index"] for s in states]})
-    states = [make_state(0, index, completion=[]) for index in (0, 1)]
-    await group.score_group(states)
-    assert [state["metrics"] for state in states] == [{"near": 1.0, "nearest": 1.0}, {"near": 0.5, "nearest": 0.0}]
+    await group.score_group(pair)
+    assert [state["metrics"] for state in pair] == [{"near": 1.0, "nearest": 1.0}, {"near": 0.5, "nearest": 0.0}]
 
 
 async def test_advantages_and_steps_are_of_the_sum_and_not_of_the_first_rubric(make_state):
-    def by_index(state):
-        return float(state["input"]["rollout_index"])
-
+    by_index = lambda state: float(state["input"]["rollout_index"])  # noqa: E731
     states = [make_state(0, index, completion=[], trajectory=[{"reward": None, "advantage": None}]) for index in (0, 1)]
     await RubricGroup([Rubric([by_index]), Rubric([good])]).score_group(states)
     assert [state["advantage"] for state in states] == [-0.5, 0.5]
@@ -124,7 +123,7 @@ async def test_advantages_and_steps_are_of_the_sum_and_not_of_the_first_rubric(m
     assert steps == [{"reward": 1.0, "advantage": -0.5}, {"reward": 2.0, "advantage": 0.5}]
 
 
-async def test_advantages_that_a_rubric_works_out_itself_are_kept(make_state):
+async def test_advantages_that_a_rubric_works_out_itself_are_kept(pair):
     class Ranked(Rubric):
         has_advantages = True
 
@@ -134,10 +133,9 @@ async def test_advantages_that_a_rubric_works_out_itself_are_kept(make_state):
                 state["advantage"] = float(rank)
 
     group = RubricGroup([Ranked([good]), Rubric([fair])])
-    states = [make_state(0, index, completion=[]) for index in (0, 1)]
-    await group.score_group(states)
+    await group.score_group(pair)
     assert group.has_advantages
-    assert [(state["reward"], state["advantage"]) for state in states] == [(1.5, 0.0), (1.5, 1.0)]
+    assert [(state["reward"], state["advantage"]) for state in pair] == [(1.5, 0.0), (1.5, 1.0)]
 
 
 async def test_every_rubric_cleans_up_also_when_one_fails(make_state):

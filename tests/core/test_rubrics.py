@@ -23,10 +23,6 @@ def shown(completion):
 
 
 class TestWeights:
-    def test_as_many_as_functions(self):
-        with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
-            Rubric([correct, length], [1.0])
-
     async def test_the_reward_is_the_weighted_sum_of_the_metrics(self, answered):
         rubric, state = Rubric([correct, length], [2.0, -0.5]), answered("4")
         rubric.add_reward_func(lambda completion: True)
@@ -43,25 +39,23 @@ class TestWeights:
 
 
 class TestFunctions:
-    async def test_a_program_may_change_the_lists(self, answered):
-        rubric, state = Rubric([correct]), answered("four")
+    async def test_a_program_may_change_the_lists_or_set_others(self, answered):
+        rubric, state, again = Rubric([correct]), answered("four"), answered("four")
         rubric.funcs.append(length)
         rubric.weights.append(0.5)
         await rubric.score_rollout(state)
         assert (state["reward"], state["metrics"]) == (2.0, {"correct": 0.0, "length": 4.0})
-
-    async def test_a_program_may_set_other_lists(self, answered):
-        rubric, state = Rubric([correct, length]), answered("four")
-        rubric.funcs = []
-        rubric.weights = []
-        await rubric.score_rollout(state)
-        assert (state["reward"], state["metrics"]) == (0.0, {})
+        rubric.funcs, rubric.weights = [], []
+        await rubric.score_rollout(again)
+        assert (again["reward"], again["metrics"]) == (0.0, {})
 
     async def test_a_function_without_a_weight_is_an_error(self, answered):
         rubric = Rubric([correct])
         rubric.funcs.append(length)
-        with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
+        with pytest.raises(ValueError, match=r"weights \(1\) .* functions \(2\)"):
             await rubric.score_rollout(answered())
+        with pytest.raises(ValueError, match=r"weights \(1\) .* functions \(2\)"):
+            Rubric([correct, length], [1.0])
 
 
 class TestFailures:
@@ -98,13 +92,10 @@ class TestFailures:
         assert (called, state["reward"], state["error"]) == ([], None, error)
 
     async def test_a_hanging_function_times_out(self, answered):
-        async def hang(completion):
-            await asyncio.sleep(10)
-
-        rubric, state = Rubric([hang]), answered()
+        rubric, state = Rubric([lambda completion: asyncio.sleep(10)]), answered()
         rubric.set_timeout_seconds(0.01)
         await rubric.score_rollout(state)
-        assert str(state["error"]) == "Reward function 'hang': took longer than 0.01 s"
+        assert "took longer than 0.01 s" in str(state["error"])
 
     async def test_a_blocking_function_times_out_too(self, answered):
         freed, left = threading.Event(), threading.Event()
@@ -176,25 +167,17 @@ class TestHandlers:
     async def test_an_added_handler_takes_its_place_by_priority_and_name(self, answered):
         order = []
 
-        class Closing(Rubric):
-            @cleanup(priority=5)
-            async def early(self):
-                order.append("early")
+        def named(name):
+            def handler(*args):
+                order.append(name)
 
-            @cleanup
-            async def zero(self):
-                order.append("zero")
+            handler.__name__ = name
+            return handler
 
-        @cleanup(priority=10)
-        async def first(state):
-            order.append("first")
-
-        async def last_but_one():
-            order.append("last_but_one")
-
-        rubric = Closing()
-        rubric.add_cleanup_handler(last_but_one)
-        rubric.add_cleanup_handler(first)
+        handlers = {"early": cleanup(priority=5)(named("early")), "zero": cleanup(named("zero"))}
+        rubric = type("Closing", (Rubric,), handlers)()
+        rubric.add_cleanup_handler(named("last_but_one"))
+        rubric.add_cleanup_handler(cleanup(priority=10)(named("first")))
         await rubric.cleanup(answered())
         assert order == ["first", "early", "last_but_one", "zero"]
 

@@ -63,26 +63,20 @@ class TestSecrets:
     @pytest.mark.parametrize(
         "values",
         [
-            {"base_url": "http://ann:s3cret@host/v1"},
-            {"base_url": "http://s3cret@host/v1"},
-            {"base_url": "ann:s3cret@host/v1"},
-            {"env_source": "git+https://s3cret@host/repository@main"},
+            {"base_url": "http://ann:s3cret@host/v1"}, {"base_url": "http://s3cret@host/v1"},
+            {"base_url": "ann:s3cret@host/v1"}, {"env_source": "git+https://s3cret@host/repository@main"},
             {"env_source": "git+ssh://ann:s3cret@host/repository"},
             {"env_source": "https://host/far_env-1.0-py3-none-any.whl?token=s3cret"},
-            {"base_url": "https://host/v1?key=s3cret"},
-            {"headers": {"X-Team": "s3cret"}},
-            {"headers": {"Authorization": "Bearer s3cret"}},
-            {"sampling_args": {"extra_headers": {"X-Team": "s3cret"}}},
-            {"sampling_args": {"extra_body": {"api_key": "s3cret"}}},
-            {"env_args": {"judge": [{"HF_TOKEN": "s3cret"}]}},
-            {"env_args": {"k": "sk-live-s3cret"}},
-            {"env_args": {"command": "serve --key=nvapi-s3cret-0123"}},
+            {"base_url": "https://host/v1?key=s3cret"}, {"headers": {"X-Team": "s3cret"}},
+            {"headers": {"Authorization": "Bearer s3cret"}}, {"sampling_args": {"extra_headers": {"X-Team": "s3cret"}}},
+            {"sampling_args": {"extra_body": {"api_key": "s3cret"}}}, {"env_args": {"judge": [{"HF_TOKEN": "s3cret"}]}},
+            {"env_args": {"k": "sk-live-s3cret"}}, {"env_args": {"command": "serve --key=nvapi-s3cret-0123"}},
             {"extra_env_kwargs": {"passwords": ["s3cret"]}},
             {"middleware": [{"use": "payload", "set": {"api_key": "s3cret"}}]},
             {"middleware": [{"use": "mine.py:Mine", "key": "hf_s3cretS3cretS3cret"}]},
         ],
         ids=str,
-    )
+    )  # fmt: skip
     def test_secrets_are_refused_and_not_shown(self, values):
         with pytest.raises(ConfigError, match=f"^{next(iter(values))}: .*(stored|written down)") as caught:
             parse(**values)

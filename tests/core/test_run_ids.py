@@ -25,15 +25,12 @@ def server():
         yield running
 
 
-def right(completion, answer):
-    return float(f"{{{answer}}}" in completion[-1].content)
-
-
 class Watched(SingleTurnEnv):
     """Notes what the run directory holds when the first request is about to be made."""
 
     def __init__(self, examples=3, watched=None):
         rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(examples)]
+        right = lambda completion, answer: float(f"{{{answer}}}" in completion[-1].content)  # noqa: E731
         super().__init__(dataset=rows, rubric=Rubric(funcs=[right]))
         self.watched, self.seen = watched, None
 

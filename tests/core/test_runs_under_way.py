@@ -15,18 +15,12 @@ from nightjar.errors import RunAbortedError, RunCancelledError, RunTimedOutError
 from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 
-def right(answer):
-    return float(answer == "4")
-
-
 @pytest.fixture
 def open_run(tmp_path):
-    """Opens a run of 2+2 against a server, on disk, in shards of one example."""
-
     def make(url, examples=3, *, is_interleaved=True, tolerated_failures=0.0, time_limit_seconds=None, env_hash=None):
         env = SingleTurnEnv(
             dataset=[{"question": f"{number}: 2+2?", "answer": "4"} for number in range(examples)],
-            rubric=Rubric(funcs=[right]), env_id="sums",
+            rubric=Rubric(funcs=[lambda answer: float(answer == "4")]), env_id="sums",
         )  # fmt: skip
         hashes = {number: f"hash{number}" for number in range(examples)}
         metadata = RunMetadata(

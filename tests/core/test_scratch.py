@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,35 +22,32 @@ USE = "from nightjar.core.files import scratch_folder\nwith scratch_folder() as 
 @pytest.fixture
 def python(tmp_path):
     """Starts Python code whose temporary folder is a test's own."""
-    started = []
+    with ExitStack() as ending:
 
-    def python(code):
-        command = [sys.executable, "-c", code]
-        env = {**os.environ, "TMPDIR": str(tmp_path)}
-        started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
-        return started[-1]
+        def python(code):
+            env = {**os.environ, "TMPDIR": str(tmp_path)}
+            process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+            ending.enter_context(process)
+            ending.callback(process.kill)
+            return process
 
-    yield python
-    for process in started:
-        with process:
-            process.kill()
+        yield python
 
 
 def hold(python):
-    """Starts a process with a scratch folder that looks old, and returns both."""
     process = python(HOLD)
     folder = Path(process.stdout.readline().strip()).parent
     os.utime(folder, (0, 0))
     return process, folder
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_process_is_removed_and_one_in_use_is_not(python, tmp_path):
     killed, left = hold(python)
     _, in_use = hold(python)
-    new = tmp_path / "nightjar-scratch-new"
-    new.mkdir()
-    other = tmp_path / "somebody-else"
-    other.mkdir()
+    new, other = tmp_path / "nightjar-scratch-new", tmp_path / "somebody-else"
+    for folder in (new, other):
+        folder.mkdir()
     killed.kill()
     killed.wait()
     assert left.is_dir()

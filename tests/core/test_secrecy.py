@@ -10,17 +10,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from nightjar.core.secrecy import (
-    hidden_in_errors,
-    hidden_in_log,
-    hidden_in_prints,
-    hide,
-    hide_bytes,
-    in_environment,
-    is_reference,
-    note_secrets,
-    resolve,
-)
+from nightjar.core import secrecy
 from nightjar.errors import ConfigError, EnvironmentLoadError, MissingKeyError, NightjarError
 
 SECRET = 'tell-nobody-"é"\n-0123456789'
@@ -28,21 +18,21 @@ SECRET = 'tell-nobody-"é"\n-0123456789'
 
 @pytest.fixture(autouse=True)
 def known():
-    note_secrets(SECRET)
+    secrecy.note_secrets(SECRET)
 
 
 class TestHiding:
     def test_a_secret_is_hidden_in_a_text_and_in_json(self):
-        assert hide(f"a {SECRET} b") == "a [secret] b"
-        assert orjson.loads(hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
+        assert secrecy.hide(f"a {SECRET} b") == "a [secret] b"
+        assert orjson.loads(secrecy.hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
 
     def test_a_secret_that_contains_another_is_hidden_as_a_whole_and_short_ones_are_not(self):
-        note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres")
-        assert hide("0123456789abcdef-and-more") == "[secret]"
-        assert hide("hunter2 of postgres") == "hunter2 of [secret]"
+        secrecy.note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres")
+        assert secrecy.hide("0123456789abcdef-and-more") == "[secret]"
+        assert secrecy.hide("hunter2 of postgres") == "hunter2 of [secret]"
 
     def test_known_secrets_and_keys_are_hidden_in_errors_and_their_causes(self):
-        with pytest.raises(EnvironmentLoadError) as caught, hidden_in_errors():
+        with pytest.raises(EnvironmentLoadError) as caught, secrecy.hidden_in_errors():
             raise EnvironmentLoadError("env", f"{SECRET} key=sk-SECRET0123 task-specific") from KeyError(SECRET)
         assert str(caught.value) == "Environment 'env' [secret] key=[secret] task-specific"
         assert caught.value.__cause__.args == ("[secret]",)
@@ -51,15 +41,15 @@ class TestHiding:
         class Number(BaseModel):
             value: int
 
-        note_secrets("tell-nobody-0123456789")
-        with pytest.raises(NightjarError, match=r"input_value='\[secret\]'") as caught, hidden_in_errors():
+        secrecy.note_secrets("tell-nobody-0123456789")
+        with pytest.raises(NightjarError, match=r"input_value='\[secret\]'") as caught, secrecy.hidden_in_errors():
             Number(value="tell-nobody-0123456789")
         assert caught.value.__cause__ is None
 
     def test_secrets_are_hidden_in_the_log(self):
         error = ValueError(SECRET)
         record = logging.LogRecord("n", logging.ERROR, "p", 1, "it is %s", (SECRET,), (ValueError, error, None))
-        assert hidden_in_log(record)
+        assert secrecy.hidden_in_log(record)
         written = logging.Formatter().format(record)
         assert written.startswith("it is [secret]\nValueError: ")
         assert SECRET not in written
@@ -70,7 +60,7 @@ class TestPrints:
 
     def test_secrets_are_hidden_on_both_streams(self, capfd):
         before = sys.stdout, sys.stderr
-        with in_environment({"TOLD": self.SECRET}):
+        with secrecy.in_environment({"TOLD": self.SECRET}):
             print("it is", os.environ["TOLD"], flush=True)
             sys.stderr.writelines([f"and {self.SECRET}\n"])
             assert (sys.stdout.fileno(), sys.stdout.encoding) == (before[0].fileno(), before[0].encoding)
@@ -78,9 +68,9 @@ class TestPrints:
         assert (sys.stdout, sys.stderr) == before
 
     def test_overlapping_blocks_may_end_in_any_order(self, capsys):
-        note_secrets(self.SECRET)
+        secrecy.note_secrets(self.SECRET)
         before = sys.stdout
-        first, second = hidden_in_prints(), hidden_in_prints()
+        first, second = secrecy.hidden_in_prints(), secrecy.hidden_in_prints()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -90,7 +80,7 @@ class TestPrints:
         assert sys.stdout is before
 
     def test_a_redirection_inside_the_block_stays(self, capsys, monkeypatch):
-        with hidden_in_prints():
+        with secrecy.hidden_in_prints():
             monkeypatch.setattr(sys, "stdout", other := io.StringIO())
         assert sys.stdout is other
 
@@ -104,11 +94,11 @@ class TestNames:
         ],
     )
     def test_a_reference_is_the_name_of_a_variable_perhaps_after_a_word(self, text, expected):
-        assert is_reference(text) is expected
+        assert secrecy.is_reference(text) is expected
 
     def test_references_are_replaced_by_values(self, monkeypatch):
         monkeypatch.setenv("TEAM", " t1 ")
-        assert resolve({"A": "$TEAM", "B": "Bearer ${TEAM}", "C": "as it is"}) == {
+        assert secrecy.resolve({"A": "$TEAM", "B": "Bearer ${TEAM}", "C": "as it is"}) == {
             "A": "t1", "B": "Bearer t1", "C": "as it is",
         }  # fmt: skip
 
@@ -116,17 +106,17 @@ class TestNames:
         monkeypatch.setenv("EMPTY", "")
         monkeypatch.setenv("TEAM", "two\nlines")
         with pytest.raises(MissingKeyError, match="'UNSET', 'EMPTY'"):
-            resolve({"A": "$UNSET", "B": "$EMPTY"})
+            secrecy.resolve({"A": "$UNSET", "B": "$EMPTY"})
         with pytest.raises(ConfigError, match="'TEAM'"):
-            resolve({"A": "$TEAM"})
+            secrecy.resolve({"A": "$TEAM"})
 
 
 class TestInEnvironment:
     def test_variables_are_set_during_the_block_and_another_run_cannot_change_them(self, monkeypatch):
         monkeypatch.setenv("OLD", "before")
         monkeypatch.delenv("NEW", raising=False)
-        with in_environment({"OLD": "now", "NEW": "now"}):
-            with pytest.raises(ConfigError, match="'NEW'"), in_environment({"NEW": "two"}):
+        with secrecy.in_environment({"OLD": "now", "NEW": "now"}):
+            with pytest.raises(ConfigError, match="'NEW'"), secrecy.in_environment({"NEW": "two"}):
                 pass
             assert (os.environ["OLD"], os.environ["NEW"]) == ("now", "now")
         assert os.environ["OLD"] == "before"
@@ -137,7 +127,7 @@ class TestInEnvironment:
         second = asyncio.Event()
 
         async def run(until):
-            with in_environment({"NEW": "now"}):
+            with secrecy.in_environment({"NEW": "now"}):
                 await until()
                 return os.environ["NEW"]
 

@@ -123,10 +123,8 @@ class Odd(EvalEnvironment):
 def test_images_and_a_system_prompt_are_sent():
     _, [asked] = evaluated(as_environment(Odd()))
     assert asked["messages"][0] == {"role": "system", "content": "Look."}
-    assert asked["messages"][1]["content"] == [
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
-        {"type": "text", "text": "?"},
-    ]
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    assert asked["messages"][1]["content"] == [image, {"type": "text", "text": "?"}]
 
 
 @pytest.mark.parametrize(

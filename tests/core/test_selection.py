@@ -39,9 +39,7 @@ class TestSelection:
 
     @pytest.mark.parametrize("seed", [None, 7])
     def test_a_longer_selection_begins_like_a_shorter_one(self, seed):
-        longer, shorter = (
-            select_examples(examples(), config(num_examples=count, shuffle_seed=seed)) for count in (8, 4)
-        )
+        longer, shorter = (select_examples(examples(), config(num_examples=n, shuffle_seed=seed)) for n in (8, 4))
         assert list(longer.hashes)[:4] == list(shorter.hashes)
         assert longer.fingerprint(4) == shorter.fingerprint() != longer.fingerprint()
 
@@ -61,15 +59,9 @@ def saved(tmp_path):
         asked = config(**fields)
         selection = select_examples(dataset or examples(), asked)
         folder = runs_folder(asked.env_id, asked.model, tmp_path)
+        facts = {"selected_examples": len(selection.hashes), "dataset_fingerprint": selection.fingerprint()}
         with RunDirectory(folder / run_id) as directory:
-            directory.write_config(
-                {
-                    **asked.model_dump(mode="json"),
-                    "selected_examples": len(selection.hashes),
-                    "dataset_fingerprint": selection.fingerprint(),
-                    "env_version": env_version,
-                }
-            )
+            directory.write_config({**asked.model_dump(mode="json"), **facts, "env_version": env_version})
             directory.write_metadata({"status": status, "published_at": "now" if published else None})
         return directory
 
@@ -102,10 +94,7 @@ class TestResuming:
         ("fields", "found"),
         [
             ({"env_args": {"split": "train"}}, {"env_args": ({}, {"split": "train"})}),
-            (
-                {"base_url": "http://localhost:1/v1"},
-                {"base_url": ("https://api.pinference.ai/api/v1", "http://localhost:1/v1")},
-            ),
+            ({"base_url": "http://a/v1"}, {"base_url": ("https://api.pinference.ai/api/v1", "http://a/v1")}),
             ({"sampling_args": {"temperature": 1.0}}, {"sampling_args": ({}, {"temperature": 1.0})}),
             (
                 {"api_client_type": "anthropic_messages"},

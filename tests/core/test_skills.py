@@ -42,10 +42,15 @@ async def reward(env, answer):
     return (await env.verify_row(answer, seed.expected_answer, seed.metadata)).reward
 
 
-async def test_a_problem_has_the_prompt_of_nemo_skills(data, tmp_path):
-    prompts = tmp_path / "prompt/config/eval"
-    prompts.mkdir(parents=True)
-    (prompts / "mcq.yaml").write_text("system: Be brief.\nuser: |-\n  Choose, {examples}{{please}}.\n\n  {problem}\n")
+@pytest.fixture
+def prompt(tmp_path):
+    path = tmp_path / "prompt/config/eval/mcq.yaml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+async def test_a_problem_has_the_prompt_of_nemo_skills(data, prompt):
+    prompt.write_text("system: Be brief.\nuser: |-\n  Choose, {examples}{{please}}.\n\n  {problem}\n")
     env = SkillsEnvironment("gpqa")
     seed = await env.seed(0)
     assert (len(env), env.name, env.eval_type) == (1, "skills:gpqa", "multichoice")
@@ -55,14 +60,10 @@ async def test_a_problem_has_the_prompt_of_nemo_skills(data, tmp_path):
     assert own.prompt == GPQA["problem"] + " (easy)"
 
 
-async def test_images_outside_of_the_dataset_are_refused(data, tmp_path):
-    prompts = tmp_path / "prompt/config/eval"
-    prompts.mkdir(parents=True)
-    (prompts / "mcq.yaml").write_text("user: '{problem}'\nimage_field: image\n")
-    data("gpqa", [GPQA | {"image": name} for name in ("a.gif", "/etc/passwd", "../b.gif")], split="diamond")
-    (tmp_path / "dataset/gpqa/__init__.py").write_text(
-        'METRICS_TYPE = "multichoice"\nEVAL_SPLIT = "diamond"\nGENERATION_ARGS = "++prompt_config=eval/mcq"\n'
-    )
+async def test_images_outside_of_the_dataset_are_refused(data, tmp_path, prompt):
+    prompt.write_text("user: '{problem}'\nimage_field: image\n")
+    settings = 'METRICS_TYPE = "multichoice"\nEVAL_SPLIT = "diamond"\nGENERATION_ARGS = "++prompt_config=eval/mcq"'
+    data("gpqa", [GPQA | {"image": name} for name in ("a.gif", "/etc/passwd", "../b.gif")], settings, "diamond")
     for name in ("gpqa/a.gif", "b.gif"):
         (tmp_path / "dataset" / name).write_bytes(b"GIF89a")
     env = SkillsEnvironment("gpqa")
@@ -83,25 +84,18 @@ async def test_without_a_prompt_of_the_package_there_is_a_plain_one(data):
 
 
 @pytest.mark.parametrize(
-    ("answer", "worth"),
+    ("name", "right", "wrong"),
     [
-        (r"It is \boxed{0.75}.", 1.0), (r"<think>\boxed{1}</think> \boxed{\dfrac34}", 1.0), (r"\boxed{1}", 0.0),
-        ("0.75", 0.0), ("", 0.0),
+        pytest.param("sums", [r"It is \boxed{0.75}.", r"<think>\boxed{1}</think> \boxed{\dfrac34}"],
+                     [r"\boxed{1}", "0.75", ""], marks=pytest.mark.slow, id="mathematics"),
+        pytest.param("gpqa", [r"\boxed{B}", r"\boxed{\text{(B)}}", "The final answer is B) iron", "**Answer:** b"],
+                     [r"Answer: B, no: \boxed{C}", ""], id="letters of options"),
     ],
 )  # fmt: skip
-async def test_answers_are_compared_as_mathematics(data, answer, worth):
-    assert await reward(SkillsEnvironment("sums"), answer) == worth
-
-
-@pytest.mark.parametrize(
-    ("answer", "worth"),
-    [
-        (r"\boxed{B}", 1.0), (r"\boxed{\text{(B)}}", 1.0), ("The final answer is B) iron", 1.0),
-        ("**Answer:** b", 1.0), (r"Answer: B, no: \boxed{C}", 0.0), ("", 0.0),
-    ],
-)  # fmt: skip
-async def test_options_are_compared_by_their_letters(data, answer, worth):
-    assert await reward(SkillsEnvironment("gpqa"), answer) == worth
+async def test_answers_are_compared_as(data, name, right, wrong):
+    env = SkillsEnvironment(name)
+    rewards = {answer: await reward(env, answer) for answer in (*right, *wrong)}
+    assert rewards == dict.fromkeys(right, 1.0) | dict.fromkeys(wrong, 0.0)
 
 
 async def test_rows_and_settings_control_the_extraction(data):
@@ -164,7 +158,7 @@ def test_the_installed_package_is_read_and_not_run(data, tmp_path, monkeypatch):
 
 def test_a_uri_loads_an_environment(data, tmp_path):
     env = load_environment(f"skills://sums?data_dir={tmp_path / 'dataset'}&split=test")
-    assert [row["answer"] for row in env.get_eval_dataset()] == [r"\frac{3}{4}", "4"]
+    assert [env.examples[number]["answer"] for number in range(2)] == [r"\frac{3}{4}", "4"]
     with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose among: data_dir"):
         load_environment("skills://sums?splt=test")
     with pytest.raises(ConfigError, match="skills://"):

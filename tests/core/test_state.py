@@ -24,14 +24,11 @@ class TestInputColumns:
         with_answer["answer"] = without["answer"] = "5"
         assert (with_answer["input"]["answer"], without["answer"], "answer" in without["input"]) == ("5", "5", False)
 
-    def test_a_column_that_is_nowhere_is_a_key_error_or_the_default(self):
-        with pytest.raises(KeyError, match="answer"):
-            example_state()["answer"]
+    def test_a_column_that_is_nowhere_or_another_column_of_the_dataset_is_a_key_error_or_the_default(self):
+        for columns, name in (({}, "answer"), ({"difficulty": 3}, "difficulty")):
+            with pytest.raises(KeyError, match=name):
+                example_state(**columns)[name]
         assert example_state().get("answer", "none") == "none"
-
-    def test_other_columns_of_the_dataset_are_only_in_the_input(self):
-        with pytest.raises(KeyError):
-            example_state(difficulty=3)["difficulty"]
 
     def test_other_keys_belong_to_the_environment(self):
         state = example_state()
@@ -43,17 +40,17 @@ class TestTiming:
     def test_generation_and_scoring_add_up_in_milliseconds(self):
         timing = RolloutTiming()
         timing.restore(1500.0)
-        timing.add_scoring(time.time() - 0.2)
-        timing.add_scoring(time.time() - 0.3)
+        timing.add_scoring(time.time() - 200)
+        timing.add_scoring(time.time() - 300)
         assert timing["generation_ms"] == 1500.0
-        assert timing["scoring_ms"] == pytest.approx(500, abs=50)
+        assert timing["scoring_ms"] == pytest.approx(500_000, abs=10_000)  # machines are busy
         assert timing["total_ms"] == pytest.approx(timing["generation_ms"] + timing["scoring_ms"], abs=0.002)
 
     def test_the_end_of_generation_closes_its_span(self):
         timing = RolloutTiming()
-        timing.generation.start -= 2.0
+        timing.generation.start -= 2000.0
         timing.end_generation()
-        assert timing["generation_ms"] == pytest.approx(2000, abs=50)
+        assert timing["generation_ms"] == pytest.approx(2_000_000, abs=10_000)
 
     def test_spans_add_up_in_seconds_and_open_ones_are_zero(self):
         assert TimeSpans([TimeSpan(1.0, 2.0), TimeSpan(5.0, 5.5), TimeSpan(7.0)]).duration == 1.5

@@ -35,8 +35,6 @@ def add(x: int, offset: int) -> int:
 
 
 class Adding(StatefulToolEnv):
-    """Adds what is in the state."""
-
     def __init__(self, *args, **kwargs):
         super().__init__(*args, dataset=DATASET, **kwargs)
         self.add_tool(add, args_to_skip=["offset"])
@@ -47,6 +45,10 @@ class Adding(StatefulToolEnv):
 
     async def setup_state(self, state):
         state["offset"] = 3
+
+
+def completing(update):
+    return type("Completing", (Adding,), {"update_tool_args": update})()
 
 
 def asking(name, arguments):
@@ -80,16 +82,12 @@ class TestArguments:
         assert state["updated"] == ["add"]
 
     async def test_may_be_changed_in_place_or_completed_by_a_coroutine(self):
-        class InPlace(Adding):
-            def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                tool_args["offset"] = 5
+        async def update(self, tool_name, tool_args, messages, state, **kwargs):
+            return tool_args | {"offset": 10}
 
-        class Async(Adding):
-            async def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                return tool_args | {"offset": 10}
-
-        assert await answer(InPlace(), '{"x": 4}') == "9"
-        assert await answer(Async(), '{"x": 4}') == "14"
+        in_place = completing(lambda self, name, tool_args, *args, **kwargs: tool_args.update(offset=5))
+        assert await answer(in_place, '{"x": 4}') == "9"
+        assert await answer(completing(update), '{"x": 4}') == "14"
 
     async def test_the_environment_s_arguments_override_the_model_s(self):
         assert await answer(Adding(), '{"x": 4, "offset": 1000}') == "7"
@@ -97,12 +95,11 @@ class TestArguments:
     async def test_the_hook_sees_the_conversation_and_further_arguments(self):
         seen = {}
 
-        class Seeing(Adding):
-            def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                seen.update(kwargs, messages=len(messages))
-                return tool_args | {"offset": 0}
+        def update(self, tool_name, tool_args, messages, state, **kwargs):
+            seen.update(kwargs, messages=len(messages))
+            return tool_args | {"offset": 0}
 
-        await Seeing().env_response([UserMessage(content="?"), asking("add", '{"x": 1}')], State(), depth=2)
+        await completing(update).env_response([UserMessage(content="?"), asking("add", '{"x": 1}')], State(), depth=2)
         assert seen == {"messages": 2, "depth": 2}
 
     async def test_the_hook_is_not_called_for_arguments_that_cannot_be_read(self, play):
@@ -114,21 +111,16 @@ class TestArguments:
 class TestFailures:
     @pytest.mark.parametrize("error", [KeyError("offset"), SandboxError("gone")])
     async def test_an_exception_of_the_hook_is_the_rollout_s_error(self, play, error):
-        class Broken(Adding):
-            def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                raise error
+        def update(self, tool_name, tool_args, messages, state, **kwargs):
+            raise error
 
-        state = await play(Broken())
+        state = await play(completing(update))
         assert (state["error"], state["stop_condition"]) == (error, "has_error")
         assert "raise error" in records.error_row(error)["traceback"]
 
     async def test_a_hook_that_returns_nonsense(self, play):
-        class Wrong(Adding):
-            def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                return [tool_args]
-
-        state = await play(Wrong())
-        assert "update_tool_args() of 'Wrong' returned [{'x': 4}], expected a dict" in str(state["error"])
+        state = await play(completing(lambda self, tool_name, tool_args, *args, **kwargs: [tool_args]))
+        assert "'Completing' returned [{'x': 4}]" in str(state["error"])
 
     async def test_tools_fail_as_in_a_tool_env(self, play):
         state = await play(Adding(stop_errors=[TypeError]), arguments='{"y": 4}')
@@ -144,12 +136,10 @@ class TestHiddenArguments:
     def test_are_not_offered(self):
         env = Adding()
         assert offered(env).parameters == {
-            "type": "object",
-            "title": "add_args",
+            "type": "object", "title": "add_args",
             "properties": {"x": {"title": "X", "type": "integer", "description": "What the model gives."}},
-            "required": ["x"],
-            "additionalProperties": False,
-        }
+            "required": ["x"], "additionalProperties": False,
+        }  # fmt: skip
         assert env.skipped_args == {"add": ["offset"]}
 
     @pytest.mark.parametrize("hint", [dict, dict[str, Any], Session, "Missing", list[Place] | None])
@@ -180,11 +170,7 @@ class TestHiddenArguments:
                 """
                 return f"{item} for {basket}"
 
-        class Buying(Adding):
-            def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-                return tool_args | ({"basket": [1]} if tool_name == "buy" else {})
-
-        env = Buying()
+        env = completing(lambda self, name, args, *_, **kwargs: args | ({"basket": [1]} if name == "buy" else {}))
         env.add_tool(Shop().buy, args_to_skip=["basket"])
         assert offered(env, "buy").parameters["properties"]["item"]["description"] == "What to buy."
         assert await answer(env, '{"item": "milk"}', name="buy") == "milk for [1]"

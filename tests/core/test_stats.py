@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from nightjar.statistics import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_curves
 
-CASES = [(n, correct, k) for n in range(1, 7) for correct in range(n + 1) for k in range(1, n + 1)]
-
 
 def share_of_draws(n, correct, k, holds):
     """Looks at every way to draw k of n rollouts, as Chen et al. (2021) define the estimator."""
@@ -21,14 +19,10 @@ def share_of_draws(n, correct, k, holds):
     return Fraction(sum(holds(draw) for draw in draws), len(draws))
 
 
-@pytest.mark.parametrize(("n", "correct", "k"), CASES)
-def test_pass_at_k_is_the_share_of_draws_with_a_correct_one(n, correct, k):
-    assert pass_at_k(n, correct, k) == pytest.approx(float(share_of_draws(n, correct, k, any)))
-
-
-@pytest.mark.parametrize(("n", "correct", "k"), CASES)
-def test_pass_all_k_is_the_share_of_draws_that_are_all_correct(n, correct, k):
-    assert pass_all_k(n, correct, k) == pytest.approx(float(share_of_draws(n, correct, k, all)))
+@pytest.mark.parametrize(("estimator", "holds"), [(pass_at_k, any), (pass_all_k, all)])
+def test_estimators_are_the_share_of_draws_with_a_correct_one_or_that_are_all_correct(estimator, holds):
+    for case in ((n, correct, k) for n in range(1, 7) for correct in range(n + 1) for k in range(1, n + 1)):
+        assert estimator(*case) == pytest.approx(float(share_of_draws(*case, holds))), case
 
 
 @pytest.mark.parametrize("k", [0, -1, 4])
@@ -77,6 +71,7 @@ class TestClusteredMean:
     def test_by_hand(self, groups, mean, stderr):
         assert clustered_mean(groups) == Estimate(mean, stderr)
 
+    @pytest.mark.slow
     @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
     def test_one_value_a_group_is_the_ordinary_standard_error(self, values):
         estimate = clustered_mean([[value] for value in values])

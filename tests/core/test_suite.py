@@ -68,11 +68,9 @@ def test_a_sweep_is_an_evaluation_for_each_combination(load):
         "[ablation.sweep]\ntemperature = [0, 1.0]\n[ablation.sweep.args]\nlargest = [9, 99]\n"
     )
     assert [(each.config.sampling_args, each.config.env_args) for each in four] == [
-        ({"temperature": 0}, {"deep": True, "largest": 9}),
-        ({"temperature": 0}, {"deep": True, "largest": 99}),
-        ({"temperature": 1.0}, {"deep": True, "largest": 9}),
-        ({"temperature": 1.0}, {"deep": True, "largest": 99}),
-    ]
+        ({"temperature": 0}, {"deep": True, "largest": 9}), ({"temperature": 0}, {"deep": True, "largest": 99}),
+        ({"temperature": 1.0}, {"deep": True, "largest": 9}), ({"temperature": 1.0}, {"deep": True, "largest": 99}),
+    ]  # fmt: skip
     assert four[0].label == "a temperature=0 largest=9"
 
 
@@ -113,14 +111,13 @@ FIELDS = [
     "endpoint_id", "endpoints_path", "sampling", "args", "num_workers", "eval", "sweep", "temperature", "shuffle",
 ]  # fmt: skip
 PLACES = [
-    "{0} = {1}\n[[eval]]\nenv_id = 'a'",
-    "[[eval]]\nid = 'a'\n{0} = {1}",
+    "{0} = {1}\n[[eval]]\nenv_id = 'a'", "[[eval]]\nid = 'a'\n{0} = {1}",
     "[[ablation]]\nid = 'a'\n{0} = {1}\n[ablation.sweep.extra_env_kwargs]\nx = [1]",
-    "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = {1}",
-    "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = [{1}]",
-]
+    "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = {1}", "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = [{1}]",
+]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_of_any_type_is_accepted_or_a_config_error(load, value):
     for field, place in itertools.product(FIELDS, PLACES):

@@ -11,17 +11,10 @@ from nightjar.errors import RunDirectoryError
 
 def scored(example_id, rollout_index, reward, **fields):
     return {
-        "example_id": example_id,
-        "rollout_index": rollout_index,
-        "reward": reward,
-        "metrics": {"correct": reward},
-        "error": None,
-        "is_truncated": False,
-        "stop_condition": "max_turns_reached",
-        "token_usage": {"input_tokens": 10, "output_tokens": 5},
-        "model": "served",
-        **fields,
-    }
+        "example_id": example_id, "rollout_index": rollout_index, "reward": reward, "metrics": {"correct": reward},
+        "error": None, "is_truncated": False, "stop_condition": "max_turns_reached",
+        "token_usage": {"input_tokens": 10, "output_tokens": 5}, "model": "served", **fields,
+    }  # fmt: skip
 
 
 def failed(example_id, rollout_index, chain="ModelError -> RateLimitError", message="slow down"):
@@ -111,11 +104,9 @@ class TestCounts:
 
     def test_stop_conditions_truncation_and_models_are_those_of_scored_rollouts(self, summary_of):
         rows = [
-            scored(0, 0, 1.0, model="b"),
-            scored(1, 0, 1.0, model="a", stop_condition=None, is_truncated=True),
-            scored(2, 0, 1.0, model="b"),
-            failed(3, 0),
-        ]
+            scored(0, 0, 1.0, model="b"), scored(1, 0, 1.0, model="a", stop_condition=None, is_truncated=True),
+            scored(2, 0, 1.0, model="b"), failed(3, 0),
+        ]  # fmt: skip
         summary = summary_of(rows)
         assert (summary.stop_conditions, summary.truncated) == ({"max_turns_reached": 2, "none": 1}, 1)
         assert summary.models == ["a", "b"]

@@ -9,7 +9,6 @@ from nightjar.hosting.processes import Service
 
 @pytest.fixture
 def service(tmp_path):
-    """A service that ends at once."""
     service = Service("The clock", tmp_path / "clock.log", ("timeit", "-n", "1", "-r", "1", "1 / 0"))
     yield service
     service.end()

@@ -3,23 +3,21 @@
 import json
 import random
 from functools import cache
+from importlib.util import find_spec
 
 import orjson
 import pytest
 
 from nightjar.core.rollout import records
+from nightjar.environments.games import nltk_data, textarena_env
+from nightjar.environments.games.textarena_env import Luck, TextArenaEnv
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError
 
-nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
-pytest.importorskip("textarena", reason="needs the extra 'textarena'")
-
-from textarena.envs.Wordle import env as wordle_game  # noqa: E402
-
-from nightjar.environments.games import nltk_data, textarena_env  # noqa: E402
-from nightjar.environments.games.textarena_env import Luck, TextArenaEnv  # noqa: E402
-
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (find_spec("nltk") and find_spec("textarena")), reason="needs the extra 'textarena'"),
+]
 
 WORDS = ["crane", "slate", "apple", "bread"]
 
@@ -41,13 +39,22 @@ def small_words(tmp_path_factory):
 @pytest.fixture(scope="session")
 def one_dictionary():
     """Reads TextArena's dictionary once, which takes seconds, and not for each environment."""
+    from textarena.envs.Wordle import env as wordle_game
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wordle_game, "EnglishDictionary", cache(wordle_game.EnglishDictionary))
         yield
 
 
 @pytest.fixture
-def wordle(small_words, one_dictionary, monkeypatch):
+def nltk():
+    import nltk
+
+    return nltk
+
+
+@pytest.fixture
+def wordle(small_words, one_dictionary, monkeypatch, nltk):
     monkeypatch.setattr(nltk.data, "path", [str(small_words)])
     return lambda **kwargs: TextArenaEnv(num_train_examples=5, num_eval_examples=4, **kwargs)
 
@@ -114,11 +121,10 @@ class TestGamesWithoutAWord:
 
     async def test_are_scored_the_same_when_read_back_from_disk(self, number, play, make_state):
         state, _ = await play(number, guess(13))
-        columns = dict(number.examples[0])
         row, unsaved = records.attempt_row(state, 1, "h")
         assert unsaved == []
-        saved = orjson.loads(orjson.dumps(row))
-        restored = records.restore_state(make_state(columns=columns), saved)
+        fresh = make_state(columns=dict(number.examples[0]))
+        restored = records.restore_state(fresh, orjson.loads(orjson.dumps(row)))
         await number.rubric.score_group([restored])
         assert (restored["reward"], restored["ta_reward"]) == (1.0, 1.0)
 
@@ -149,15 +155,12 @@ class TestGamesWithoutAWord:
 
 
 class TestWhatCannotBePlayed:
-    def test_an_unknown_game(self):
-        with pytest.raises(ConfigError, match="TextArena has no game 'Wordle'"):
-            TextArenaEnv("Wordle")
+    @pytest.mark.parametrize("game", ["Wordle", "TicTacToe-v0"], ids=["an unknown game", "a game for two"])
+    def test_is_named(self, game):
+        with pytest.raises(ConfigError, match=f"'{game}'"):
+            TextArenaEnv(game)
 
-    def test_a_game_for_two(self):
-        with pytest.raises(ConfigError, match="Game 'TicTacToe-v0' is not for one player"):
-            TextArenaEnv("TicTacToe-v0")
-
-    def test_a_game_whose_data_is_missing_says_what_to_download(self, tmp_path, monkeypatch, capfd):
+    def test_a_game_whose_data_is_missing_says_what_to_download(self, tmp_path, monkeypatch, capfd, nltk):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
@@ -165,19 +168,19 @@ class TestWhatCannotBePlayed:
             textarena_env._ensure("words")
         assert capfd.readouterr() == ("", "")
 
-    def test_data_that_a_game_reads_without_asking_for_it_is_named_too(self, tmp_path, monkeypatch):
+    def test_data_that_a_game_reads_without_asking_for_it_is_named_too(self, tmp_path, monkeypatch, nltk):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         with pytest.raises(ConfigError, match="cannot be downloaded: stopwords"), textarena_env.quiet_downloads():
             nltk.corpus.stopwords.words("english")
 
-    def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch):
+    def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch, nltk):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
         monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
         with pytest.raises(ConfigError, match="cannot be downloaded: words"):
             textarena_env._ensure(["words"])
 
-    def test_the_downloader_is_given_back(self):
+    def test_the_downloader_is_given_back(self, nltk):
         original = nltk.download
         with textarena_env.quiet_downloads():
             assert nltk.download is not original

@@ -16,14 +16,10 @@ class TestThinkParser:
     @pytest.mark.parametrize(
         ("text", "answer"),
         [
-            ("<think>hm</think>\n 4 \n", "4"),
-            ("<think>a</think> 1 <think>b</think> 2", "2"),
-            ("hm</think>4", "4"),
-            ("<think>hm</think>", ""),
-            ("4", ""),
-            ("<think>4", ""),
+            ("<think>hm</think>\n 4 \n", "4"), ("<think>a</think> 1 <think>b</think> 2", "2"), ("hm</think>4", "4"),
+            ("<think>hm</think>", ""), ("4", ""), ("<think>4", ""),
         ],
-    )
+    )  # fmt: skip
     def test_what_stands_after_the_last_thought(self, text, answer):
         assert ThinkParser().parse(text) == answer
 
@@ -38,15 +34,11 @@ class TestThinkParser:
     @pytest.mark.parametrize(
         ("text", "reward"),
         [
-            ("<think>hm</think>4", 1.0),
-            ("  <think>hm</think>4", 1.0),
-            ("<think>hm</think>", 0.0),
-            ("So <think>hm</think>4", 0.0),
-            ("<think>a</think><think>b</think>4", 0.0),
-            ("<think>hm 4", 0.0),
+            ("<think>hm</think>4", 1.0), ("  <think>hm</think>4", 1.0), ("<think>hm</think>", 0.0),
+            ("So <think>hm</think>4", 0.0), ("<think>a</think><think>b</think>4", 0.0), ("<think>hm 4", 0.0),
             ("4", 0.0),
         ],
-    )
+    )  # fmt: skip
     def test_the_format_is_thoughts_and_then_something(self, text, reward):
         assert ThinkParser().get_format_reward_func()([{"role": "assistant", "content": text}]) == reward
 

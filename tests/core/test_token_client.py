@@ -4,6 +4,8 @@ The local server makes token ids as a chat template does. So the ids of a prompt
 ``/tokenize`` gives for the whole conversation.
 """
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsTokenClient
@@ -13,6 +15,7 @@ from nightjar.model_server import ModelServer, Script, tool_call
 
 PLAIN, BY_TOKENS = "/v1/chat/completions", "/v1/chat/completions/tokens"
 ADD = Tool(name="add", description="Adds.", parameters={"type": "object"})
+SURE = [UserMessage(content="Sure?")]
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
 
 
@@ -47,20 +50,16 @@ class Rollout:
 
 @pytest.fixture
 async def rollout():
-    """Starts rollouts; closes their clients and ends their servers."""
-    ending = []
+    async with AsyncExitStack() as ending:
 
-    def start(turns, prompt=None, tools=None, **config):
-        server = ModelServer(Script(turns), keep_requests=1000)
-        server.__enter__()
-        client = OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url=server.base_url, max_retries=0, **config))
-        ending.append((server, client))
-        return Rollout(client, server, prompt or [UserMessage(content="2+2?")], tools)
+        def start(turns, prompt=None, tools=None, **config):
+            server = ending.enter_context(ModelServer(Script(turns), keep_requests=1000))
+            config = ClientConfig(api_base_url=server.base_url, max_retries=0, **config)
+            client = OpenAIChatCompletionsTokenClient(config)
+            ending.push_async_callback(client.close)
+            return Rollout(client, server, prompt or [UserMessage(content="2+2?")], tools)
 
-    yield start
-    for server, client in ending:
-        await client.close()
-        server.__exit__(None, None, None)
+        yield start
 
 
 class TestPromptsOfTokenIds:
@@ -107,18 +106,6 @@ class TestPromptsOfTokenIds:
         assert (body["logprobs"], body["return_token_ids"], headers["X-Example"]) == (True, True, "0")
 
 
-def cut_off(talk):
-    talk.state["trajectory"][0]["is_truncated"] = True
-
-
-def forget(talk):
-    talk.state["trajectory"][0]["tokens"] = None
-
-
-def change(talk):
-    talk.messages = [UserMessage(content="3+3?"), talk.messages[1]]
-
-
 def tokenize_with(whole, start):
     """Makes a change that gives the client other ids of the whole conversation and of its start."""
 
@@ -135,17 +122,14 @@ class TestMessagesAreSentInstead:
     @pytest.mark.parametrize(
         ("before", "says"),
         [
-            (cut_off, [UserMessage(content="Go on")]),
-            (forget, [UserMessage(content="Sure?")]),
-            (change, [UserMessage(content="Sure?")]),
+            (lambda talk: talk.state["trajectory"][0].update(is_truncated=True), SURE),
+            (lambda talk: talk.state["trajectory"][0].update(tokens=None), SURE),
+            (lambda talk: setattr(talk, "messages", [UserMessage(content="3+3?"), talk.messages[1]]), SURE),
             (lambda talk: None, [UserMessage(content=[PIXEL])]),
-            (
-                lambda talk: None,
-                [UserMessage(content="Sure?"), AssistantMessage(content="I mean five."), UserMessage(content="Hm")],
-            ),
-            (tokenize_with(None, None), [UserMessage(content="Sure?")]),
-            (tokenize_with([9, 9, 9, 5, 6], [1, 2]), [UserMessage(content="Sure?")]),
-            (tokenize_with([1, 2, 5, 6], [1, 2]), [UserMessage(content="Sure?")]),
+            (lambda talk: None, [*SURE, AssistantMessage(content="I mean five."), UserMessage(content="Hm")]),
+            (tokenize_with(None, None), SURE),
+            (tokenize_with([9, 9, 9, 5, 6], [1, 2]), SURE),
+            (tokenize_with([1, 2, 5, 6], [1, 2]), SURE),
         ],
         ids=[
             *("after a cut answer", "without ids", "in another conversation", "with an image"),

@@ -1,7 +1,6 @@
 """From functions to tools. The schemas are written by hand, by the rules for strict schemas that OpenAI documents.
 
-They are also what verifiers 0.1.14 gives for the same functions, except where it refuses a function: there a comment
-says so.
+Verifiers 0.1.14 gives the same for the same functions, except where a comment says that it refuses them.
 """
 
 import functools
@@ -20,7 +19,6 @@ from nightjar.errors import ConfigError
 
 
 def closed(title, /, **fields):
-    """Returns the strict schema of an object with these properties."""
     named = {name: {"title": name.title(), **schema} for name, schema in fields.items()}
     required = {"required": list(fields), "additionalProperties": False}
     return {"type": "object", "title": title, "properties": named, **required}
@@ -73,7 +71,6 @@ def properties(func):
 
 
 def only(func):
-    """Returns the schema of a function's only parameter, without its title."""
     (schema,) = properties(func).values()
     return {key: value for key, value in schema.items() if key != "title"}
 
@@ -94,48 +91,38 @@ def test_the_whole_of_a_tool():
         """
 
     assert convert_func_to_tool_def(weather).model_dump() == {
-        "name": "weather",
-        "description": "Looks up the weather.\n\nIt is often right.",
-        "strict": None,
+        "name": "weather", "description": "Looks up the weather.\n\nIt is often right.", "strict": None,
         "parameters": closed(
             "weather_args",
             city={"type": "string", "description": "Where,\nwith its country."},
             days={"type": "integer", "description": "How far ahead.", "default": 1},
         ),
-    }
+    }  # fmt: skip
 
 
 class TestTypes:
     @pytest.mark.parametrize(
         ("hint", "schema"),
         [
-            (int, {"type": "integer"}),
-            (float, {"type": "number"}),
-            (bool, {"type": "boolean"}),
-            (Any, {}),
-            (None, {"type": "null"}),
-            (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+            (int, {"type": "integer"}), (float, {"type": "number"}), (bool, {"type": "boolean"}), (Any, {}),
+            (None, {"type": "null"}), (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
             (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
             (Literal["c", "f"], {"enum": ["c", "f"], "type": "string"}),
-            (Literal["c"], {"const": "c", "type": "string"}),
-            (list, {"items": {}, "type": "array"}),
+            (Literal["c"], {"const": "c", "type": "string"}), (list, {"items": {}, "type": "array"}),
             (list[int], {"items": {"type": "integer"}, "type": "array"}),
             (set[str], {"items": {"type": "string"}, "type": "array", "uniqueItems": True}),
             (
                 tuple[int, str],
                 {
-                    "type": "array",
-                    "prefixItems": [{"type": "integer"}, {"type": "string"}],
-                    "minItems": 2,
+                    "type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2,
                     "maxItems": 2,
                 },
             ),
-            (Point, {"$ref": "#/$defs/Point"}),
-            (list[Color], {"items": {"$ref": "#/$defs/Color"}, "type": "array"}),
+            (Point, {"$ref": "#/$defs/Point"}), (list[Color], {"items": {"$ref": "#/$defs/Color"}, "type": "array"}),
             (Cat | Dog, {"anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}),
             (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
         ],
-    )
+    )  # fmt: skip
     def test_a_required_parameter(self, hint, schema):
         def tool(x): ...
 
@@ -186,10 +173,7 @@ class TestTypes:
             """
 
         found = only(tool)
-        assert (found["description"], found["properties"]["below"]["items"]) == (
-            "The root.",
-            {"$ref": "#/$defs/Node"},
-        )
+        assert (found["description"], found["properties"]["below"]["items"]) == ("The root.", {"$ref": "#/$defs/Node"})
 
     def test_choices_of_a_discriminated_union(self):
         def tool(x: Annotated[Cat | Dog, Field(discriminator="kind")]): ...
@@ -262,10 +246,8 @@ class TestKindsOfFunctions:
 
         tools = [convert_func_to_tool_def(tool) for tool in (Shop().buy, Shop.open, Shop.close)]
         assert [(tool.name, tool.description, [*tool.parameters["properties"]]) for tool in tools] == [
-            ("buy", "Buys.", ["item"]),
-            ("open", "", ["hour"]),
-            ("close", "", ["hour"]),
-        ]
+            ("buy", "Buys.", ["item"]), ("open", "", ["hour"]), ("close", "", ["hour"]),
+        ]  # fmt: skip
 
     def test_decorated_functions_are_what_they_wrap(self):
         def quiet(func):
@@ -364,21 +346,16 @@ class TestNotStrict:
         made = convert_func_to_tool_def(tool)
         assert made.strict is False
         assert made.parameters["properties"]["named"] == {
-            "type": "object",
-            "title": "Named",
-            "additionalProperties": {"type": "integer"},
-        }
+            "type": "object", "title": "Named", "additionalProperties": {"type": "integer"},
+        }  # fmt: skip
 
     def test_the_given_schema_is_not_changed(self):
         schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
         strict = strict_schema(schema)
         assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}
         assert strict["properties"]["a"] == {
-            "type": "object",
-            "properties": {"b": {}},
-            "required": ["b"],
-            "additionalProperties": False,
-        }
+            "type": "object", "properties": {"b": {}}, "required": ["b"], "additionalProperties": False,
+        }  # fmt: skip
         with pytest.raises(NotStrictError, match="takes any keys"):
             strict_schema({"type": "object", "additionalProperties": {}})
 

@@ -20,13 +20,9 @@ def with_tokens(response):
     def make(content="4", routed_experts=None):
         answer = response(content)
         answer.message.tokens = ResponseTokens(
-            prompt_ids=[11, 12, 13],
-            prompt_mask=[0, 0, 0],
-            completion_ids=[21, 22, 23, 24],
-            completion_mask=[1, 1, 1, 1],
-            completion_logprobs=[-0.1, -0.2, -0.3, -0.4],
-            routed_experts=routed_experts,
-        )
+            prompt_ids=[11, 12, 13], prompt_mask=[0, 0, 0], completion_ids=[21, 22, 23, 24],
+            completion_mask=[1, 1, 1, 1], completion_logprobs=[-0.1, -0.2, -0.3, -0.4], routed_experts=routed_experts,
+        )  # fmt: skip
         return answer
 
     return make
@@ -69,18 +65,10 @@ class TestCutting:
 class TestSteps:
     def test_hold_what_was_asked_and_answered(self, response):
         answer = response("4")
-        step = new_step(PROMPT, answer, "t1")
-        assert step == {
-            "prompt": PROMPT,
-            "completion": [AssistantMessage(content="4")],
-            "response": answer,
-            "tokens": None,
-            "reward": None,
-            "advantage": None,
-            "is_truncated": False,
-            "trajectory_id": "t1",
-            "extras": {},
-        }
+        assert new_step(PROMPT, answer, "t1") == {
+            "prompt": PROMPT, "completion": [AssistantMessage(content="4")], "response": answer, "tokens": None,
+            "reward": None, "advantage": None, "is_truncated": False, "trajectory_id": "t1", "extras": {},
+        }  # fmt: skip
 
     def test_are_truncated_by_the_endpoint(self, response):
         assert new_step(PROMPT, response("4", finish_reason="length"), "t1")["is_truncated"] is True
@@ -100,6 +88,9 @@ class TestSteps:
 
 
 class Talk(MultiTurnEnv):
+    def __init__(self, **kwargs):
+        super().__init__(dataset=[{"question": "2+2?"}], **kwargs)
+
     async def env_response(self, messages, state):
         return [UserMessage(content="go on")]
 
@@ -108,15 +99,17 @@ class Talk(MultiTurnEnv):
 def play(attempt):
     async def play(env, *answers):
         state, client = await attempt(env, *answers)
-        return state, await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
+        row, _ = attempt_row(state, 1, "h")
+        row["state"]["extras"] = {}
+        fresh = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
+        return state, restore_state(fresh, row)
 
     return play
 
 
 class TestRollouts:
     async def test_a_step_that_is_cut_makes_the_rollout_truncated(self, play, with_tokens):
-        env = Talk(dataset=[{"question": "2+2?"}], max_turns=2, max_seq_len=6)
-        state, _ = await play(env, with_tokens())
+        state, _ = await play(Talk(max_turns=2, max_seq_len=6), with_tokens())
         assert [step["tokens"]["completion_ids"] for step in state["trajectory"]] == [[21, 22, 23]] * 2
         assert (state["is_truncated"], state["error"]) == (True, None)
 
@@ -127,11 +120,7 @@ class TestRollouts:
                 trajectory_step["reward"] = 0.5
                 await super().add_trajectory_step(state, trajectory_step)
 
-        env = Judged(dataset=[{"question": "2+2?"}], max_turns=2)
-        state, fresh = await play(env, with_tokens())
-        row, _ = attempt_row(state, 1, "h")
-        row["state"]["extras"] = {}
-        restored = restore_state(fresh, row)
+        state, restored = await play(Judged(max_turns=2), with_tokens())
         for name in ("tokens", "extras", "reward", "is_truncated", "prompt", "completion"):
             assert [step[name] for step in restored["trajectory"]] == [step[name] for step in state["trajectory"]]
 
@@ -141,10 +130,8 @@ class TestRollouts:
                 completion = [AssistantMessage(content="mine")]
                 state["trajectory"].append({"prompt": prompt_messages, "completion": completion})
 
-        state, fresh = await play(Own(dataset=[{"question": "2+2?"}], max_turns=1), "4")
-        row, _ = attempt_row(state, 1, "h")
-        row["state"]["extras"] = {}
-        [step] = restore_state(fresh, row)["trajectory"]
+        _, restored = await play(Own(max_turns=1), "4")
+        [step] = restored["trajectory"]
         assert (step["completion"], step["response"]) == ([AssistantMessage(content="mine")], None)
 
     async def test_extras_that_no_file_can_hold_are_named(self, play, with_tokens):
@@ -153,7 +140,7 @@ class TestRollouts:
                 trajectory_step["extras"]["lock"] = object()
                 await super().add_trajectory_step(state, trajectory_step)
 
-        state, _ = await play(Odd(dataset=[{"question": "2+2?"}], max_turns=1), with_tokens())
+        state, _ = await play(Odd(max_turns=1), with_tokens())
         row, unsaved = attempt_row(state, 1, "h")
         assert (unsaved, row["state"]["trajectory"][0]["extras"]) == (["trajectory[].extras"], {})
 
@@ -166,6 +153,6 @@ class TestRollouts:
             async def setup_state(self, state):
                 state.update(board=Board(3), since=datetime(2026, 1, 31, tzinfo=UTC), moves=[1])
 
-        state, _ = await play(Odd(dataset=[{"question": "2+2?"}], max_turns=1), "4")
+        state, _ = await play(Odd(max_turns=1), "4")
         row, unsaved = attempt_row(state, 1, "h")
         assert (unsaved, list(row["state"]["extras"])) == (["board", "since"], ["moves"])

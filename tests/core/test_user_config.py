@@ -1,6 +1,6 @@
 """The user's own defaults: accepted and refused values, and their precedence."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,14 +9,6 @@ from nightjar.errors import ConfigError
 from nightjar.evaluation.config.precedence import FLAG, SUITE, Layer, resolve_evaluation
 from nightjar.evaluation.config.user_config import known_settings, set_setting, settings, unset_setting
 from nightjar.warehouse import resolve_warehouse
-
-REGISTRY = """\
-[[endpoint]]
-endpoint_id = "small"
-model = "gpt-small"
-url = "https://small.example/v1"
-key = "SMALL_KEY"
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +29,12 @@ def write(text):
 
 
 TYPED = [
-    ("eval.model", "m", "m"),
-    ("eval.max_concurrent", "8", 8),
-    ("eval.temperature", "0.5", 0.5),
-    ("eval.cache", "true", True),
-    ("eval.tags", '["a", "b"]', ["a", "b"]),
-    ("eval.headers.X-Team", "$TEAM", "$TEAM"),
-    ("eval.sampling_args.top_p", "0.9", 0.9),
-    ("eval.sampling_args.service_tier", "flex", "flex"),
-    ("eval.output_dir", "there", "there"),
-    ("warehouse", "s3://team/house", "s3://team/house"),
+    ("eval.model", "m", "m"), ("eval.max_concurrent", "8", 8), ("eval.temperature", "0.5", 0.5),
+    ("eval.cache", "true", True), ("eval.tags", '["a", "b"]', ["a", "b"]), ("eval.headers.X-Team", "$TEAM", "$TEAM"),
+    ("eval.sampling_args.top_p", "0.9", 0.9), ("eval.sampling_args.service_tier", "flex", "flex"),
+    ("eval.output_dir", "there", "there"), ("warehouse", "s3://team/house", "s3://team/house"),
     ("judge.base_url", "http://127.0.0.1:1/v1/", "http://127.0.0.1:1/v1"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "text", "value"), TYPED)
@@ -104,12 +90,9 @@ def test_every_other_source_but_the_built_in_defaults_overrides_it(folder):
     values = {name: (getattr(found.config, name), found.sources[name]) for name in
               ("num_examples", "rollouts_per_example", "max_concurrent", "seed", "timeout")}  # fmt: skip
     assert values == {
-        "num_examples": (7, "environment"),
-        "rollouts_per_example": (5, "config"),
-        "max_concurrent": (4, "flag"),
-        "seed": (2, "suite"),
-        "timeout": (None, "default"),
-    }
+        "num_examples": (7, "environment"), "rollouts_per_example": (5, "config"), "max_concurrent": (4, "flag"),
+        "seed": (2, "suite"), "timeout": (None, "default"),
+    }  # fmt: skip
     assert found.config.sampling_args == {"seed": 2}
 
 
@@ -119,15 +102,6 @@ def test_sampling_parameters_are_merged():
     found = resolved(sampling_args={"temperature": 0.1}).config
     assert (found.temperature, found.sampling_args) == (0.1, {"temperature": 0.1, "top_p": 0.9})
     assert resolved().config.sampling_args == {"temperature": 0.5, "top_p": 0.9}
-
-
-@pytest.fixture
-def own_endpoint(folder):
-    (folder / "configs").mkdir()
-    (folder / "configs" / "endpoints.toml").write_text(REGISTRY)
-    said = {"model": "mine", "base_url": "http://127.0.0.1:1/v1", "api_key_var": "MY_KEY", "headers.X-Team": "$TEAM"}
-    for key, text in said.items():
-        set_setting(f"eval.{key}", text)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +116,14 @@ def own_endpoint(folder):
         ({"own_model": "small"}, ("gpt-small", "https://small.example/v1", "SMALL_KEY", {})),
     ],
 )
-def test_its_endpoint_is_ignored_if_another_one_is_named(own_endpoint, flags, place):
-    set_setting("eval.model", flags.pop("own_model", "mine"))
+def test_its_endpoint_is_ignored_if_another_one_is_named(folder, flags, place):
+    (folder / "configs").mkdir()
+    (folder / "configs" / "endpoints.toml").write_text(
+        "[[endpoint]]\nendpoint_id = 'small'\nmodel = 'gpt-small'\nurl = 'https://small.example/v1'\nkey = 'SMALL_KEY'"
+    )
+    own = {"base_url": "http://127.0.0.1:1/v1", "api_key_var": "MY_KEY", "headers.X-Team": "$TEAM"}
+    for key, text in (own | {"model": flags.pop("own_model", "mine")}).items():
+        set_setting(f"eval.{key}", text)
     config = resolved(**flags).config
     assert (config.model, config.base_url, config.api_key_var, config.headers) == place
 
@@ -182,9 +162,6 @@ def test_comments_and_other_settings_stay():
 
 def test_concurrent_changes_lose_nothing():
     keys = [key for key in known_settings() if key.startswith("eval.max_")]
-    threads = [threading.Thread(target=set_setting, args=(key, "1")) for key in keys]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(keys)) as threads:
+        assert [*threads.map(set_setting, keys, "1" * len(keys))] == [1] * len(keys)
     assert settings() == dict.fromkeys(keys, 1)

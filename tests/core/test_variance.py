@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from scipy import stats
 
 from nightjar.statistics.variance import Components, marked_effect, variance_components
@@ -32,7 +31,10 @@ class TestVarianceComponents:
 
 
 class TestMarkedEffect:
+    @pytest.mark.slow
     def test_is_that_of_a_regression_with_fixed_effects_and_clustered_errors(self):
+        import statsmodels.api as sm
+
         draw = np.random.default_rng(3)
         groups = np.repeat(np.arange(40), 6)
         marked = draw.random(240) < 0.3

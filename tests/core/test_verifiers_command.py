@@ -46,8 +46,6 @@ def registry(tmp_path):
 
 @pytest.fixture
 def evals(monkeypatch):
-    """Runs a command, and returns the evaluations of its configuration."""
-
     def typed(*words):
         async def note(config, **_):
             found.append(config)
@@ -65,9 +63,8 @@ def evals(monkeypatch):
 class TestRegistry:
     def test_endpoints_with_their_rows(self, registry):
         endpoints = config.load_endpoints(str(registry))
-        assert endpoints["one"] == [
-            {"model": "team/one", "url": "http://one/v1", "key": "ONE_KEY", "extra_headers": {"X-A": "a"}}
-        ]
+        own = {"extra_headers": {"X-A": "a"}}
+        assert endpoints["one"] == [{"model": "team/one", "url": "http://one/v1", "key": "ONE_KEY", **own}]
         assert [row["url"] for row in endpoints["two"]] == ["http://two-a/v1", "http://two-b/v1"]
         assert endpoints["two"][0]["api_client_type"] == "anthropic_messages"
 

@@ -37,7 +37,6 @@ IMAGES = {f"data:image/png;base64,{png(color)}": name for color, name in NAMES.i
 
 
 def colors(message):
-    """Returns the colors of a message's images."""
     return [IMAGES[part["image_url"]["url"]] for part in message["content"] if part["type"] == "image_url"]
 
 
@@ -76,12 +75,10 @@ def question(index, image, answer="A", **more):
 
 async def test_a_model_gets_images_and_options(table):
     table(
-        "MMBench_DEV_EN",
-        question(0, png(RED), hint="Look.", category="color"),
-        question(1, png(BLUE), C="blue", answer="C"),
-        question(1_000_001, "1", A="blue", B="red", answer="B"),
+        "MMBench_DEV_EN", question(0, png(RED), hint="Look.", category="color"),
+        question(1, png(BLUE), C="blue", answer="C"), question(1_000_001, "1", A="blue", B="red", answer="B"),
         question(2, ""),
-    )
+    )  # fmt: skip
     env = get_environment("vlmevalkit://MMBench_DEV_EN")
     assert len(env) == 3
     with ModelServer(Looks(), keep_requests=9) as server:

@@ -56,11 +56,8 @@ class TestWindows:
     def test_each_is_compared_with_the_normal_nights_before_it(self):
         found = windows_of(np.eye(12, 3), count=3, is_normal=[True] * 9 + [False] * 3)
         assert {nights: test.baseline for nights, test in found.items()} == {
-            1: (6, 7, 8),
-            2: (6, 7, 8),
-            4: (5, 6, 7),
-            8: (1, 2, 3),
-        }
+            1: (6, 7, 8), 2: (6, 7, 8), 4: (5, 6, 7), 8: (1, 2, 3),
+        }  # fmt: skip
 
     def test_none_reaches_beyond_a_change_of_settings(self):
         found = windows_of(np.eye(8, 3), settings=["a"] * 5 + ["b"] * 3)

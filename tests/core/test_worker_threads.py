@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -54,18 +55,10 @@ def test_waiting_calls_get_their_own_threads_in_one_event_loop_after_another():
 
 
 def test_several_event_loops_use_a_pool_at_once():
-    pool, ended = WorkerThreads(), []
-
-    def use():
-        asyncio.run(all_at_once(pool, 2))
-        ended.append(True)
-
-    users = [threading.Thread(target=use) for _ in range(3)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join(5)
-    assert ended == [True] * 3
+    pool = WorkerThreads()
+    with ThreadPoolExecutor(3) as users:
+        for using in [users.submit(asyncio.run, all_at_once(pool, 2)) for _ in range(3)]:
+            using.result(5)
 
 
 async def test_a_hanging_call_is_abandoned_and_later_calls_run():

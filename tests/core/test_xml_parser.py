@@ -19,11 +19,9 @@ class TestFields:
         with pytest.raises(error):
             XMLParser(fields)
 
-    def test_no_fields_are_a_parser_that_finds_nothing(self):
+    def test_no_fields_are_a_parser_that_finds_nothing_and_a_field_think_is_warned_of(self, caplog):
         parser = XMLParser([])
         assert (parser.get_fields(), parser.parse_answer("<answer>4</answer>")) == ([], None)
-
-    def test_a_field_think_is_warned_of(self, caplog):
         XMLParser(["think", "answer"])
         assert "'think'" in caplog.text
 
@@ -79,7 +77,7 @@ class TestFormat:
         assert written == "<reasoning>\nwhy\n</reasoning>\n<code>\n4\n</code>"
 
     def test_a_missing_field_is_an_error(self):
-        with pytest.raises(ValueError, match="Missing value for field 'code'"):
+        with pytest.raises(ValueError, match="'code'"):
             XMLParser(FIELDS).format(reasoning="why")
 
     @pytest.mark.parametrize(
@@ -87,22 +85,16 @@ class TestFormat:
         [
             ("<reasoning>why</reasoning><answer>4</answer>", 1.0),
             ("  <reasoning>why</reasoning> so <code>f()</code>\n", 1.0),
-            ("So: <reasoning>why</reasoning><answer>4</answer>", 0.8),
-            ("<answer>4</answer>", 0.4 / 2 + 0.2 + 0.2),
-            ("<reasoning>why", 0.2 + 0.2),
-            ("<reasoning>why</reasoning><answer>4", 0.8),
-            ("plain", 0.2),
-            ("", 0.2),
+            ("So: <reasoning>why</reasoning><answer>4</answer>", 0.8), ("<answer>4</answer>", 0.4 / 2 + 0.2 + 0.2),
+            ("<reasoning>why", 0.2 + 0.2), ("<reasoning>why</reasoning><answer>4", 0.8), ("plain", 0.2), ("", 0.2),
         ],
-    )
+    )  # fmt: skip
     def test_the_reward_of_a_message(self, text, reward):
         score = XMLParser(FIELDS).get_format_reward_func()
         assert score([AssistantMessage(content=text)]) == pytest.approx(reward)
         assert score(text) == pytest.approx(reward)
 
-    def test_the_reward_of_several_is_their_mean(self):
+    def test_the_reward_of_several_is_their_mean_and_nothing_said_earns_nothing(self):
         said = [{"role": "assistant", "content": text} for text in ("plain", "<reasoning>a</reasoning><code>b</code>")]
         assert XMLParser(FIELDS).get_format_reward_func()(said) == pytest.approx(0.6)
-
-    def test_nothing_said_earns_nothing(self):
         assert XMLParser(FIELDS).get_format_reward_func()([UserMessage(content="<code>f()</code>")]) == 0.0
