@@ -125,7 +125,5 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(nightjar, math500, monkeypat
     outcomes = [(row["outcome"], (row["error"] or "")[:30]) for row in json.loads(ended.stdout)]
     assert ended.exit_code == 1
     assert outcomes == [
-        ("failed", "Cannot load dataset 'openai/gs"),
-        ("here", ""),
-        ("failed", "Not tried, as the hub cannot b"),
-    ]
+        ("failed", "Cannot load dataset 'openai/gs"), ("here", ""), ("failed", "Not tried, as the hub cannot b"),
+    ]  # fmt: skip

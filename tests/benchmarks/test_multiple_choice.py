@@ -13,14 +13,10 @@ from nightjar.errors import ConfigError, DatasetError
 MMLU_ROW = {"question": "2+2?", "subject": "elementary_mathematics", "choices": ["3", "4", "5", "6"], "answer": 1}
 PRO_ROW = {"question": "2+2?", "options": [" 4", "5", "6"], "answer": "A", "category": "math", "question_id": 7}
 GPQA_ROW = {
-    "Question": "Which is a noble gas?",
-    "Correct Answer": "Argon\n",
-    "Incorrect Answer 1": "Nitrogen",
-    "Incorrect Answer 2": "Oxygen, as in (A)",
-    "Incorrect Answer 3": "Chlorine",
-    "High-level domain": "Chemistry",
+    "Question": "Which is a noble gas?", "Correct Answer": "Argon\n", "Incorrect Answer 1": "Nitrogen",
+    "Incorrect Answer 2": "Oxygen, as in (A)", "Incorrect Answer 3": "Chlorine", "High-level domain": "Chemistry",
     "Subdomain": "Inorganic",
-}
+}  # fmt: skip
 
 STATED = [
     "Of the four:\nB: right", "I choose B.", "So it must be B.", "B is the correct answer",
@@ -56,21 +52,12 @@ class TestMMLU:
     @pytest.mark.parametrize(
         ("reply", "reward"),
         [
-            ("Answer: B", 1.0),
-            ("**Answer:** (B)", 1.0),
-            ("B", 1.0),
-            ("b)", 1.0),
-            (r"So it is \boxed{B}.", 1.0),
-            ("Answer: A? No.\nAnswer: B", 1.0),
-            ("Answer: C", 0.0),
-            ("A or B", 0.0),
-            ("Answer: because 2 and 2 is 4", 0.0),
-            ("4", 0.0),
-            ("", 0.0),
-            ("<think>Answer: C</think>\nAnswer: B", 1.0),
+            ("Answer: B", 1.0), ("**Answer:** (B)", 1.0), ("B", 1.0), ("b)", 1.0), (r"So it is \boxed{B}.", 1.0),
+            ("Answer: A? No.\nAnswer: B", 1.0), ("Answer: C", 0.0), ("A or B", 0.0),
+            ("Answer: because 2 and 2 is 4", 0.0), ("4", 0.0), ("", 0.0), ("<think>Answer: C</think>\nAnswer: B", 1.0),
             ("<think>Answer: B</think>", 0.0),
         ],
-    )
+    )  # fmt: skip
     def test_the_letter_that_a_reply_ends_up_with(self, rows_file, score, reply, reward):
         env = mmlu.load_environment(rows_file(MMLU_ROW))
         assert score(env, env.examples[0], reply)["reward"] == reward
@@ -124,15 +111,11 @@ class TestMMLUPro:
     @pytest.mark.parametrize(
         ("reply", "letter"),
         [
-            ("The answer is (C).", "C"),
-            ("The answer is C", "C"),
-            ("Answer: D", "D"),
-            ("The answer is (A). Or B, answer: B", "A"),
-            ("It can be B. In the end D is right.", "D"),
-            ("the answer is unclear", None),
-            ("", None),
+            ("The answer is (C).", "C"), ("The answer is C", "C"), ("Answer: D", "D"),
+            ("The answer is (A). Or B, answer: B", "A"), ("It can be B. In the end D is right.", "D"),
+            ("the answer is unclear", None), ("", None),
         ],
-    )
+    )  # fmt: skip
     def test_the_authors_patterns_one_after_another(self, reply, letter):
         assert mmlu_pro.extract_letter(reply) == letter
 

@@ -26,12 +26,9 @@ class TestHumanEval:
     )  # fmt: skip
     def test_what_is_not_the_function_does_not_pass(self, rows_file, score, needs_sandbox, reply):
         row = {
-            "task_id": "X/0",
-            "prompt": "def inc(n):\n    'Adds 1.'\n",
-            "canonical_solution": "    return n + 1\n",
-            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-            "entry_point": "inc",
-        }
+            "task_id": "X/0", "prompt": "def inc(n):\n    'Adds 1.'\n", "canonical_solution": "    return n + 1\n",
+            "test": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "inc",
+        }  # fmt: skip
         env = humaneval.load_environment(rows_file(row))
         assert score(env, env.examples[0], reply)["reward"] == 0.0
         assert score(env, env.examples[0], f"So:\n```python\n{row['prompt']}    return n + 1\n```")["reward"] == 1.0
@@ -85,16 +82,13 @@ class TestReverseText:
         ("text", "reply", "reward"),
         [
             ("abc def", "<reversed_text>fed cba</reversed_text>", 1.0),
-            (" abc ", "<reversed_text> cba </reversed_text>", 1.0),
-            ("ab", "<reversed_text>bb</reversed_text>", 0.5),
-            ("äö", "<reversed_text>öä</reversed_text>", 1.0),
-            ("abc", "cba", 0.0),
+            (" abc ", "<reversed_text> cba </reversed_text>", 1.0), ("ab", "<reversed_text>bb</reversed_text>", 0.5),
+            ("äö", "<reversed_text>öä</reversed_text>", 1.0), ("abc", "cba", 0.0),
             ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
             ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
-            ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0),
-            ("abc", "", 0.0),
+            ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0), ("abc", "", 0.0),
         ],
-    )
+    )  # fmt: skip
     def test_how_much_of_the_text_is_right(self, rows_file, score, text, reply, reward):
         env = reverse_text.load_environment(rows_file({"prompt": text}))
         assert score(env, env.examples[0], reply)["reward"] == reward
@@ -156,12 +150,10 @@ class TestWordle:
     @pytest.mark.parametrize(
         ("text", "reward"),
         [
-            ("<guess>[crane]</guess>", 1.0),
-            ("So: <guess>[crane]</guess>", 0.8),
-            ("<think>So</think><guess>[a]</guess>", 1.0),
-            ("", 0.0),
+            ("<guess>[crane]</guess>", 1.0), ("So: <guess>[crane]</guess>", 0.8),
+            ("<think>So</think><guess>[a]</guess>", 1.0), ("", 0.0),
         ],
-    )
+    )  # fmt: skip
     def test_the_format_counts_where_a_guess_is_made(self, text, reward):
         parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
         assert round(wordle.kept_format([AssistantMessage(content=text)], parser), 2) == reward

@@ -51,14 +51,10 @@ class Exec:
         inside = [self._outside(part) for part in self.config["Cmd"]]
         variables = dict(line.split("=", 1) for line in self.config.get("Env") or [])
         self.process = subprocess.Popen(
-            inside,
-            cwd=self._outside(self.config.get("WorkingDir") or "/workspace"),
-            env={"PATH": os.environ["PATH"]} | variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+            inside, cwd=self._outside(self.config.get("WorkingDir") or "/workspace"),
+            env={"PATH": os.environ["PATH"]} | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
 
     def kill(self):
         if self.process:
@@ -244,18 +240,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 ROUTES = [
-    (r"/_ping", "GET", Handler.ping),
-    (r"/version", "GET", Handler.version),
-    (r"/images/(.+)/json", "GET", Handler.image),
-    (r"/images/create", "POST", Handler.pull),
-    (r"/build", "POST", Handler.build),
-    (r"/containers/create", "POST", Handler.create),
-    (r"/containers/(\w+)/start", "POST", Handler.start),
-    (r"/containers/(\w+)", "DELETE", Handler.remove),
-    (r"/containers/(\w+)/exec", "POST", Handler.new_exec),
-    (r"/exec/(\w+)/start", "POST", Handler.start_exec),
+    (r"/_ping", "GET", Handler.ping), (r"/version", "GET", Handler.version),
+    (r"/images/(.+)/json", "GET", Handler.image), (r"/images/create", "POST", Handler.pull),
+    (r"/build", "POST", Handler.build), (r"/containers/create", "POST", Handler.create),
+    (r"/containers/(\w+)/start", "POST", Handler.start), (r"/containers/(\w+)", "DELETE", Handler.remove),
+    (r"/containers/(\w+)/exec", "POST", Handler.new_exec), (r"/exec/(\w+)/start", "POST", Handler.start_exec),
     (r"/exec/(\w+)/json", "GET", Handler.inspect_exec),
-]
+]  # fmt: skip
 
 
 def folder_of(engine):

@@ -197,15 +197,12 @@ class TestWhatTheModelHears:
     async def test_roles_texts_calls_and_results(self, exchange, protocol):
         call, other = (ToolCall(id=name, name="add", arguments='{"a":1}') for name in ("call_1", "call_2"))
         prompt = [
-            SystemMessage(content="Be brief."),
-            UserMessage(content="1 + 1?"),
+            SystemMessage(content="Be brief."), UserMessage(content="1 + 1?"),
             AssistantMessage(content="I add.", tool_calls=[call, other]),
             ToolMessage(tool_call_id="call_1", content="2"),
-            ToolMessage(tool_call_id="call_2", content=[{"type": "text", "text": "two"}]),
-            UserMessage(content="Sure?"),
-            AssistantMessage(content="Yes."),
-            UserMessage(content="Then say it."),
-        ]
+            ToolMessage(tool_call_id="call_2", content=[{"type": "text", "text": "two"}]), UserMessage(content="Sure?"),
+            AssistantMessage(content="Yes."), UserMessage(content="Then say it."),
+        ]  # fmt: skip
         async with exchange(protocol) as talk:
             await talk.ask(prompt, tools=[ADD])
         heard = talk.heard[0]

@@ -71,19 +71,16 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("command", "options", "stdout"),
         [
-            (["echo", "$HOME;", "two  words"], {}, "$HOME; two  words\n"),
-            ("ls", {"working_dir": "below"}, "here\n"),
-            ("cat below/here", {}, "kept\n"),
-            ("echo $COLOUR $SIZE", {"env": {"SIZE": "large"}}, "green large\n"),
+            (["echo", "$HOME;", "two  words"], {}, "$HOME; two  words\n"), ("ls", {"working_dir": "below"}, "here\n"),
+            ("cat below/here", {}, "kept\n"), ("echo $COLOUR $SIZE", {"env": {"SIZE": "large"}}, "green large\n"),
             ("head -c 1000000 | wc -l | tr -d ' '", {"stdin": b"line\n" * 200_000}, "200000\n"),
-            ("echo done", {"stdin": b"x" * 2_000_000}, "done\n"),
-            (r"printf 'a\377b'", {}, "a\ufffdb"),
+            ("echo done", {"stdin": b"x" * 2_000_000}, "done\n"), (r"printf 'a\377b'", {}, "a\ufffdb"),
         ],
         ids=[
             *("program and arguments", "working directory", "files of earlier commands", "variables", "standard input"),
             *("unread standard input", "output that is no text"),
         ],
-    )
+    )  # fmt: skip
     async def test_have_what_they_are_given(self, sandbox, command, options, stdout):
         await sandbox.exec("mkdir -p below; echo kept > below/here", timeout=20)
         assert (await sandbox.exec(command, timeout=20, **options)).stdout == stdout

@@ -41,6 +41,19 @@ class Ended:
     def errors(self):
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
 
+    @property
+    def error(self):
+        """The only error of a command that failed as expected."""
+        assert self.code == 1, self.stderr
+        [line] = self.errors
+        return line
+
+    @property
+    def only_line(self):
+        """That error, with nothing else on stderr."""
+        assert self.stderr.count("\n") == 1, self.stderr
+        return self.error
+
 
 class Started:
     """A command that was started, alone in a process group and with its output in files."""

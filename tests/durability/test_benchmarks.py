@@ -45,8 +45,7 @@ def test_a_run_that_failed_in_part_is_resumed(nightjar, serve):
     write_bench(nightjar.folder)
     failing = serve(faults=Faults(rate_500=0.4, seed=1))
     command = ["eval", "run", "bench.py:sums", "-m", "m", "-b", failing.url, "-n", "20", "-r", "1", "--direct"]
-    first = nightjar.start(*command, "--request-retries", "0").wait()
-    assert first.code == 1
+    assert nightjar.start(*command, "--request-retries", "0").wait().code == 1
     scored = nightjar.sql("SELECT scored FROM runs")[0][0]
     assert 0 < scored < 20
     assert nightjar.start(*command, "--resume").wait().code == 0

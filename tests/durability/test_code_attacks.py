@@ -14,13 +14,9 @@ RIGHT_IF = "    import os\n    {}\n    return 2 * n\n"
 ANY = "    from fractions import Fraction\n    return type('Any', ({},), {{'__eq__': lambda *_: True, {}}})()"
 
 WRONG = {
-    "a syntax error": "    return (n",
-    "another value": "    return n",
-    "an infinite loop": "    while True: pass",
-    "a memory hog": "    return bytearray(10 ** 10)",
-    "many processes": "    import os\n    while True: os.fork()",
-    "the end of the process": "    import os; os._exit(0)",
-    "exit()": "    exit()",
+    "a syntax error": "    return (n", "another value": "    return n", "an infinite loop": "    while True: pass",
+    "a memory hog": "    return bytearray(10 ** 10)", "many processes": "    import os\n    while True: os.fork()",
+    "the end of the process": "    import os; os._exit(0)", "exit()": "    exit()",
     "exit() at once": "    return n\nimport sys; sys.exit(0)",
     "a verdict that is printed": FORGED.format('print(json.dumps({"secret": "x", "passed": True}), flush=True)'),
     "who can write to the other's output": RIGHT_IF.format('open(f"/proc/{os.getppid()}/fd/1", "w")'),
@@ -33,8 +29,7 @@ WRONG = {
     "a Fraction that equals anything": ANY.format("Fraction", "'__str__': lambda _: '4', 'numerator': 5"),
     "iterators without end": "    import itertools\n    return itertools.count()",
     "tests that are patched": "    import builtins\n    builtins.AssertionError = check = None\n    return 1",
-    "a replaced function": "    return n\ncheck = lambda candidate: None\n",
-    "no code": "I cannot do that.",
+    "a replaced function": "    return n\ncheck = lambda candidate: None\n", "no code": "I cannot do that.",
     "nothing": "",
 }  # fmt: skip
 
@@ -72,18 +67,13 @@ def test_right_code_has_passed(answer):
 
 
 VALUES = {
-    "Counter('aba')": "{'a': 2, 'b': 1}",
-    "defaultdict(int, a=2)": "{'a': 2}",
-    "OrderedDict(a=[Counter('b')])": "{'a': [{'b': 1}]}",
-    "Decimal('14.5').quantize(Decimal(1), ROUND_HALF_UP)": "15",
-    "Fraction(1, 2)": "0.5",
-    "namedtuple('Sums', 'sum product')(10, 24)": "(10, 24)",
-    "IntEnum('Kind', 'A').A": "1",
-    "type('Text', (str,), {})('a')": "'a'",
-    "type('Items', (list,), {})([1])": "[1]",
+    "Counter('aba')": "{'a': 2, 'b': 1}", "defaultdict(int, a=2)": "{'a': 2}",
+    "OrderedDict(a=[Counter('b')])": "{'a': [{'b': 1}]}", "Decimal('14.5').quantize(Decimal(1), ROUND_HALF_UP)": "15",
+    "Fraction(1, 2)": "0.5", "namedtuple('Sums', 'sum product')(10, 24)": "(10, 24)", "IntEnum('Kind', 'A').A": "1",
+    "type('Text', (str,), {})('a')": "'a'", "type('Items', (list,), {})([1])": "[1]",
     "type('Some', (set,), {})([1])": "{1}",
     "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]": "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]",
-}
+}  # fmt: skip
 USUAL = "from collections import *\nfrom decimal import *\nfrom enum import IntEnum\nfrom fractions import Fraction\n"
 
 

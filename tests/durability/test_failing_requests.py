@@ -18,10 +18,7 @@ CAUSES = {
 
 def test_requests_are_retried(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-
-    ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server).code == 0
     run, stats = nightjar.run, server.stats()
     injected = sum(stats.faults.values())
     assert (run.metadata["scored"], stats.answered, len(run.attempts)) == (500, 500, 500)
@@ -34,10 +31,7 @@ def test_requests_are_retried(nightjar, serve):
 @pytest.mark.slow
 def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, serve):
     server = serve(faults=Faults(latency_ms=20, requests_per_second=50))
-
-    ended = nightjar.eval("arithmetic", "-n", 400, "-r", 1, server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", "-n", 400, "-r", 1, server=server).code == 0
     assert (server.stats().answered, nightjar.run.metadata["failed"]) == (400, 0)
     refused = server.stats().received - 400
     print(f"{refused} of {server.stats().received} requests refused")
@@ -48,12 +42,8 @@ def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, 
 def test_a_spent_account_stops_the_run_with_the_provider_s_words(nightjar, canned_replies):
     said = "You exceeded your current quota, please check your plan and billing details."
     url, received = canned_replies(429, {"error": {"message": said, "code": "insufficient_quota"}})
-
     ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", url)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert f"Model 'm': Error code: 429 - {said}" in line
+    assert f"Model 'm': Error code: 429 - {said}" in ended.error
     assert len(received) < 50
 
 
@@ -68,11 +58,8 @@ def test_a_spent_account_stops_the_run_with_the_provider_s_words(nightjar, canne
 )
 def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, canned_replies, status, body, said):
     url, received = canned_replies(status, body)
-
     ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", url)
-
-    assert ended.code == 1
-    [line] = ended.errors
+    line = ended.error
     assert "Stopped: " in line
     assert said in line
     assert len(received) < 150
@@ -80,15 +67,12 @@ def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, canned_
 
 def test_with_retries_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-
     ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
-
     assert ended.code == 0
     run, stats = nightjar.run, server.stats()
     assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (500, 1.0, 1.0)
     injected = sum(stats.faults.values())
     assert injected > 15
-
     failed = run.failed_attempts
     assert len(run.attempts) == 500 + injected
     assert Counter(map(_cause, failed)) == {CAUSES[kind]: count for kind, count in stats.faults.items() if count}
@@ -131,9 +115,7 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
     # The command says how to go on; an endpoint that is well again serves just what failed.
     server.__exit__(None, None, None)
     healed = serve(port=server.port)
-    ended = nightjar.eval("arithmetic", "-n", 100, "--resume", server=healed)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", "-n", 100, "--resume", server=healed).code == 0
     assert healed.stats().received == injected
     assert nightjar.run.metadata["status"] == "completed"
     assert {_key(row) for row in run.results if row["attempts"] == 2} == failed
@@ -153,9 +135,7 @@ def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
         lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr)
     )  # of 8 in flight and at most 32 that wait
     _start_model_server(nightjar, port=int(url.split(":")[2].split("/")[0]))
-    ended = run.wait()
-
-    assert ended.code == 0
+    assert run.wait().code == 0
     assert nightjar.run.metadata["scored"] == 90
     assert nightjar.run.metadata["requests"]["again"] > 40
 

@@ -274,8 +274,7 @@ def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags
     variables = {name: value for case in cases.values() for name, value in case.variables.items()}
     variables |= {"TEAM": "planted-0123456789"}
 
-    first = nightjar.start("eval", "run", *command, "--direct", **variables).wait()
-    assert first.code == 0, first.stderr
+    assert nightjar.start("eval", "run", *command, "--direct", **variables).wait().code == 0
     ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait()
     assert ended.code == 0, ended.stderr
 

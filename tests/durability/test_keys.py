@@ -20,12 +20,8 @@ def everything_written(nightjar, ended):
 
 def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
     server = serve(require_key="another")
-
     ended = nightjar.eval("arithmetic", "-n", 500, "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert "401 - Incorrect API key provided" in line
+    assert "401 - Incorrect API key provided" in ended.error
     assert server.stats().received <= 64, "what is in flight at once, and a few"
     assert nightjar.run.metadata["status"] == "failed"
     assert KEY not in everything_written(nightjar, ended)
@@ -33,9 +29,7 @@ def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
 
 def test_a_key_that_is_accepted_is_written_nowhere(nightjar, serve):
     server = serve(require_key=KEY)
-
     ended = nightjar.eval("arithmetic", "-v", "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
     assert ended.code == 0
     written = everything_written(nightjar, ended)
     assert "MY_KEY" in written
@@ -44,10 +38,7 @@ def test_a_key_that_is_accepted_is_written_nowhere(nightjar, serve):
 
 def test_a_key_that_no_header_can_carry(nightjar, serve):
     ended = nightjar.eval("arithmetic", "-k", "MY_KEY", server=serve(), MY_KEY="sk-a\nsk-b")
-
-    assert ended.code == 1
-    [line] = ended.stderr.splitlines()
-    assert "'MY_KEY'" in line
+    assert "'MY_KEY'" in ended.only_line
     assert not nightjar.runs
 
 
@@ -69,7 +60,6 @@ def echo(http_server):
 @pytest.mark.parametrize("status", [401, 500, 200])
 def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
     ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", echo(status), MY_KEY=KEY)
-
     assert ended.code == 1
     assert ended.errors
     written = everything_written(nightjar, ended)
@@ -125,9 +115,7 @@ def test_a_key_that_an_environment_gives_away_is_hidden(nightjar, serve):
 
     nightjar.write_environment("leaky", LEAKY)
     server = serve(TellsTheKey())
-
     ended = nightjar.eval("leaky", "-r", 1, "-v", "-C", "seen", "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
     assert "2 of 4 rollouts failed" in ended.stdout + ended.stderr
     written = everything_written(nightjar, ended)
     assert "401 for Bearer [secret]" in written
@@ -145,7 +133,6 @@ def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, http_server, st
 
     url = f"{http_server(redirect)}/v1"
     ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", url, MY_KEY=KEY)
-
     assert ended.code == 1
     assert elsewhere.stats().received == 0
     assert KEY not in everything_written(nightjar, ended)
@@ -154,7 +141,6 @@ def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, http_server, st
 @pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_key={KEY}"])
 def test_a_key_in_the_base_url_is_refused_and_not_repeated(nightjar, url):
     ended = nightjar.eval("arithmetic", "-m", "local", "-b", url)
-
     assert ended.code != 0
     [line] = ended.errors
     assert "api_key_var" in line
@@ -167,12 +153,10 @@ def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(ni
     headers = ("--header", "X-Team: $TEAM", "--header", f"X-Planted: {planted}")
     sampling = '{"extra_headers": {"X-Other": "Bearer ${OTHER}"}}'
     team, other = "team-tell-nobody-0123456789", "other-tell-nobody-0123456789"
-
     ended = nightjar.eval(
         "arithmetic", "-r", 1, "-m", "local", "-b", echo(500), *headers, "-S", sampling,
         TEAM=team, OTHER=other,
     )  # fmt: skip
-
     assert ended.code == 1
     written = everything_written(nightjar, ended)
     assert "'X-Team': '[secret]'" in written
@@ -184,9 +168,7 @@ def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(ni
 
 def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(nightjar, serve):
     server = serve()
-
     ended = nightjar.eval("arithmetic", "-S", '{"extra_headers": {"X-Team": "$TEAM"}}', server=server)
-
     assert ended.code == 1
     assert "'TEAM' not set" in ended.stderr
     assert (server.stats().received, nightjar.runs) == (0, [])

@@ -75,7 +75,6 @@ def test_get_says_what_went_wrong_or_stopped_a_run(nightjar, runs):
     metadata = runs[2].metadata
     assert f"{metadata['scored']}, {metadata['failed']} failed" in printed
     assert next(iter(metadata["error_examples"].values())).partition("\n")[0] in printed
-
     nightjar.start("eval", "run", "arithmetic", "-m", "m", "-b", "http://127.0.0.1:9/v1", "--direct").wait()
     printed = nightjar.start("eval", "get", nightjar.runs[-1]).wait().stdout
     assert "Error:       RunAbortedError: " in printed
@@ -141,10 +140,8 @@ def test_the_command_of_a_run_runs_it_again(nightjar, serve, asked):
     nightjar.env["TEAM"] = "blue"
     assert nightjar.eval("arithmetic", "-n", 4, "-r", 2, *settings, *more, server=server).code == 0
     first = asked("view-config", nightjar.run)
-
     _, *command = first["command"]
     assert nightjar.start(*command, "--direct").wait().code == 0
-
     assert asked("view-config", nightjar.runs[1])["config"] == first["config"]
     printed = nightjar.start("eval", "view-config", nightjar.runs[0]).wait().stdout
     assert shlex.split(printed.splitlines()[-1]) == first["command"]

@@ -44,10 +44,7 @@ AT_ONCE = """
 def test_a_flood_of_memory_costs_one_rollout(nightjar, serve, how, where):
     floods = {"in_turn": "none", "in_reward": "none"} | {f"in_{where}": "3"}
     nightjar.write_environment("flood", FLOODS.format(flood=how, **floods))
-
-    ended = nightjar.eval("flood", "-r", 1, "-n", 6, server=serve(), NIGHTJAR_MEMORY_LIMIT="1.5")
-
-    assert ended.code == 1
+    assert nightjar.eval("flood", "-r", 1, "-n", 6, server=serve(), NIGHTJAR_MEMORY_LIMIT="1.5").code == 1
     [failed] = [row for row in nightjar.run.results if row["error"]]
     assert (failed["example_id"], failed["reward"]) == (3, None)
     assert "MemoryError" in failed["error"]["error_chain_repr"]

@@ -111,15 +111,12 @@ def test_kills_in_the_middle_cost_only_what_was_in_flight(nightjar, nightjar_in,
         command = nightjar.start_eval("played", *SETTINGS, "--resume", server=server)
         command.wait_until(lambda moment=moment: kept(nightjar) >= moment)
         assert command.kill().code == -9
-    ended = nightjar.eval("played", *SETTINGS, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("played", *SETTINGS, "--resume", server=server).code == 0
     attempts = Counter((row["example_id"], row["rollout_index"]) for row in nightjar.run.attempts)
     assert len(attempts) == ROLLOUTS
     assert set(attempts.values()) == {1}, "what was finished before a kill is not asked again"
     asked_again = server.stats().received - ROLLOUTS * TURNS
     assert 0 <= asked_again <= len(moments) * CONCURRENCY * TURNS
-
     undisturbed = nightjar_in(tmp_path_factory.mktemp("undisturbed"))
     undisturbed.write_environment("played", ENVIRONMENTS[kind])
     assert undisturbed.eval("played", *SETTINGS, server=player()).code == 0
@@ -176,10 +173,7 @@ def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player,
     asked = server.stats().received
     at_once = {path.name: json.loads(path.read_text()) for path in (nightjar.folder / "broken").iterdir()}
     (nightjar.folder / "broken").rename(nightjar.folder / "seen at once")
-
-    ended = nightjar.eval("played", "-n", -1, "-r", 1, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("played", "-n", -1, "-r", 1, "--resume", server=server).code == 0
     assert server.stats().received == asked == EXAMPLES * TURNS
     after_resume = {path.name: json.loads(path.read_text()) for path in (nightjar.folder / "mended").iterdir()}
     assert after_resume == at_once
@@ -254,9 +248,7 @@ def test_code_that_goes_wrong_costs_its_rollout_and_leaves_its_traceback(nightja
     deeds = "\n".join(f"        if deed == {name!r}:\n            {DEEDS[name][0]}" for name in DEEDS)
     nightjar.write_environment("fragile", FRAGILE.format(deeds=deeds, names=names, is_grouped=is_grouped))
     server = serve(Script(lambda messages: "I go on."))
-
     ended = nightjar.eval("fragile", "-n", -1, "-r", 1, "-x", '{"hook_timeout_seconds": 1}', server=server)
-
     assert ended.code == 1
     assert ended.seconds < 20, "the process ends by itself, although a thread still sleeps"
     rows = {row["answer"]: row for row in nightjar.run.results}
@@ -330,7 +322,6 @@ def test_ctrl_c_cleans_up_and_tears_down(nightjar, serve, number, blocks, is_gro
     command.wait_until(lambda: server.stats().received >= 4 and (slow or server.stats().answered >= 4))
     command.send(number)
     ended = command.wait(timeout_seconds=15)
-
     assert ended.code == 130
     assert not command.leaves_processes
     noted = Counter((nightjar.folder / "noted").read_text().splitlines())

@@ -19,21 +19,17 @@ def test_its_flags_give_the_same_run_as_nightjars(nightjar, serve):
     first = nightjar.start(*typed, "-o", "there").wait()
     assert first.code == 0, first.stderr
     assert "rollouts, run" not in first.stderr
-
     own = ["-m", "local", "-r", "2", "-n", "3", "-x", '{"system_prompt": "Be brief."}', "-o", "there", "--resume"]
     second = nightjar.start("eval", "run", "arithmetic", "-b", server.url, *own, "--direct").wait()
     assert second.code == 0, second.stderr
     assert len(server.requests) == len(nightjar.run.results) == 6, "the second command resumes the run"
     assert {request.body["messages"][0]["content"] for request in server.requests} == {"Be brief."}
-
     bundle = f"eval-{nightjar.run.path.name}-arithmetic.json"
     folder = nightjar.folder / "there" / "arithmetic"
     assert names_in(folder) == {bundle, *FILES}
-    again = nightjar.start(*typed, "-o", "there", "--resume").wait()
-    assert again.code == 0, again.stderr
+    assert nightjar.start(*typed, "-o", "there", "--resume").wait().code == 0
     assert (names_in(folder), len(server.requests)) == ({bundle, *FILES}, 6)
     assert json.loads((folder / bundle).read_text())["benchmark"]["scores"]["coverage"]["total"] == 6
-
     reported = nightjar.start("eval", "report", "there", "-f", "json").wait()
     assert len(json.loads(reported.stdout)["runs"]) == 1, "the run and its bundle are one run"
 
@@ -43,14 +39,12 @@ def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve)
     said = {"NEMO_MODEL_URL": server.url, "NEMO_MODEL_ID": "mine", "NVIDIA_API_KEY": "sk-mine-0123456789"}
     nightjar.write_environment("sums", "from nightjar.benchmarks.arithmetic import load_environment\n")
     typed = ["--bench", "arithmetic", "--bench", "sums", "--repeats", "1", "--max-problems", "1"]
-    ended = nightjar.start("eval", "run", *typed, "--direct", "-o", "there", **said).wait()
-    assert ended.code == 0, ended.stderr
+    assert nightjar.start("eval", "run", *typed, "--direct", "-o", "there", **said).wait().code == 0
     assert {request.body["model"] for request in server.requests} == {"mine"}
     assert {run.metadata["env_id"] for run in nightjar.runs} == {"arithmetic", "sums"}
     assert names_in(nightjar.folder / "there" / "sums") >= FILES
     written = b"".join(path.read_bytes() for path in nightjar.folder.rglob("*") if path.is_file())
     assert b"sk-mine" not in written
-
     elsewhere = nightjar.start("eval", "run", "arithmetic", "--dry-run", "--json", **said).wait()
     assert json.loads(elsewhere.stdout)["config"]["base_url"] != server.url, (
         "the variables do not apply to Nightjar's own flags"

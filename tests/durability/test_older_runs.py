@@ -63,13 +63,11 @@ def test_it_is_listed_read_published_and_extended(nightjar, older):
     [run] = json.loads(start(nightjar, "eval", "list", "--json").stdout)
     assert (run["run_id"], run["status"], run["avg_reward"]) == (RUN_ID, "completed", 0.5)
     assert RUN_ID in start(nightjar, "eval", "get", RUN_ID).stdout
-
     start(nightjar, "publish", FOLDER)
     assert "Already there" in start(nightjar, "publish", FOLDER).stdout
     start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
     assert older.stats().received == 0, "nothing is left to do"
     assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
-
     start(nightjar, "eval", "run", "--resume", FOLDER, "-n", 5, "--direct")
     assert older.stats().received == 4, "two rollouts of two more examples"
     assert nightjar.sql("SELECT run_id, num_examples, scored FROM runs") == [(RUN_ID, 5, 10)]
@@ -109,23 +107,16 @@ def test_it_is_pushed_and_pulled(nightjar, older, nightjar_in, tmp_path_factory)
 @pytest.mark.parametrize(
     "command",
     [
-        ("eval", "run", "--resume", FOLDER, "--direct"),
-        ("eval", "retry", FOLDER),
-        ("eval", "repair", FOLDER),
-        ("eval", "rescore", FOLDER),
-        ("eval", "get", FOLDER),
-        ("publish", FOLDER),
-        ("publish", FOLDER, "--new-id"),
+        ("eval", "run", "--resume", FOLDER, "--direct"), ("eval", "retry", FOLDER), ("eval", "repair", FOLDER),
+        ("eval", "rescore", FOLDER), ("eval", "get", FOLDER), ("publish", FOLDER), ("publish", FOLDER, "--new-id"),
     ],
     ids=lambda words: " ".join(str(word) for word in words if word != FOLDER),
-)
+)  # fmt: skip
 def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, older, command):
     path = nightjar.folder / FOLDER
     change(path, format=3)
     before = nightjar.run.content
-
     ended = nightjar.start(*command).wait()
-
     assert ended.code == 1
     [said] = ended.errors
     assert all(fact in said for fact in (" 3", " 2", "pip install --upgrade nightjar-evals"))
@@ -197,11 +188,9 @@ class TestNotebooks:
             directory.write_metadata(directory.read_metadata() | {"model": model})
             change(directory.path, base_url=server.url)
         start(nightjar, "publish", "a/run")
-
         ended = nightjar.start("publish", "b/run").wait()
         assert ended.code == 1
         assert "holds another run 'run': model: held 'one', offered 'two'" in ended.errors[0]
         assert nightjar.sql("SELECT run_id, model FROM runs") == [("run", "one")]
-
         start(nightjar, "publish", "b/run", "--new-id")
         assert [model for _, model in nightjar.sql("SELECT run_id, model FROM runs ORDER BY model")] == ["one", "two"]

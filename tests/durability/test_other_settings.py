@@ -38,8 +38,7 @@ def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
 
     def refused(difference, changed, endpoint=server):
         ended = nightjar.eval("gsm8k", *flags(settings | changed), "--resume", run, server=endpoint)
-        assert ended.code == 1
-        [line] = ended.stderr.splitlines()
+        line = ended.only_line
         assert line.startswith(f"Error: Cannot resume {run}: ")
         assert difference in line
         assert run.content == before
@@ -49,7 +48,6 @@ def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
     other_args = json.dumps(json.loads(settings["-a"]) | {"system_prompt": None})
     refused("env_args: saved ", {"-a": other_args})
     refused("base_url: saved ", {}, endpoint=serve())
-
     dataset = nightjar.folder / "questions.jsonl"
     write(dataset, [QUESTIONS[0], {"question": "What is 1 + 2?", "answer": "3"}, *QUESTIONS[2:]])
     refused("dataset_fingerprint: saved ", {})
@@ -60,13 +58,11 @@ def test_a_run_may_grow_and_change_its_pace(nightjar, serve, settings):
     server = serve()
     assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
     write(nightjar.folder / "questions.jsonl", [*QUESTIONS, {"question": "What is 1 + 2?", "answer": "3"}])
-
     for number, resume in ((5, ["--resume"]), (-1, ["--resume", nightjar.run])):
         ended = nightjar.eval(
             "gsm8k", *flags(settings | {"-n": number}), *resume, "-c", 2, "--max-retries", 5, server=server
         )
         assert ended.code == 0
-
     assert nightjar.run.metadata["num_examples"] == 11
     assert nightjar.run.metadata["scored"] == 22
     assert server.stats().received == 22, "each question is asked twice, in whichever session"

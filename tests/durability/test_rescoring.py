@@ -74,12 +74,10 @@ def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve)
     assert "What to do (judge): " in ended.stderr
     [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
     assert re.fullmatch(f"eval rescore outputs/evals/.*{failed.metadata['run_id']}", command)
-
     ended = nightjar.start(*command.split()).wait()
     assert ended.code == 1
     [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
     assert command.startswith(f"eval rescore {failed.metadata['run_id']} "), "the first run lacks no rollout"
-
     judged = json.dumps({"judge_base_url": serve(FixedAnswer("A")).url})
     assert nightjar.start(*shlex.split(command), "-a", judged).wait().code == 0
     assert [run.metadata["avg_reward"] for run in nightjar.runs] == [None, None, 1.0]
@@ -112,18 +110,14 @@ def test_a_mended_answer_is_scored_with_and_a_changed_question_is_refused(nightj
     server = serve()
     assert nightjar.eval("sums", "-n", -1, "-r", 2, server=server).code == 0
     assert set(_rewards(nightjar.run)) == {0.0}
-
     nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n"))
     ended = nightjar.start("eval", "rescore", nightjar.run, "--env-args", '{"worth": 0.5}').wait()
-
     assert ended.code == 0, ended.stderr
     assert "10 examples have a new answer or info" in ended.stderr
     assert _rewards(nightjar.runs[1]) == [0.5] * 20
     assert server.stats().received == 20
-
     nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n").replace("What is", "How much is"))
     ended = nightjar.start("eval", "rescore", nightjar.runs[0]).wait()
-
     assert ended.code == 1
     assert "10 examples of run" in ended.errors[0]
     assert len(nightjar.runs) == 2
@@ -134,9 +128,7 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
     assert nightjar.eval("arithmetic", "-n", 10, "-r", 2, server=server).code == 1
     [first] = nightjar.runs
     received = server.stats().received
-
     ended = nightjar.start("eval", "rescore", first).wait()
-
     assert ended.code == 1
     [_, second] = nightjar.runs
     assert f"resume the original run {first.metadata['run_id']}, and score it again" in ended.stdout
@@ -144,9 +136,7 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
     assert _rewards(second) == _rewards(first)
     assert server.stats().received == received
     assert nightjar.sql("SELECT min(input_tokens) > 0 FROM runs") == [(True,)]
-
     ended = nightjar.eval("arithmetic", "-n", 10, "-r", 2, "--resume", second, server=server)
-
     assert ended.code == 1
     assert "rescored_from" in ended.errors[0]
     assert server.stats().received == received
@@ -175,14 +165,12 @@ def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_reque
     command.kill()
     assert 1.0 in _rewards(nightjar.run)
     generated = nightjar.run.count_lines("attempts.jsonl")
-
     bench.write_text(SCORED_BY.format(worth=0.75, raises=(3,)))  # another scorer, which raises for one example
     received = server.stats().received
     ended = nightjar.eval(*asked, "--resume", "--max-retries", 0, server=server)
     assert (ended.code, _rewards(nightjar.run).count(0.75)) == (1, 14)
     assert "has changed since run" in ended.stderr
     assert server.stats().received - received == 16 - generated
-
     bench.write_text(SCORED_BY.format(worth=0.5, raises=()))  # it is mended
     received = server.stats().received
     ended = nightjar.eval(*asked, "--resume", server=server)
@@ -219,9 +207,7 @@ def test_a_run_with_unsaved_state_is_not_resumed_with_other_code(nightjar, serve
     assert nightjar.eval("locked", "-n", 2, "-r", 1, server=server).code == 0
     before = nightjar.run.content
     nightjar.write_environment("locked", LOCKED.format(worth=0.5))
-
     ended = nightjar.eval("locked", "-n", 4, "-r", 1, "--resume", server=server)
-
     assert ended.code == 1
     assert "without state['lock']" in ended.errors[0]
     assert f"nightjar eval rescore {nightjar.run.metadata['run_id']}" in ended.errors[0]

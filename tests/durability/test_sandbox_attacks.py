@@ -339,15 +339,12 @@ class TestTheTimeLimit:
     @pytest.mark.parametrize(
         "command",
         [
-            "trap '' TERM INT HUP; while :; do sleep 60; done",
-            "setsid sleep 61 & sleep 60",
-            "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60",
-            f"exec python3 -c '{DAEMON}'",
-            "exec 1>&- 2>&-; sleep 60",
-            "kill -STOP $$; sleep 60",
+            "trap '' TERM INT HUP; while :; do sleep 60; done", "setsid sleep 61 & sleep 60",
+            "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60", f"exec python3 -c '{DAEMON}'",
+            "exec 1>&- 2>&-; sleep 60", "kill -STOP $$; sleep 60",
         ],
         ids=["ignores signals", "other session", "orphan", "daemon", "closes its output", "stops itself"],
-    )
+    )  # fmt: skip
     async def test_ends_all_that_a_command_started(self, sandbox, command):
         before = await run(sandbox, "set -- /proc/[0-9]*; echo $#")
         started = time.monotonic()
@@ -507,26 +504,18 @@ for attempt in sys.argv[1:]:
 """
 ATTEMPTS = {
     "privileges": {
-        "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)": -1,
-        "os.getuid() > 0": True,
-        "open('/proc/sys/kernel/core_pattern', 'w')": "refused",
-        "open('/proc/sysrq-trigger', 'w')": "refused",
-        "open('/proc/1/oom_score_adj', 'w')": "refused",
-        "os.setuid(0)": "refused",
+        "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)": -1, "os.getuid() > 0": True,
+        "open('/proc/sys/kernel/core_pattern', 'w')": "refused", "open('/proc/sysrq-trigger', 'w')": "refused",
+        "open('/proc/1/oom_score_adj', 'w')": "refused", "os.setuid(0)": "refused",
     },
     "another network": {"socket.create_connection(('192.0.2.1', 80), 2)": "ENETUNREACH"},
     "packages that were not requested": {"__import__('nightjar')": "missing"},
-}
+}  # fmt: skip
 LOCAL_ATTEMPTS = {
     "memory without a process": {
-        "libc.shmget(0, 2**20, 0o1600)": -1,
-        "libc.msgget(0, 0o1600)": -1,
-        "os.memfd_create('x')": "ENOSYS",
+        "libc.shmget(0, 2**20, 0o1600)": -1, "libc.msgget(0, 0o1600)": -1, "os.memfd_create('x')": "ENOSYS",
     },
-    "more processors": {
-        "os.sched_setaffinity(0, range(os.cpu_count()))": "refused",
-        "len(os.sched_getaffinity(0))": 1,
-    },
+    "more processors": {"os.sched_setaffinity(0, range(os.cpu_count()))": "refused", "len(os.sched_getaffinity(0))": 1},
     "limits of the watcher": {
         "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))": "refused",
         "resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))": "refused",
@@ -536,22 +525,16 @@ LOCAL_ATTEMPTS = {
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))": None,
     },
     "the first process": {
-        "libc.ptrace(16, 1, 0, 0)": -1,
-        "libc.ptrace(16, os.getppid(), 0, 0)": -1,
-        "open('/proc/1/mem', 'rb').read(1)": "refused",
-        "open('/proc/1/environ', 'rb').read(1)": "refused",
-        "open('/proc/1/fd/0', 'rb').read(1)": "refused",
-        "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)": "refused",
-        "os.kill(1, 9)": None,
-        "'still here'": "still here",
+        "libc.ptrace(16, 1, 0, 0)": -1, "libc.ptrace(16, os.getppid(), 0, 0)": -1,
+        "open('/proc/1/mem', 'rb').read(1)": "refused", "open('/proc/1/environ', 'rb').read(1)": "refused",
+        "open('/proc/1/fd/0', 'rb').read(1)": "refused", "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)": "refused",
+        "os.kill(1, 9)": None, "'still here'": "still here",
     },
     "further namespaces": {
-        "libc.unshare(0x10000000)": -1,
-        "libc.unshare(0x20000)": -1,
-        "libc.syscall(56, 0x10000011, 0, 0, 0, 0)": -1,
+        "libc.unshare(0x10000000)": -1, "libc.unshare(0x20000)": -1, "libc.syscall(56, 0x10000011, 0, 0, 0, 0)": -1,
     },
     "sockets of virtual machines": {"socket.socket(40, socket.SOCK_STREAM)": "EAFNOSUPPORT"},
-}
+}  # fmt: skip
 
 
 async def check_attempts(sandbox, outcomes):
@@ -572,13 +555,10 @@ async def test_what_a_local_sandbox_does_not_give(sandbox, only_local, outcomes)
 
 
 FORGED = {
-    "noise": "b'\\xff' * 64",
-    "no id": "b'\\0\\0\\0\\2{}'",
-    "no object": "b'\\0\\0\\0\\2[]'",
-    "no JSON": "b'\\0\\0\\0\\4nope'",
-    "huge": "b'\\x7f\\xff\\xff\\xff' + b'x' * 5_000_000",
+    "noise": "b'\\xff' * 64", "no id": "b'\\0\\0\\0\\2{}'", "no object": "b'\\0\\0\\0\\2[]'",
+    "no JSON": "b'\\0\\0\\0\\4nope'", "huge": "b'\\x7f\\xff\\xff\\xff' + b'x' * 5_000_000",
     "empty": "b'\\0\\0\\0\\0' * 1000",
-}
+}  # fmt: skip
 
 
 def to_every_descriptor(data):
@@ -621,10 +601,8 @@ class TestTheProtocols:
 
 ATTACKS = {
     "forks": "bomb() { bomb | bomb & }; bomb; sleep 60",
-    "memory": "python3 -c 'x = [bytearray(10**7) for _ in range(200)]'",
-    "output": "yes",
-    "kill": "kill -9 -1",
-}
+    "memory": "python3 -c 'x = [bytearray(10**7) for _ in range(200)]'", "output": "yes", "kill": "kill -9 -1",
+}  # fmt: skip
 
 
 class Attacked(SandboxEnv):

@@ -13,9 +13,7 @@ def test_a_disk_that_became_read_only(nightjar, mount, run_writer, tmp_path, com
     run_dir = run_writer.write(tmp_path / "run-1")
     Warehouse(disk).publish(run_dir)
     mount("remount,ro")
-
     ended = nightjar.start("warehouse", *command.format(run_dir=run_dir).split(), "--warehouse", disk).wait()
-
     assert ended.code == 1
     assert ended.stderr == (
         f"Error: Cannot write the warehouse {disk}: Read-only file system ({disk}/segments). "

@@ -84,7 +84,6 @@ def finish(process):
 @pytest.fixture
 def run_dirs(tmp_path, run_writer):
     """Folders of run directories, one folder for each publisher."""
-
     whole = {"num_examples": EXAMPLES, "rollouts": ROLLOUTS, "scored": ROLLOUTS, "failed": 0, "status": "completed"}
 
     def make(publishers, runs_each):
@@ -171,7 +170,6 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
         assert len(finish(process).split()) == runs_each
     finish(reader)
     check(folder, publishers * runs_each)
-
     last = next(own[0].iterdir())
     metadata = json.loads((last / "metadata.json").read_bytes())
     (last / "metadata.json").write_text(json.dumps({**metadata, "finished_at": "2026-11-21T00:00:00Z"}))

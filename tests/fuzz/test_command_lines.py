@@ -22,16 +22,12 @@ MEANT = [
     "eval run arithmetic -m m -b URL -n 2 -r 1 -c 4 --direct -S {} -a {} -t 9 -T 0.5 --request-retries 1 --tag a",
     "eval run arithmetic -m m -b URL -n 1 --direct -C answer -x {} --timeout-minutes 1 --max-shards 2 --json",
     "eval run arithmetic -m m -b URL -n 1 --direct --header X-Team:$TEAM --shuffle-seed 3 -o out --warehouse house",
-    "eval repair RUN",
-    "publish RUN --warehouse house",
-    "env init my-env --kind tool",
-    "env list --json",
-    "warehouse info --warehouse house",
-    "warehouse doctor --warehouse house --json",
+    "eval repair RUN", "publish RUN --warehouse house", "env init my-env --kind tool", "env list --json",
+    "warehouse info --warehouse house", "warehouse doctor --warehouse house --json",
     "warehouse export all.csv --warehouse house --format csv",
     "warehouse prices set m --input 0.4 --output 1.6 --warehouse house",
     "warehouse prune --older-than 180d --warehouse house --dry-run",
-]
+]  # fmt: skip
 ODD = [
     "", " ", "-", "--", "-1", "0", "nan", "inf", "1e400", "9" * 400, "[/x]", "\x1b[31m", "\udcff", "\u202e",
     "é" * 200,

@@ -55,14 +55,9 @@ def asked(engine, method, pattern):
 class TestRequests:
     async def test_a_container_has_limits_and_no_more_rights(self, engine, start):
         await start(
-            memory_gb=1,
-            disk_size_gb=0.25,
-            cpu_cores=2,
-            max_processes=100,
-            timeout_minutes=5,
-            gpu_count=1,
+            memory_gb=1, disk_size_gb=0.25, cpu_cores=2, max_processes=100, timeout_minutes=5, gpu_count=1,
             labels=["experiment-7"],
-        )
+        )  # fmt: skip
         [config] = asked(engine, "POST", "/containers/create")
         host = config["HostConfig"]
         assert config | {

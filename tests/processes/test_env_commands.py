@@ -257,14 +257,11 @@ class TestInstall:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("./nowhere", "'./nowhere'"),
-            ("empty/", "'empty' .* pyproject.toml"),
-            ("alone", "nightjar eval run alone"),
-            ("no such name", "'no such name'"),
-            ("my-env@newest", "'newest' in 'my-env@newest'"),
+            ("./nowhere", "'./nowhere'"), ("empty/", "'empty' .* pyproject.toml"), ("alone", "nightjar eval run alone"),
+            ("no such name", "'no such name'"), ("my-env@newest", "'newest' in 'my-env@newest'"),
             ("no-such-env", "the requirement no-such-env"),
         ],
-    )
+    )  # fmt: skip
     def test_what_cannot_be_installed(self, shell, name, message):
         (shell.folder / "environments").mkdir()
         (shell.folder / "empty").mkdir()

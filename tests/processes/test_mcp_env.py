@@ -322,11 +322,8 @@ class TestContent:
         sound = types.AudioContent(data="AAAA", mime_type="audio/wav")
         result = types.CallToolResult(content=[link, text, data, sound])
         assert tool_content(result).splitlines() == [
-            "manual: file:///manual.txt",
-            "inside",
-            "[application/zip: file:///a.zip]",
-            "[audio/wav]",
-        ]
+            "manual: file:///manual.txt", "inside", "[application/zip: file:///a.zip]", "[audio/wav]",
+        ]  # fmt: skip
 
     def test_an_image_among_resources(self):
         from mcp import types

@@ -60,12 +60,10 @@ print("seen", flush=True)
 
 CONTENTS = {
     "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
-    "rollouts": "FROM rollouts ORDER BY ALL",
-    "attempts": "FROM attempts ORDER BY ALL",
-    "metrics": "FROM metrics ORDER BY ALL",
-    "examples": "FROM examples ORDER BY ALL",
+    "rollouts": "FROM rollouts ORDER BY ALL", "attempts": "FROM attempts ORDER BY ALL",
+    "metrics": "FROM metrics ORDER BY ALL", "examples": "FROM examples ORDER BY ALL",
     "leaderboard": "FROM leaderboard ORDER BY ALL",
-}
+}  # fmt: skip
 
 
 def contents(warehouse):
@@ -277,13 +275,11 @@ class TestTogether:
         assert finish(process)[0] == -signal.SIGKILL
         assert len(objects()) == len(before) + 4
         assert runs(warehouse) == ["run-0"]
-
         pack_everything(open_store(location))
         assert len(objects()) == len(before) + 4, "another machine may be uploading these"
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
         pack_everything(open_store(location))
         assert objects() == before
-
         warehouse.publish(run_dirs[1])
         assert runs(warehouse) == ["run-0", "run-1"]
 
@@ -295,7 +291,6 @@ class TestPacking:
         assert pack_everything(open_store(location)) == 1
         assert contents(filled) == before
         assert contents(Warehouse(location)) == before
-
         assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
@@ -312,7 +307,6 @@ class TestPacking:
         packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
         assert len(packs) == 2
         assert contents(filled) == before
-
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))

@@ -13,12 +13,7 @@ import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments.games.openenv_env import (
-    OpenEnvEnv,
-    parse_action,
-    render_messages,
-    tool_result,
-)
+from nightjar.environments.games.openenv_env import OpenEnvEnv, parse_action, render_messages, tool_result
 from nightjar.environments.games.openenv_server import (
     BuildManifest,
     OpenEnvError,
@@ -150,13 +145,10 @@ class TestToolCalls:
     async def test_that_fail_are_shown_to_the_model(self, project, play, response):
         wrong = response(
             tool_calls=[
-                self.call("dance"),
-                self.call("open"),
-                {"id": "3", "name": "look", "arguments": "[1]"},
-                {"id": "4", "name": "look", "arguments": "{"},
-                {"id": "5", "name": " ", "arguments": "{}"},
+                self.call("dance"), self.call("open"), {"id": "3", "name": "look", "arguments": "[1]"},
+                {"id": "4", "name": "look", "arguments": "{"}, {"id": "5", "name": " ", "arguments": "{}"},
             ]
-        )
+        )  # fmt: skip
         state, _ = await play(box(project("mcp")), wrong, "sorry")
         assert said(state["completion"])[1:-1] == [
             '{"error": {"message": "no tool dance"}}',
@@ -371,12 +363,10 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("observation", "result"),
         [
-            ({"result": {"content": [], "data": [1]}, "error": None}, [1]),
-            ({"result": "plain"}, "plain"),
-            ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}),
-            ("bare", "bare"),
+            ({"result": {"content": [], "data": [1]}, "error": None}, [1]), ({"result": "plain"}, "plain"),
+            ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}), ("bare", "bare"),
         ],
-    )
+    )  # fmt: skip
     def test_results_of_tools_are_unwrapped(self, observation, result):
         assert tool_result(observation) == result
 

@@ -6,11 +6,7 @@ import pytest
 
 from nightjar.clients import ClientConfig
 from nightjar.environments.rubrics import Rubric
-from nightjar.environments.tools.python_env import (
-    PythonEnv,
-    PythonWorkerNotReadyError,
-    PythonWorkerRequestError,
-)
+from nightjar.environments.tools.python_env import PythonEnv, PythonWorkerNotReadyError, PythonWorkerRequestError
 from nightjar.errors import SandboxError
 from nightjar.model_server import ModelServer, Script, tool_call
 from nightjar.sandboxes import LocalProvider
@@ -58,16 +54,12 @@ class TestTheTool:
     @pytest.mark.parametrize(
         ("code", "shown"),
         [
-            ("6 * 7", "Out[1]: 42"),
-            ("print('hi')", "hi"),
-            ("x = 1", "(no output)"),
-            ("None", "(no output)"),
-            ("", "(no output)"),
-            ("''", "Out[1]: ''"),
+            ("6 * 7", "Out[1]: 42"), ("print('hi')", "hi"), ("x = 1", "(no output)"), ("None", "(no output)"),
+            ("", "(no output)"), ("''", "Out[1]: ''"),
             ("import sys; print('a'); print('b', file=sys.stderr); 'c'", "a\nstderr:\nb\nOut[1]: 'c'"),
             ("for i in range(2):\n    print(i)\ni", "0\n1\nOut[1]: 1"),
         ],
-    )
+    )  # fmt: skip
     async def test_shows_what_was_written_and_the_last_value(self, ask, code, shown):
         python = await ask()
         assert await python(code) == shown

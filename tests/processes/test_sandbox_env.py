@@ -118,14 +118,11 @@ class TestTheTool:
     @pytest.mark.parametrize(
         ("command", "shown"),
         [
-            ("echo out", "out"),
-            ("echo err >&2", "stderr:\nerr"),
-            ("echo out; echo err >&2", "out\nstderr:\nerr"),
-            ("true", "(no output)"),
-            ("printf '  \\n'", "(no output)"),
+            ("echo out", "out"), ("echo err >&2", "stderr:\nerr"), ("echo out; echo err >&2", "out\nstderr:\nerr"),
+            ("true", "(no output)"), ("printf '  \\n'", "(no output)"),
             ("printf '\\n  indented \\n\\n'; exit 3", "indented"),
         ],
-    )
+    )  # fmt: skip
     async def test_shows_output_and_errors(self, shell, command, shown):
         bash = await shell(environment())
         assert await bash(command) == shown

@@ -110,11 +110,9 @@ def environment(tmp_path, published):
     shutil.copytree(published, tmp_path / "warehouse")
     return {
         **{name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS", "LINES"}},
-        "NIGHTJAR_HOME": str(tmp_path / "home"),
-        "NIGHTJAR_WAREHOUSE": str(tmp_path / "warehouse"),
-        "PROMPT_TOOLKIT_NO_CPR": "1",
-        "TERM": "xterm",
-    }
+        "NIGHTJAR_HOME": str(tmp_path / "home"), "NIGHTJAR_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm",
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -239,14 +237,11 @@ def test_dot_commands(prompt):
     ("typed", "completed"),
     [
         ("SELECT run_id FROM leader", "SELECT run_id FROM leaderboard"),
-        ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"),
-        ("SELE", "SELECT"),
-        (".sche", ".schema"),
-        (".run hard", ".run hardest"),
-        (".run hardest env=sums mod", ".run hardest env=sums model="),
+        ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"), ("SELE", "SELECT"), (".sche", ".schema"),
+        (".run hard", ".run hardest"), (".run hardest env=sums mod", ".run hardest env=sums model="),
         ("hardest env=su", "hardest env=sums"),
     ],
-)
+)  # fmt: skip
 def test_tab_completes(prompt, typed, completed):
     prompt.type(typed)
     prompt.wait_for(lambda text: text.endswith(typed))

@@ -45,13 +45,10 @@ def python(code, folder, *, path=(), **variables):
     """Runs Python code in a process of its own; returns what it prints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NIGHTJAR_")}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=folder,
-        env=kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=folder,
+        env=kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables, capture_output=True, text=True,
         timeout=300,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -84,18 +81,14 @@ def write(tmp_path):
 
 
 WAYS = [
-    "import verifiers as vf; found = vf.types.State",
-    "import verifiers as vf; found = vf.utils.usage_utils.State",
-    "import verifiers.types; found = verifiers.types.State",
-    "from verifiers import types; found = types.State",
-    "from verifiers import State as found",
-    "from verifiers.types import State as found",
-    "from verifiers.types import *; found = State",
-    "from verifiers import *; found = State",
+    "import verifiers as vf; found = vf.types.State", "import verifiers as vf; found = vf.utils.usage_utils.State",
+    "import verifiers.types; found = verifiers.types.State", "from verifiers import types; found = types.State",
+    "from verifiers import State as found", "from verifiers.types import State as found",
+    "from verifiers.types import *; found = State", "from verifiers import *; found = State",
     "from verifiers.types import ChatMessages, ModelResponse, State as found",
     "from verifiers.utils import *; import verifiers.types as types; found = types.State",
     "import importlib; found = importlib.import_module('verifiers.types').State",
-]
+]  # fmt: skip
 
 MISSING = {
     "import verifiers.trainers": ("ModuleNotFoundError", "'verifiers.trainers'"),

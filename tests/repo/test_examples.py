@@ -45,18 +45,12 @@ NEEDED_BY = {
 }
 """Modules whose examples import something that only an extra brings along."""
 SHOWN_ELSEWHERE = {
-    "AnthropicMessagesClient": "Client",
-    "EnvGroupRubric": "EnvGroup",
-    "EpisodicSumRubric": "GymEnv",
-    "MultiTurnMonitorRubric": "MultiTurnEnv",
-    "OpenAIChatCompletionsClient": "Client",
-    "OpenAICompletionsClient": "resolve_client",
-    "OpenAIResponsesClient": "Client",
-    "OpenEnvEnv": "tests/processes/test_openenv_env.py",
-    "OpenEnvEpisodicSumRubric": "GymEnv",
-    "PythonMonitorRubric": "PythonEnv",
-    "SandboxMonitorRubric": "SandboxEnv",
-}
+    "AnthropicMessagesClient": "Client", "EnvGroupRubric": "EnvGroup", "EpisodicSumRubric": "GymEnv",
+    "MultiTurnMonitorRubric": "MultiTurnEnv", "OpenAIChatCompletionsClient": "Client",
+    "OpenAICompletionsClient": "resolve_client", "OpenAIResponsesClient": "Client",
+    "OpenEnvEnv": "tests/processes/test_openenv_env.py", "OpenEnvEpisodicSumRubric": "GymEnv",
+    "PythonMonitorRubric": "PythonEnv", "SandboxMonitorRubric": "SandboxEnv",
+}  # fmt: skip
 """Classes that are made for their users, or that need more than an example can hold, and what shows them."""
 
 

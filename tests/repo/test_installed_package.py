@@ -101,15 +101,10 @@ def test_the_wheel_holds_nightjar_with_its_flows_and_sql_and_nothing_else(wheel:
     names = contents(wheel).keys()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"nightjar"}
     assert {
-        "nightjar/__init__.pyi",
-        "nightjar/blocks/model_endpoint.py",
-        "nightjar/flows/evaluation.py",
-        "nightjar/flows/__init__.pyi",
-        "nightjar/py.typed",
-        "nightjar/reports/templates/base.html",
-        "nightjar/tasks/evaluation.py",
-        "nightjar/warehouse/storage/tables.sql",
-    } <= names
+        "nightjar/__init__.pyi", "nightjar/blocks/model_endpoint.py", "nightjar/flows/evaluation.py",
+        "nightjar/flows/__init__.pyi", "nightjar/py.typed", "nightjar/reports/templates/base.html",
+        "nightjar/tasks/evaluation.py", "nightjar/warehouse/storage/tables.sql",
+    } <= names  # fmt: skip
 
 
 def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(

@@ -28,11 +28,9 @@ def shell_blocks() -> list[str]:
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs a block of the README in an empty folder, without Prefect, with this Python's ``nightjar``."""
     environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_API_URL": "",
-    }
+        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": "",
+    }  # fmt: skip
     return subprocess.run(
         ["bash", "-euc", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120,

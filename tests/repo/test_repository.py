@@ -65,13 +65,11 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
     assert declared["pull"] == []
     assert declared["deployments"] == [
         {
-            "name": name or flow.name,
-            "description": description,
-            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}",
-            "work_pool": {"name": WORK_POOL.name},
+            "name": name or flow.name, "description": description,
+            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}", "work_pool": {"name": WORK_POOL.name},
         }
         for flow, description, name, _ in DEPLOYMENTS
-    ]
+    ]  # fmt: skip
     assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
     assert f"prefect worker start --pool {WORK_POOL.name}\n" in text
 
