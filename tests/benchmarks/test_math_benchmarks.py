@@ -44,15 +44,11 @@ class TestMGSM:
         env = mgsm.load_environment(str(tmp_path), "en")
         assert score(env, env.examples[0], reply)["reward"] == 0.0
 
-    def test_every_reference_number_is_right_and_nothing_is_wrong(self, data, rewards):
-        env = mgsm.load_environment(str(data / "mgsm"))
-        examples = list(env.examples)
-        said = [
-            (example, f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}")
-            for example in examples
-        ]
-        assert (len(examples), set(rewards(env, said))) == (2_750, {1.0})
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
+    def test_every_reference_number_is_right_and_nothing_is_wrong(self, data, all_right):
+        def reply(example):
+            return f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}"
+
+        all_right(mgsm.load_environment(str(data / "mgsm")), reply, 2_750)
 
     def test_some_languages(self, data):
         examples = list(mgsm.load_environment(str(data / "mgsm"), "de, sw").examples)
@@ -74,47 +70,31 @@ MATH = [
     ("5", r"I get \boxed{4}, no: \boxed{5.0}", r"\boxed{5} or rather \boxed{6}"),
     (r"x \in [-2,7]", r"\boxed{[-2,7]}", r"\boxed{(-2,7)}"),
     (r"\left( 3, \frac{\pi}{2} \right)", r"\boxed{(3, \pi/2)}", r"\boxed{(\pi/2, 3)}"),
-    (r"p - q", r"Answer: $p-q$", r"Answer: $q-p$"),
-    (r"\sqrt{51}", r"\boxed{51^{1/2}}", r"\boxed{51}"),
-    (r"\text{Evelyn}", r"\boxed{\text{Evelyn}}", r"\boxed{\text{Evan}}"),
-    ("90^\\circ", r"\boxed{90}", r"\boxed{9}"),
-    (r"11\sqrt2", r"\boxed{11\sqrt{2}}", r"\boxed{2\sqrt{11}}"),
-    ("6 - 5i", r"\boxed{-5i+6}", r"\boxed{6+5i}"),
-    ("1,2", r"\boxed{2, 1}", r"\boxed{12}"),
-    (r"\$32,\!348", r"\boxed{32348}", r"\boxed{32,349}"),
+    (r"p - q", r"Answer: $p-q$", r"Answer: $q-p$"), (r"\sqrt{51}", r"\boxed{51^{1/2}}", r"\boxed{51}"),
+    (r"\text{Evelyn}", r"\boxed{\text{Evelyn}}", r"\boxed{\text{Evan}}"), ("90^\\circ", r"\boxed{90}", r"\boxed{9}"),
+    (r"11\sqrt2", r"\boxed{11\sqrt{2}}", r"\boxed{2\sqrt{11}}"), ("6 - 5i", r"\boxed{-5i+6}", r"\boxed{6+5i}"),
+    ("1,2", r"\boxed{2, 1}", r"\boxed{12}"), (r"\$32,\!348", r"\boxed{32348}", r"\boxed{32,349}"),
     ("2x^3 + x", r"<think>\boxed{0}</think>\boxed{x(2x^2+1)}", r"\boxed{2x^3}"),
-    ("90^\\circ", r"\boxed{90°}", r"\boxed{90°30}"),
-    ("90", r"\boxed{90\degree}", r"\boxed{\pi/2}"),
-    ("42", r"\boxed{ 42. }", r"\boxed{4.2}"),
-    ("42", "The answer is 42.", "The answer is 24."),
+    ("90^\\circ", r"\boxed{90°}", r"\boxed{90°30}"), ("90", r"\boxed{90\degree}", r"\boxed{\pi/2}"),
+    ("42", r"\boxed{ 42. }", r"\boxed{4.2}"), ("42", "The answer is 42.", "The answer is 24."),
     (r"\frac{5}{6}", r"\boxed{0.8\overline{3}}", r"\boxed{0.83}"),
-    (r"0.\overline{36}", r"\boxed{\tfrac{4}{11}}", r"\boxed{0.36}"),
-    ("5", r"\boxed{x = 5}", r"\boxed{x = 6}"),
-    ("x = 5", r"\boxed{5}", r"\boxed{-5}"),
-    ("5", r"\boxed{5\text{ cm}}", r"\boxed{6\text{ cm}}"),
-    (r"5\text{ cm}^2", r"\boxed{5}", r"\boxed{25}"),
-    ("1200", r"\boxed{1{,}200}", r"\boxed{1.2}"),
-    ("1200", r"\boxed{1\,200}", r"\boxed{1,2,0,0}"),
-    (r"\$18", r"\boxed{18 dollars}", r"\boxed{81}"),
-    ("18", r"\boxed{\$18.00}", r"\boxed{18.50}"),
-    (r"10\%", r"\boxed{10}", r"\boxed{1}"),
-    ("10", r"\boxed{10\%}", r"\boxed{100\%}"),
-    (r"\text{(C)}", r"\boxed{C}", r"\boxed{B}"),
-    ("C", r"\boxed{\textbf{(C)}}", r"\boxed{\textbf{(D)}}"),
-    (r"\{1,2\}", r"\boxed{\{2,1\}}", r"\boxed{(1,2)}"),
-    ("(1,2)", r"\boxed{(1, 2)}", r"\boxed{\{1,2\}}"),
-    ("(1,2)", r"\boxed{\left(1,2\right)}", r"\boxed{[1,2]}"),
+    (r"0.\overline{36}", r"\boxed{\tfrac{4}{11}}", r"\boxed{0.36}"), ("5", r"\boxed{x = 5}", r"\boxed{x = 6}"),
+    ("x = 5", r"\boxed{5}", r"\boxed{-5}"), ("5", r"\boxed{5\text{ cm}}", r"\boxed{6\text{ cm}}"),
+    (r"5\text{ cm}^2", r"\boxed{5}", r"\boxed{25}"), ("1200", r"\boxed{1{,}200}", r"\boxed{1.2}"),
+    ("1200", r"\boxed{1\,200}", r"\boxed{1,2,0,0}"), (r"\$18", r"\boxed{18 dollars}", r"\boxed{81}"),
+    ("18", r"\boxed{\$18.00}", r"\boxed{18.50}"), (r"10\%", r"\boxed{10}", r"\boxed{1}"),
+    ("10", r"\boxed{10\%}", r"\boxed{100\%}"), (r"\text{(C)}", r"\boxed{C}", r"\boxed{B}"),
+    ("C", r"\boxed{\textbf{(C)}}", r"\boxed{\textbf{(D)}}"), (r"\{1,2\}", r"\boxed{\{2,1\}}", r"\boxed{(1,2)}"),
+    ("(1,2)", r"\boxed{(1, 2)}", r"\boxed{\{1,2\}}"), ("(1,2)", r"\boxed{\left(1,2\right)}", r"\boxed{[1,2]}"),
     (r"(-\infty,2)\cup(3,\infty)", r"\boxed{(-∞,2) \cup (3,∞)}", r"\boxed{(-\infty,2)}"),
     (
         r"\begin{pmatrix}1\\2\end{pmatrix}",
         r"\boxed{\begin{bmatrix} 1 \\ 2 \end{bmatrix}}",
         r"\boxed{\begin{pmatrix}1&2\end{pmatrix}}",
     ),
-    (r"\sqrt{10}", r"\boxed{√10}", r"\boxed{√1}"),
-    ("1111_2", r"\boxed{1111_{2}}", r"\boxed{1111_3}"),
-    ("1,2", r"\boxed{x=1 \text{ or } x=2}", r"\boxed{1}"),
-    (r"\text{even}", r"\boxed{even}", r"\boxed{odd}"),
-]
+    (r"\sqrt{10}", r"\boxed{√10}", r"\boxed{√1}"), ("1111_2", r"\boxed{1111_{2}}", r"\boxed{1111_3}"),
+    ("1,2", r"\boxed{x=1 \text{ or } x=2}", r"\boxed{1}"), (r"\text{even}", r"\boxed{even}", r"\boxed{odd}"),
+]  # fmt: skip
 
 
 class TestMATH500:

@@ -98,13 +98,10 @@ class TestMMLU:
             len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
 
     @pytest.mark.parametrize("choices_seed", [None, 5])
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, rewards, choices_seed):
+    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right, choices_seed):
         env = mmlu.load_environment(str(data / "mmlu" / "test.jsonl.gz"), choices_seed=choices_seed)
-        examples = list(env.examples)
-        assert len(examples) == mmlu.DATA.num_examples
+        examples = all_right(env, "Answer: {answer}".format_map, mmlu.DATA.num_examples)
         assert {example["info"]["subject"] for example in examples} == set(mmlu.CATEGORY_OF)
-        assert set(rewards(env, [(example, f"Answer: {example['answer']}") for example in examples])) == {1.0}
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
 
 
 class TestMMLUPro:
@@ -146,18 +143,15 @@ class TestMMLUPro:
         examples = {example["info"]["question_id"]: example for example in env.examples}
         with gzip.open(data / "mmlu_pro" / "recorded-jamba-1.5-large.jsonl.gz", "rt", encoding="utf-8") as file:
             recorded = [json.loads(line) for line in file]
-        assert [
-            row["question_id"] for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]
-        ] == []
+        other = [row for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]]
+        assert [row["question_id"] for row in other] == []
         found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
         assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
 
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, rewards):
+    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right):
         env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
-        examples = list(env.examples)
+        examples = all_right(env, "The answer is ({answer}).".format_map)
         assert len({example["info"]["category"] for example in examples}) == 14
-        assert set(rewards(env, [(example, f"The answer is ({example['answer']}).") for example in examples])) == {1.0}
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
 
 
 class TestGPQA:
@@ -174,10 +168,8 @@ class TestGPQA:
     def test_twelve_questions(self, rows_file, rewards):
         env = gpqa.load_environment(rows_file(*({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
         examples = list(env.examples)
-        assert (
-            rewards(env, [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples])
-            == [1.0] * 12
-        )
+        said = [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples]
+        assert rewards(env, said) == [1.0] * 12
         assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
 
     def test_an_unknown_subset_is_an_error(self):
@@ -187,7 +179,5 @@ class TestGPQA:
     def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(
-            DatasetError, match=r"accept the terms on the hub's page of Idavidrein/gpqa, and set HF_TOKEN"
-        ):
+        with pytest.raises(DatasetError, match=r"accept the terms .* Idavidrein/gpqa, and set HF_TOKEN"):
             len(gpqa.load_environment().examples)

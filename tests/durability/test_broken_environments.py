@@ -8,9 +8,7 @@ import time
 
 import nightjar as vf
 
-
 {code}
-
 
 def load_environment() -> vf.Environment:
     rows = [{{"question": f"What is {{n}} + 1?", "answer": str(n + 1)}} for n in range(4)]

@@ -6,7 +6,6 @@ TOKENS_OF_A_REQUEST = 30
 JUDGED = """
 import nightjar as vf
 
-
 def load_environment(judge_url: str) -> vf.Environment:
     rubric = vf.JudgeRubric(judge_client=vf.ClientConfig(api_base_url=judge_url), judge_model="judge")
 

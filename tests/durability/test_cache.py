@@ -110,14 +110,12 @@ def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
 TALK = """
 import nightjar as vf
 
-
 class Talk(vf.MultiTurnEnv):
     async def env_response(self, messages, state):
         again = await self.get_model_response(state, "Say something.")
         once_more = await self.get_model_response(state, "Say something.")
         assert again.message.content != once_more.message.content
         return [{"role": "user", "content": f"You said {messages[-1]['content']}. And now?"}]
-
 
 def load_environment():
     rows = [{"question": f"Question {n}", "answer": ""} for n in range(3)]

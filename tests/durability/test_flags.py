@@ -182,8 +182,7 @@ CASES = {
         lambda seen: (seen.run.metadata["status"], seen.run.metadata["scored"]) == ("completed", 0),
         server={"only_model": "right"},
     ),
-    "--timeout-minutes": saved(9, "--timeout-minutes", "9"),
-    "--request-timeout": saved(9, "--request-timeout", "9"),
+    "--timeout-minutes": saved(9, "--timeout-minutes", "9"), "--request-timeout": saved(9, "--request-timeout", "9"),
     "--scoring-timeout": saved(9, "--scoring-timeout", "9"),
     "--no-interleave-scoring": Case(["-N"], lambda seen: seen.config["interleave_scoring"] is False),
     "--independent-scoring": Case(["-i"], lambda seen: seen.config["independent_scoring"] is True),
@@ -196,8 +195,7 @@ CASES = {
         ["--name", "cold"], lambda seen: seen.nightjar.sql("SELECT config ->> 'name' FROM runs") == [("cold",)]
     ),
     "--state-columns": Case(["-C", "trajectory_id"], lambda seen: all(row["trajectory_id"] for row in seen.results)),
-    "--save-results": four_rollouts("-s"),
-    "--disable-env-server": four_rollouts("--disable-env-server"),
+    "--save-results": four_rollouts("-s"), "--disable-env-server": four_rollouts("--disable-env-server"),
     "--num-workers": four_rollouts("-w", "auto"),
     "--output-dir": Case(["-o", "there"], lambda seen: "there" in seen.run.path.parts),
     "--warehouse": Case(["--warehouse", "house"], lambda seen: (seen.nightjar.folder / "house").is_dir()),
@@ -224,34 +222,24 @@ TOGETHER = [
         "--provider", "--extra-env-kwargs", "--shuffle-seed", "--independent-scoring", "--output-price", "--output-dir",
         "--abbreviated-summary", "--env-dir-path",
     ],
-    ["--api-base-url", "--api-client-type", "--shuffle", "--warehouse"],
-    ["--replicas"],
-    ["--endpoints-path"],
-    ["--timeout"],
-    ["--seed", "--max-concurrent"],
-    ["--rollouts-per-example", "--max-concurrent-generation"],
+    ["--api-base-url", "--api-client-type", "--shuffle", "--warehouse"], ["--replicas"], ["--endpoints-path"],
+    ["--timeout"], ["--seed", "--max-concurrent"], ["--rollouts-per-example", "--max-concurrent-generation"],
     ["--tolerated-failures"],
 ]  # fmt: skip
 """The flags of each command: every flag of ``CASES`` is in one of them."""
 ELSEWHERE = {
     "durability/test_nemo_command.py": "--bench --adapter --repeats --max-problems --model-url --model-id --api-key "
     "--override",
-    "durability/test_interrupted.py": "--resume",
-    "durability/test_suites.py": "--dry-run --heartbeat-url",
-    "core/test_live_view.py": "--tui --debug",
-    "durability/test_failing_requests.py": "--request-retries",
-    "durability/test_budgets.py": "--max-total-tokens --max-cost-usd",
-    "durability/test_cache.py": "--cache",
-    "durability/test_parts.py": "--part",
-    "durability/test_hub.py": "--save-to-hf-hub --hf-hub-dataset-name",
-    "processes/test_env_commands.py": "--env-source",
-    "flows/test_stopped_runs.py": "--prefect",
-    "flows/test_suites_as_flows.py": "--prefect-url",
-    "flows/test_sent_environments.py": "--hosted --deployment",
+    "durability/test_interrupted.py": "--resume", "durability/test_suites.py": "--dry-run --heartbeat-url",
+    "core/test_live_view.py": "--tui --debug", "durability/test_failing_requests.py": "--request-retries",
+    "durability/test_budgets.py": "--max-total-tokens --max-cost-usd", "durability/test_cache.py": "--cache",
+    "durability/test_parts.py": "--part", "durability/test_hub.py": "--save-to-hf-hub --hf-hub-dataset-name",
+    "processes/test_env_commands.py": "--env-source", "flows/test_stopped_runs.py": "--prefect",
+    "flows/test_suites_as_flows.py": "--prefect-url", "flows/test_sent_environments.py": "--hosted --deployment",
     "flows/test_parts_of_runs.py": "--shards",
     "flows/test_hosted_runs.py": "--follow --poll-interval --allow-sandbox-access --allow-instances-access "
     "--custom-secrets --eval-name",
-}
+}  # fmt: skip
 """The tests of flags that need more than a model."""
 
 

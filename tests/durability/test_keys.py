@@ -73,12 +73,10 @@ import os
 
 import nightjar as vf
 
-
 class LeakyError(Exception):
     def __init__(self):
         self.request = {"headers": os.environ["MY_KEY"]}
         super().__init__(f"401 for Bearer {os.environ['MY_KEY']}")
-
 
 class Leaky(vf.SingleTurnEnv):
     async def setup_state(self, state):
@@ -86,12 +84,10 @@ class Leaky(vf.SingleTurnEnv):
         logging.getLogger("leaky").warning("asking with %s", os.environ["MY_KEY"])
         return state
 
-
 def raises(answer) -> float:
     if answer == "1":
         raise LeakyError
     return 1.0
-
 
 async def raises_from(answer) -> float:
     if answer == "2":
@@ -100,7 +96,6 @@ async def raises_from(answer) -> float:
         except LeakyError as error:
             raise RuntimeError("could not score") from error
     return 1.0
-
 
 def load_environment() -> vf.Environment:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)]

@@ -5,23 +5,19 @@ import pytest
 FLOODS = """
 import nightjar as vf
 
-
 def flood():
 {flood}
-
 
 def right(completion, answer) -> float:
     if answer == {in_reward!r}:
         flood()
     return 1.0
 
-
 class Flood(vf.MultiTurnEnv):
     async def env_response(self, messages, state, **kwargs):
         if state["answer"] == {in_turn!r}:
             flood()
         return [vf.UserMessage(content="Go on: what is 1 + 1?")]
-
 
 def load_environment() -> vf.Environment:
     rows = [{{"question": f"What is {{n}} + 1?", "answer": str(n)}} for n in range(6)]

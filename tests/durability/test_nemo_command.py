@@ -144,7 +144,6 @@ def test_a_config_is_a_suite_that_continues_after_a_failed_benchmark(nightjar, s
 
 def test_flags_of_a_run_are_refused_with_a_config(nightjar):
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url="http://127.0.0.1:1/v1"))
-    ended = nightjar.start("eval", "run", "release.yaml", "--repeats", "4").wait()
-    assert (ended.code, "rollouts_per_example must be set in the suite's file" in ended.stderr) == (2, True)
-    ended = nightjar.start("eval", "run", "release.yaml", "--bench", "arithmetic").wait()
-    assert (ended.code, "ENV and --bench set the same field" in ended.stderr) == (2, True)
+    for flags, named in ((["--repeats", "4"], "rollouts_per_example"), (["--bench", "arithmetic"], "ENV and --bench")):
+        ended = nightjar.start("eval", "run", "release.yaml", *flags).wait()
+        assert (ended.code, named in ended.stderr) == (2, True)

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from nightjar.model_server import Faults, FixedAnswer
+from nightjar.model_server import FixedAnswer
 
 BENCH = """
     from nightjar.compat.nemo import benchmark, exact_match, scorer
@@ -35,19 +35,6 @@ def bench(nightjar):
 def run_of(nightjar, url, *more, env="bench.py:fours"):
     typed = ["eval", "run", env, "-m", "m", "-b", url, "-r", "1", "--direct", "--no-progress", *more]
     return nightjar.start(*typed).wait()
-
-
-def test_an_outage_is_not_a_score_and_a_resume_repeats_only_failed_rollouts(bench, serve):
-    server = serve(FixedAnswer("4"), faults=Faults(rate_500=0.4, seed=2))
-    more = ["-n", "-1", "--request-retries", "0"]
-    assert run_of(bench, server.url, *more).code == 1
-    failed = sum(row["error"] is not None for row in bench.run.results)
-    assert {row["reward"] for row in bench.run.results} == {None, 0.0, 1.0}
-    elsewhere = serve(FixedAnswer("4"))
-    assert run_of(bench, elsewhere.url, *more, "--resume").code == 1
-    assert elsewhere.stats().received == 0, "another endpoint is another run"
-    run_of(bench, server.url, *more, "--resume")
-    assert server.stats().received == 30 + failed
 
 
 def test_a_changed_config_gives_no_old_scores(bench, serve):

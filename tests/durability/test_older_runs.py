@@ -15,6 +15,10 @@ from nightjar.model_server import Faults
 OLDER = Path(__file__).parent / "older_runs"
 RUN_ID = "7ea6218f54b3"
 FOLDER = Path("outputs/evals/arithmetic--local") / RUN_ID
+COMMANDS = [
+    "eval run --direct --resume", "eval retry", "eval repair", "eval rescore", "eval get", "publish",
+    "publish --new-id",
+]  # fmt: skip
 
 NOTEBOOK = """
 import sys
@@ -104,19 +108,11 @@ def test_it_is_pushed_and_pulled(nightjar, older, nightjar_in, tmp_path_factory)
     assert there.run.results == nightjar.run.results
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("eval", "run", "--resume", FOLDER, "--direct"), ("eval", "retry", FOLDER), ("eval", "repair", FOLDER),
-        ("eval", "rescore", FOLDER), ("eval", "get", FOLDER), ("publish", FOLDER), ("publish", FOLDER, "--new-id"),
-    ],
-    ids=lambda words: " ".join(str(word) for word in words if word != FOLDER),
-)  # fmt: skip
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, older, command):
-    path = nightjar.folder / FOLDER
-    change(path, format=3)
+    change(nightjar.folder / FOLDER, format=3)
     before = nightjar.run.content
-    ended = nightjar.start(*command).wait()
+    ended = nightjar.start(*command.split(), FOLDER).wait()
     assert ended.code == 1
     [said] = ended.errors
     assert all(fact in said for fact in (" 3", " 2", "pip install --upgrade nightjar-evals"))

@@ -13,15 +13,12 @@ import re
 
 import nightjar as vf
 
-
 def first_number(text):
     found = re.findall(r"-?\\d+", text)
     return found[0] if found else ""
 
-
 def same_text(completion, answer, parser):
     return float(parser.parse_answer(completion) == answer)
-
 
 rubric = vf.Rubric([same_text], parser=vf.Parser(first_number))
 """
@@ -88,10 +85,8 @@ import nightjar as vf
 
 WORTH = 1.0
 
-
 def exact(completion, answer):
     return WORTH * (answer in completion[-1]["content"])
-
 
 def load_environment(unit="", worth=1.0):
     global WORTH
@@ -145,7 +140,6 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
 SCORED_BY = """
 from nightjar.compat.nemo import ScorerInput, benchmark, scorer
 
-
 @benchmark(name="sums", dataset=[{{"n": n, "target": str(2 * n)}} for n in range(8)], prompt="What is {{n}} + {{n}}?")
 @scorer
 def check(sample: ScorerInput) -> dict:
@@ -184,16 +178,13 @@ import threading
 
 import nightjar as vf
 
-
 class Locked(vf.SingleTurnEnv):
     async def setup_state(self, state):
         state["lock"] = threading.Lock()
         return await super().setup_state(state)
 
-
 def right(completion, answer):
     return {worth} * (answer in completion[-1]["content"])
-
 
 def load_environment():
     rows = [{{"question": f"What is {{n}} + {{n}}?", "answer": str(n + n)}} for n in range(4)]

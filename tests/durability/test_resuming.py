@@ -86,14 +86,6 @@ def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
     assert nightjar.sql("SELECT count(*) FROM runs") == [(1,)]
 
 
-def test_a_near_miss_is_named_and_nothing_is_started(nightjar, killed):
-    received = killed.stats().received
-    ended = nightjar.eval("arithmetic", "-n", 12, "-r", 3, "-T", 0.5, "--resume", server=killed)
-    assert ended.code == 1
-    assert "rollouts_per_example: saved 2, asked for 3" in ended.errors[0]
-    assert (killed.stats().received, len(nightjar.runs)) == (received, 1)
-
-
 def test_without_an_environment_there_must_be_a_directory(nightjar):
     for words in ((), ("--resume",)):
         ended = nightjar.start("eval", "run", *words, "--direct").wait()

@@ -117,12 +117,6 @@ def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, mess
     assert server.stats().received == 0
 
 
-def test_a_misspelt_field(typed, serve):
-    ended = typed(SUITE.format(url=serve().url).replace("num_examples = 6", "num_exampels = 6")).wait()
-    line = ended.only_line
-    assert [part for part in ("nightly.toml, line 12", "'num_exampels'", "'num_examples'") if part not in line] == []
-
-
 def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed):
     text = SUITE.format(url="https://api.example.com/v1").replace('"arithmetic"', '"my-quiz"', 1) + BROKEN.replace(
         "gsm8k", "owner/other"

@@ -169,16 +169,7 @@ class Wrapped:
     """A connection that is not a plain socket, such as TLS or SSH: it has only blocking calls."""
 
     def __init__(self, connection):
-        self._connection = connection
-
-    def recv(self, size):
-        return self._connection.recv(size)
-
-    def sendall(self, data):
-        return self._connection.sendall(data)
-
-    def close(self):
-        self._connection.close()
+        self.recv, self.sendall, self.close = connection.recv, connection.sendall, connection.close
 
 
 async def test_connections_other_than_plain_sockets_are_read_in_threads(start, provider, monkeypatch):

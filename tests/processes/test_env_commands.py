@@ -282,7 +282,6 @@ class TestForARun:
 import needed
 import nightjar as vf
 
-
 def load_environment():
     return vf.SingleTurnEnv(dataset=[{"question": "1 + 1", "answer": "2"}])
 """

@@ -27,7 +27,6 @@ OWN_TEST = """
     from nightjar.flows import evaluate
     from nightjar.tasks import generate
 
-
     def test_both_can_be_imported():
         assert (flow, task, block) == ("my flow", "my task", "my block")
         assert evaluate.name == "evaluate"
