@@ -67,7 +67,6 @@ def rows_file(tmp_path):
 
 @pytest.fixture
 def needs_sandbox():
-    """Skips the test where no local sandbox can be made."""
     if shutil.which("bwrap") is None:
         pytest.skip("needs bubblewrap")
 

@@ -15,50 +15,38 @@ with_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the recorded an
 
 
 class TestExtractAnswer:
-    @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            (r"A: 1 #### 2 \boxed{3} 4", "3"), (r"\boxed{3} then \boxed{5}", "5"), ("Answer: 1\n#### 2\n4", "2"),
-            ("Answer: 1\nso 4", "1"), ("Answer: 1\nAnswer: 2", "2"), ("4 * 4 = 16\nA: 1", "1"),
-            ("first 12, then 7", "7"), ("nothing to see", ""), ("", ""),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "answer"), [
+        (r"A: 1 #### 2 \boxed{3} 4", "3"), (r"\boxed{3} then \boxed{5}", "5"), ("Answer: 1\n#### 2\n4", "2"),
+        ("Answer: 1\nso 4", "1"), ("Answer: 1\nAnswer: 2", "2"), ("4 * 4 = 16\nA: 1", "1"),
+        ("first 12, then 7", "7"), ("nothing to see", ""), ("", ""),
+    ])  # fmt: skip
     def test_box_before_hash_before_stated_number_before_last_number(self, text, answer):
         assert extract_answer(text) == answer
 
-    @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            (r"\boxed{} #### 2", "2"), (r"\boxed{\text{the total}} so 2", "2"), ("Answer: 1\n####", "1"),
-            ("Answer: 1\nAnswer: none", "1"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "answer"), [
+        (r"\boxed{} #### 2", "2"), (r"\boxed{\text{the total}} so 2", "2"), ("Answer: 1\n####", "1"),
+        ("Answer: 1\nAnswer: none", "1"),
+    ])  # fmt: skip
     def test_a_place_without_a_number_is_passed_over(self, text, answer):
         assert extract_answer(text) == answer
 
-    @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            (r"\boxed{\$18}", "18"), (r"\boxed{18\text{ dollars}}", "18"), (r"\boxed{\text{Janet makes } \$18}", "18"),
-            (r"\boxed{18 \text{ m}^2}", "18"), (r"\boxed{18.00}", "18.00"), (r"\boxed{0}", "0"),
-            (r"\boxed{1{,}200}", "1200"), (r"\boxed{1\,200}", "1200"), (r"\boxed{\frac{5}{2}}", "2.5"),
-            (r"\boxed{2\frac{1}{2}}", "2.5"), (r"\boxed{3 \times 400 = 1200}", "1200"), (r"\boxed{2.5 \approx 3}", "3"),
-            (r"**Final Answer:** the answer is $\boxed{18}$. It took 5 steps.", "18"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "answer"), [
+        (r"\boxed{\$18}", "18"), (r"\boxed{18\text{ dollars}}", "18"), (r"\boxed{\text{Janet makes } \$18}", "18"),
+        (r"\boxed{18 \text{ m}^2}", "18"), (r"\boxed{18.00}", "18.00"), (r"\boxed{0}", "0"),
+        (r"\boxed{1{,}200}", "1200"), (r"\boxed{1\,200}", "1200"), (r"\boxed{\frac{5}{2}}", "2.5"),
+        (r"\boxed{2\frac{1}{2}}", "2.5"), (r"\boxed{3 \times 400 = 1200}", "1200"), (r"\boxed{2.5 \approx 3}", "3"),
+        (r"**Final Answer:** the answer is $\boxed{18}$. It took 5 steps.", "18"),
+    ])  # fmt: skip
     def test_in_a_box(self, text, answer):
         assert extract_answer(text) == answer
 
-    @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            ("#### 18", "18"), ("####18", "18"), ("#### **$1,200.00**", "1200.00"),
-            ("#### 17\nWait.\n#### 18\nIt took 5 steps.", "18"),
-            ("#### Step 1\n16 - 3 = 13\n#### Step 2\nThe total is 18.", "18"),
-            ("#### 1. Eggs\n16 - 3 = 13\n#### 2. Money\n13 * 2 = 26", "26"),
-            ("#### Answer: 18 eggs\nIt took 5 steps.", "18"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "answer"), [
+        ("#### 18", "18"), ("####18", "18"), ("#### **$1,200.00**", "1200.00"),
+        ("#### 17\nWait.\n#### 18\nIt took 5 steps.", "18"),
+        ("#### Step 1\n16 - 3 = 13\n#### Step 2\nThe total is 18.", "18"),
+        ("#### 1. Eggs\n16 - 3 = 13\n#### 2. Money\n13 * 2 = 26", "26"),
+        ("#### Answer: 18 eggs\nIt took 5 steps.", "18"),
+    ])  # fmt: skip
     def test_behind_hashes_that_are_no_heading(self, text, answer):
         assert extract_answer(text) == answer
 
@@ -67,15 +55,12 @@ class TestCorrectAnswer:
     def score(self, text, answer):
         return correct_answer([AssistantMessage(content=text)], answer, AfterThinkParser(extract_answer))
 
-    @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            (r"\boxed{18}", "18"), (r"\boxed{\$1,234.00}", "1234"), ("A: $1,234.00.", "1234"),
-            ("The result is 0.50", ".5"), ("#### 1,000", "1000"), ("So -3.", "-3"), ("Answer: −5", "-5"),
-            ("Answer: １，２００", "1200"), ("Answer: 1 200 clips", "1200"),
-            ("<think>\\boxed{4}\nThe answer is 5.</think>It is 18.", "18"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "answer"), [
+        (r"\boxed{18}", "18"), (r"\boxed{\$1,234.00}", "1234"), ("A: $1,234.00.", "1234"),
+        ("The result is 0.50", ".5"), ("#### 1,000", "1000"), ("So -3.", "-3"), ("Answer: −5", "-5"),
+        ("Answer: １，２００", "1200"), ("Answer: 1 200 clips", "1200"),
+        ("<think>\\boxed{4}\nThe answer is 5.</think>It is 18.", "18"),
+    ])  # fmt: skip
     def test_the_same_number_however_it_is_written(self, text, answer):
         assert self.score(text, answer) == 1.0
 

@@ -7,27 +7,24 @@ from nightjar.errors import ConfigError, DatasetError
 
 
 class TestMGSM:
-    @pytest.mark.parametrize(
-        ("language", "reply", "answer"),
-        [
-            ("bn", "উত্তর: ১২", "12"), ("bn", "উত্তরঃ ১২০০", "1200"),
-            ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"), ("de", "3 + 7 = 10\nAntwort: 10", "10"),
-            ("de", "**Antwort:** 10 Hefte", "10"), ("de", "**Antwort**\n18", "18"), ("de", "Die Antwort ist 18.", "18"),
-            ("de", "Antwort: 18,00 €", "18.00"), ("de", "Antwort: 1.234", "1234"), ("de", "Antwort: 1'200", "1200"),
-            ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
-            ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
-            ("de", "Um die Frage zu beantworten: 18", ""), ("de", "Answer: 18", ""), ("en", "Answer: 1,234", "1234"),
-            ("en", "Answer: 1.234", "1.234"), ("en", "Answer: $12.00", "12.00"), ("en", "The answer is 1200.", "1200"),
-            ("en", r"Answer: $\boxed{1{,}200}$", "1200"), ("es", "Respuesta: 1.234", "1234"),
-            ("es", "Respuesta final: 1200", "1200"), ("fr", "Réponse : 1 234", "1234"),
-            ("fr", "Réponse : 1\u202f234,50 €", "1234.50"), ("fr", "Re\u0301ponse : 18", "18"), ("ja", "答え: ５", "5"),
-            ("ja", "答えは1200です", "1200"), ("ja", "答え：１，２００㎡", "1200"), ("ru", "Ответ: 7\nОтвет: 8", "8"),
-            ("ru", "ОТВЕТ: 1 200 рублей", "1200"), ("sw", "Jibu: 2 + 3 = 5", "5"), ("sw", "Jibu ni: 1200", "1200"),
-            ("te", "సమాధానం: ౧౨", "12"), ("th", "คำตอบ: ๑๒", "12"), ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
-            ("zh", "答案：5个", "5"), ("zh", "答案是 18", "18"), ("de", "10", "10"), ("de", "**1.200** €", "1200"),
-            ("en", "It is 10", ""), ("en", "3 + 7 = 10", ""), ("de", "Antwort: keine", ""), ("en", "", ""),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("language", "reply", "answer"), [
+        ("bn", "উত্তর: ১২", "12"), ("bn", "উত্তরঃ ১২০০", "1200"),
+        ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"), ("de", "3 + 7 = 10\nAntwort: 10", "10"),
+        ("de", "**Antwort:** 10 Hefte", "10"), ("de", "**Antwort**\n18", "18"), ("de", "Die Antwort ist 18.", "18"),
+        ("de", "Antwort: 18,00 €", "18.00"), ("de", "Antwort: 1.234", "1234"), ("de", "Antwort: 1'200", "1200"),
+        ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
+        ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
+        ("de", "Um die Frage zu beantworten: 18", ""), ("de", "Answer: 18", ""), ("en", "Answer: 1,234", "1234"),
+        ("en", "Answer: 1.234", "1.234"), ("en", "Answer: $12.00", "12.00"), ("en", "The answer is 1200.", "1200"),
+        ("en", r"Answer: $\boxed{1{,}200}$", "1200"), ("es", "Respuesta: 1.234", "1234"),
+        ("es", "Respuesta final: 1200", "1200"), ("fr", "Réponse : 1 234", "1234"),
+        ("fr", "Réponse : 1\u202f234,50 €", "1234.50"), ("fr", "Re\u0301ponse : 18", "18"), ("ja", "答え: ５", "5"),
+        ("ja", "答えは1200です", "1200"), ("ja", "答え：１，２００㎡", "1200"), ("ru", "Ответ: 7\nОтвет: 8", "8"),
+        ("ru", "ОТВЕТ: 1 200 рублей", "1200"), ("sw", "Jibu: 2 + 3 = 5", "5"), ("sw", "Jibu ni: 1200", "1200"),
+        ("te", "సమాధానం: ౧౨", "12"), ("th", "คำตอบ: ๑๒", "12"), ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
+        ("zh", "答案：5个", "5"), ("zh", "答案是 18", "18"), ("de", "10", "10"), ("de", "**1.200** €", "1200"),
+        ("en", "It is 10", ""), ("en", "3 + 7 = 10", ""), ("de", "Antwort: keine", ""), ("en", "", ""),
+    ])  # fmt: skip
     def test_the_last_number_behind_the_languages_word_for_an_answer(self, language, reply, answer):
         assert mgsm.extract_answer(reply, language) == answer
 

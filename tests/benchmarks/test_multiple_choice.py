@@ -49,15 +49,12 @@ UNSTATED = [
 
 
 class TestMMLU:
-    @pytest.mark.parametrize(
-        ("reply", "reward"),
-        [
-            ("Answer: B", 1.0), ("**Answer:** (B)", 1.0), ("B", 1.0), ("b)", 1.0), (r"So it is \boxed{B}.", 1.0),
-            ("Answer: A? No.\nAnswer: B", 1.0), ("Answer: C", 0.0), ("A or B", 0.0),
-            ("Answer: because 2 and 2 is 4", 0.0), ("4", 0.0), ("", 0.0), ("<think>Answer: C</think>\nAnswer: B", 1.0),
-            ("<think>Answer: B</think>", 0.0),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("reply", "reward"), [
+        ("Answer: B", 1.0), ("**Answer:** (B)", 1.0), ("B", 1.0), ("b)", 1.0), (r"So it is \boxed{B}.", 1.0),
+        ("Answer: A? No.\nAnswer: B", 1.0), ("Answer: C", 0.0), ("A or B", 0.0),
+        ("Answer: because 2 and 2 is 4", 0.0), ("4", 0.0), ("", 0.0), ("<think>Answer: C</think>\nAnswer: B", 1.0),
+        ("<think>Answer: B</think>", 0.0),
+    ])  # fmt: skip
     def test_the_letter_that_a_reply_ends_up_with(self, rows_file, score, reply, reward):
         env = mmlu.load_environment(rows_file(MMLU_ROW))
         assert score(env, env.examples[0], reply)["reward"] == reward
@@ -105,14 +102,11 @@ class TestMMLU:
 
 
 class TestMMLUPro:
-    @pytest.mark.parametrize(
-        ("reply", "letter"),
-        [
-            ("The answer is (C).", "C"), ("The answer is C", "C"), ("Answer: D", "D"),
-            ("The answer is (A). Or B, answer: B", "A"), ("It can be B. In the end D is right.", "D"),
-            ("the answer is unclear", None), ("", None),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("reply", "letter"), [
+        ("The answer is (C).", "C"), ("The answer is C", "C"), ("Answer: D", "D"),
+        ("The answer is (A). Or B, answer: B", "A"), ("It can be B. In the end D is right.", "D"),
+        ("the answer is unclear", None), ("", None),
+    ])  # fmt: skip
     def test_the_authors_patterns_one_after_another(self, reply, letter):
         assert mmlu_pro.extract_letter(reply) == letter
 

@@ -5,8 +5,6 @@ are taken over for the streams of a command included. A container is a directory
 ``/workspace`` in the paths of requests means that directory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -74,7 +74,6 @@ clients_with_token_ids = pytest.mark.parametrize("protocol", [one for one in ALL
 
 
 def client_for(protocol, url, **fields):
-    """Makes a client; replicas are the same server twice."""
     one = {"api_base_url": url}
     where = one if protocol.replicas == 1 else {"endpoint_configs": [one] * protocol.replicas}
     fields = {"timeout": 10.0, "max_retries": 0, **where, **fields}
@@ -316,16 +315,12 @@ class TestFailures:
         assert caught.value.status_code == 401
 
     @every_client
-    @pytest.mark.parametrize(
-        ("server", "cause", "status", "message"),
-        [
-            ({"only_model": "other"}, "NotFoundError", 404, "The model 'm' does not exist"),
-            ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429, "Rate limit reached"),
-            ({"faults": Faults(rate_500=1)}, "InternalServerError", 500, "The server had an error"),
-            ({"faults": Faults(rate_overloaded=1)}, "InternalServerError", 503, "Overloaded"),
-        ],
-        ids=["unknown model", "rate limit", "server error", "overloaded"],
-    )
+    @pytest.mark.parametrize(("server", "cause", "status", "message"), [
+        ({"only_model": "other"}, "NotFoundError", 404, "The model 'm' does not exist"),
+        ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429, "Rate limit reached"),
+        ({"faults": Faults(rate_500=1)}, "InternalServerError", 500, "The server had an error"),
+        ({"faults": Faults(rate_overloaded=1)}, "InternalServerError", 503, "Overloaded"),
+    ], ids=["unknown model", "rate limit", "server error", "overloaded"])  # fmt: skip
     async def test_a_status_is_a_model_error_after_one_request(
         self, exchange, protocol, server, cause, status, message
     ):
@@ -338,15 +333,11 @@ class TestFailures:
         assert found.response.headers.get("retry-after") == ("7" if status == 429 else None)
 
     @every_client
-    @pytest.mark.parametrize(
-        ("faults", "seconds", "cause"),
-        [
-            (Faults(rate_dropped=1), 10.0, "APIConnectionError"),
-            (Faults(latency_ms=60_000), 0.1, "APITimeoutError"),
-            (Faults(rate_slow=1, slow_seconds=60), 0.1, "APITimeoutError"),
-        ],
-        ids=["dropped connection", "no answer", "slow answer"],
-    )
+    @pytest.mark.parametrize(("faults", "seconds", "cause"), [
+        (Faults(rate_dropped=1), 10.0, "APIConnectionError"),
+        (Faults(latency_ms=60_000), 0.1, "APITimeoutError"),
+        (Faults(rate_slow=1, slow_seconds=60), 0.1, "APITimeoutError"),
+    ], ids=["dropped connection", "no answer", "slow answer"])  # fmt: skip
     async def test_an_answer_that_does_not_arrive(self, protocol, faults, seconds, cause):
         async with exchange(protocol, client={"timeout": seconds}, faults=faults) as talk:
             with pytest.raises(ModelError) as caught:

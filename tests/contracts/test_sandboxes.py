@@ -68,14 +68,12 @@ class TestCommands:
         result = await sandbox.exec("no-such-program", timeout=10)
         assert (result.exit_code, "no-such-program" in result.stderr) == (127, True)
 
-    @pytest.mark.parametrize(
-        ("command", "options", "stdout"),
-        [
-            (["echo", "$HOME;", "two  words"], {}, "$HOME; two  words\n"), ("ls", {"working_dir": "below"}, "here\n"),
-            ("cat below/here", {}, "kept\n"), ("echo $COLOUR $SIZE", {"env": {"SIZE": "large"}}, "green large\n"),
-            ("head -c 1000000 | wc -l | tr -d ' '", {"stdin": b"line\n" * 200_000}, "200000\n"),
-            ("echo done", {"stdin": b"x" * 2_000_000}, "done\n"), (r"printf 'a\377b'", {}, "a\ufffdb"),
-        ],
+    @pytest.mark.parametrize(("command", "options", "stdout"), [
+        (["echo", "$HOME;", "two  words"], {}, "$HOME; two  words\n"), ("ls", {"working_dir": "below"}, "here\n"),
+        ("cat below/here", {}, "kept\n"), ("echo $COLOUR $SIZE", {"env": {"SIZE": "large"}}, "green large\n"),
+        ("head -c 1000000 | wc -l | tr -d ' '", {"stdin": b"line\n" * 200_000}, "200000\n"),
+        ("echo done", {"stdin": b"x" * 2_000_000}, "done\n"), (r"printf 'a\377b'", {}, "a\ufffdb"),
+    ],
         ids=[
             *("program and arguments", "working directory", "files of earlier commands", "variables", "standard input"),
             *("unread standard input", "output that is no text"),

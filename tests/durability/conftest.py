@@ -233,7 +233,6 @@ class Nightjar:
 
 @pytest.fixture(scope="session")
 def nightjar_in(fork):
-    """Makes the command in a given folder."""
     commands = []
 
     def make(folder, **options):
@@ -254,7 +253,6 @@ def nightjar(tmp_path, fork):
 
 @pytest.fixture
 def serve():
-    """Starts model servers, which end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda answerer=None, **options: stack.enter_context(
             ModelServer(answerer or ArithmeticSolver(), **options)
@@ -311,7 +309,6 @@ def opinionated():
 
 @pytest.fixture(scope="session")
 def gsm8k():
-    """The folder with GSM8K and two recordings of a real model."""
     folder = next(
         (folder for parent in Path(__file__).parents if (folder := parent / "shared/data/gsm8k").is_dir()), None
     )

@@ -23,33 +23,29 @@ def server():
         yield server
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
-        (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
-        (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
-        (["-x", "[1]"], ["'--extra-env-kwargs' / '-x'", "JSON object"]),
-        (["-S", "temperature=1"], ["'--sampling-args' / '-S'", "character 1"]),
-        (["-S", '{"a":' * 2000 + "1" + "}" * 2000], ["'--sampling-args' / '-S'", "nested too deeply"]),
-        (["--prefect"], ["--direct and --prefect"]),
-        (["-p", "opnai"], ["'--provider' / '-p'", "'openai'", "'vllm'", "found 'opnai'"]),
-        (["--api-client-type", "openai"], ["'--api-client-type'", *map(repr, PROTOCOLS), "found 'openai'"]),
-        (["-b", "localhost:8000"], ["'--api-base-url' / '-b'", "http://"]),
-        (["-m", ""], ["'--model' / '-m'", "found ''"]),
-        (["-k", "sk-typed-0123"], ["'--api-key-var' / '-k'", "name of the environment variable"]),
-        (["-c", "0"], ["'--max-concurrent' / '-c'", "found 0"]), (["-r", "0"], ["'--rollouts-per-example' / '-r'"]),
-        (["-t", "0"], ["'--max-tokens' / '-t'"]), (["-T", "-1"], ["'--temperature' / '-T'"]),
-        (["--request-timeout", "0"], ["'--request-timeout'", "found 0.0"]),
-        (["--max-retries", "-1"], ["'--max-retries'", "found -1"]),
-        (["--max-concurrent-generation", "0"], ["'--max-concurrent-generation'"]),
-        (["--max-concurrent-scoring", "0"], ["'--max-concurrent-scoring'"]),
-        (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
-        (["--shuffle-seed", "one"], ["'--shuffle-seed'"]), (["--env-dir-path", ""], ["'--env-dir-path'"]),
-        (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
-    ],
-    ids=lambda value: " ".join(value)[:40],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "named"), [
+    (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
+    (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
+    (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
+    (["-x", "[1]"], ["'--extra-env-kwargs' / '-x'", "JSON object"]),
+    (["-S", "temperature=1"], ["'--sampling-args' / '-S'", "character 1"]),
+    (["-S", '{"a":' * 2000 + "1" + "}" * 2000], ["'--sampling-args' / '-S'", "nested too deeply"]),
+    (["--prefect"], ["--direct and --prefect"]),
+    (["-p", "opnai"], ["'--provider' / '-p'", "'openai'", "'vllm'", "found 'opnai'"]),
+    (["--api-client-type", "openai"], ["'--api-client-type'", *map(repr, PROTOCOLS), "found 'openai'"]),
+    (["-b", "localhost:8000"], ["'--api-base-url' / '-b'", "http://"]),
+    (["-m", ""], ["'--model' / '-m'", "found ''"]),
+    (["-k", "sk-typed-0123"], ["'--api-key-var' / '-k'", "name of the environment variable"]),
+    (["-c", "0"], ["'--max-concurrent' / '-c'", "found 0"]), (["-r", "0"], ["'--rollouts-per-example' / '-r'"]),
+    (["-t", "0"], ["'--max-tokens' / '-t'"]), (["-T", "-1"], ["'--temperature' / '-T'"]),
+    (["--request-timeout", "0"], ["'--request-timeout'", "found 0.0"]),
+    (["--max-retries", "-1"], ["'--max-retries'", "found -1"]),
+    (["--max-concurrent-generation", "0"], ["'--max-concurrent-generation'"]),
+    (["--max-concurrent-scoring", "0"], ["'--max-concurrent-scoring'"]),
+    (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
+    (["--shuffle-seed", "one"], ["'--shuffle-seed'"]), (["--env-dir-path", ""], ["'--env-dir-path'"]),
+    (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
+], ids=lambda value: " ".join(value)[:40])  # fmt: skip
 def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments, named):
     ended = nightjar.eval("arithmetic", *arguments, server=server)
     assert ended.code == 2
@@ -59,19 +55,16 @@ def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments
     assert (ended.stdout, nightjar.runs) == ("", [])
 
 
-@pytest.mark.parametrize(
-    ("env_id", "arguments", "message"),
-    [
-        ("arithmatic", [], f"nightjar env install arithmatic\nInstalled here: {', '.join(BUILT_IN)}."),
-        ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
-        ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
-        ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
-        ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
-        ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
-        ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
-        ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
-    ],
-)
+@pytest.mark.parametrize(("env_id", "arguments", "message"), [
+    ("arithmatic", [], f"nightjar env install arithmatic\nInstalled here: {', '.join(BUILT_IN)}."),
+    ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
+    ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
+    ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
+    ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
+    ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
+    ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
+    ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
+])  # fmt: skip
 def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, message):
     (nightjar.folder / "file").touch()
     good = json.dumps({"question": "What is 1 + 1?", "answer": "2"})

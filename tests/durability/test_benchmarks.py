@@ -9,7 +9,6 @@ from nightjar.model_server import Faults
 
 BENCH = """
     from {nemo} import benchmark, exact_match, scorer
-
     ROWS = [{{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"}} for a in range(20)]
 
     @benchmark(name="sums", dataset=ROWS, prompt="What is {{a}} + 1?", target_field="answer")
@@ -62,7 +61,6 @@ PROGRAM = """
 import asyncio, sys
 from nightjar.compat.nemo import ChatSolver, EvalEnvironment, ModelClient, SeedResult, VerifyResult
 from nightjar.compat.nemo import run_evaluation, write_all
-
 class Sums(EvalEnvironment):
     name = "sums"
     def __len__(self):

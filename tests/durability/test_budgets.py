@@ -5,7 +5,6 @@ import pytest
 TOKENS_OF_A_REQUEST = 30
 JUDGED = """
 import nightjar as vf
-
 def load_environment(judge_url: str) -> vf.Environment:
     rubric = vf.JudgeRubric(judge_client=vf.ClientConfig(api_base_url=judge_url), judge_model="judge")
 
@@ -57,13 +56,10 @@ def test_a_judge_spends_of_the_same_budget(nightjar, serve):
 def test_a_judge_is_not_asked_more_at_once_than_rollouts_are_scored(nightjar, serve):
     judge, server = serve(), serve()
     nightjar.write_environment("judged", JUDGED)
-    ended = nightjar.eval(
-        "judged", "-n", 50, "-r", 4, "-c", 32, "--max-concurrent-scoring", 3, "-a", f'{{"judge_url": "{judge.url}"}}',
-        server=server,
-    )  # fmt: skip
-    assert ended.code == 0
-    assert judge.stats().received == 200
-    assert judge.stats().peak_in_flight <= 3
+    args = f'{{"judge_url": "{judge.url}"}}'
+    limits = ("-n", 50, "-r", 4, "-c", 32, "--max-concurrent-scoring", 3)
+    assert nightjar.eval("judged", *limits, "-a", args, server=server).code == 0
+    assert (judge.stats().received, judge.stats().peak_in_flight <= 3) == (200, True)
 
 
 SUITE = """

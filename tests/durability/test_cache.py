@@ -109,7 +109,6 @@ def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
 
 TALK = """
 import nightjar as vf
-
 class Talk(vf.MultiTurnEnv):
     async def env_response(self, messages, state):
         again = await self.get_model_response(state, "Say something.")

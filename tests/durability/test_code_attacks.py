@@ -47,20 +47,15 @@ async def test_code_that_cannot_be_defined_fails_at_every_call():
     assert (broken["correct"], "SyntaxError" in broken["error"]) == (False, True)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "    return 2 * n\n",
-        "return n + n",
-        "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
-        "```\n    print('a verdict')\n    return n * 2\n```",
-        "```bash\nls\n```\n```PYTHON\ndef twice(n):\n    return n * 2\n```\n```python\nprint(twice(1))\n```",
-        "<think>    return n</think>\n    half = n\n    return half * 2",
-        "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
-        "    from fractions import Fraction\n    return Fraction(n) * 2",
-        "    return type('Number', (float,), {})(n * 2)",
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    "    return 2 * n\n", "return n + n",
+    "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
+    "```\n    print('a verdict')\n    return n * 2\n```",
+    "```bash\nls\n```\n```PYTHON\ndef twice(n):\n    return n * 2\n```\n```python\nprint(twice(1))\n```",
+    "<think>    return n</think>\n    half = n\n    return half * 2",
+    "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
+    "    from fractions import Fraction\n    return Fraction(n) * 2", "    return type('Number', (float,), {})(n * 2)",
+])  # fmt: skip
 def test_right_code_has_passed(answer):
     found = code_sandbox(ScorerInput(answer, "", {f"_{name}": value for name, value in ROW.items()}))
     assert found["correct"], found

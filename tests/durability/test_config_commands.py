@@ -6,7 +6,6 @@ from nightjar.model_server import FixedAnswer
 
 JUDGED = """\
 from nightjar.compat.nemo import benchmark, needs_judge, scorer
-
 @benchmark(name="essays", dataset=[{"topic": "moths", "target": "fly"}], prompt="About {topic}.")
 @scorer
 def judged(sample):

@@ -25,7 +25,6 @@ def complete(nightjar_in, server, tmp_path_factory):
 
 @pytest.fixture
 def run(nightjar, server, complete):
-    """A copy of that run, to be damaged."""
     shutil.copytree(complete, nightjar.folder / "outputs")
     server.reset_stats()
     return nightjar.run

@@ -55,10 +55,10 @@ class Case:
     env_id: str = "arithmetic"
 
 
-def saved(value, *typed):
+def saved(flag, value):
     """A flag that is in the configuration of the run."""
-    name = typed[0].removeprefix("--").replace("-", "_")
-    return Case(list(typed), lambda seen: seen.config[name] == value)
+    name = flag.removeprefix("--").replace("-", "_")
+    return Case([flag, str(value)], lambda seen: seen.config[name] == value)
 
 
 def four_rollouts(*typed):
@@ -132,23 +132,18 @@ CASES = {
         and seen.header("X-Team") == {"planted-0123456789", None} and costs(seen)[2] is not None,
     ),
     "--input-price": Case(
-        ["--input-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[0] / 1000)
-    ),
+        ["--input-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[0] / 1000)),
     "--output-price": Case(
-        ["--output-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[1] / 1000)
-    ),
+        ["--output-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[1] / 1000)),
     "--max-tokens": Case(
-        ["-t", "99"], lambda seen: seen.sent("max_tokens") | seen.sent("max_completion_tokens") == {"99", "null"}
-    ),
+        ["-t", "99"], lambda seen: seen.sent("max_tokens") | seen.sent("max_completion_tokens") == {"99", "null"}),
     "--temperature": Case(["-T", "0.5"], lambda seen: seen.sent("temperature") == {"0.5"}),
     "--seed": Case(
         ["--seed", "1", "-r", "4"],
         lambda seen: sorted(request.body["seed"] for request in seen.requests) == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4,
     ),
     "--sampling-args": Case(["-S", '{"top_p": 0.9}'], lambda seen: seen.sent("top_p") == {"0.9"}),
-    "--env-args": Case(
-        ["-a", '{"largest": 9}'], lambda seen: seen.run.metadata["env_args"] == {"largest": 9}
-    ),
+    "--env-args": Case(["-a", '{"largest": 9}'], lambda seen: seen.run.metadata["env_args"] == {"largest": 9}),
     "--extra-env-kwargs": Case(
         ["-x", '{"system_prompt": "Be brief."}'],
         lambda seen: {request.body["messages"][0]["content"] for request in seen.requests} == {"Be brief."},
@@ -158,42 +153,29 @@ CASES = {
         lambda seen: {row["stop_condition"] for row in seen.results} == {"timeout_reached"},
         server={"faults": Faults(latency_ms=20_000)},
     ),
-    "--env-dir-path": Case(
-        ["--env-dir-path", "elsewhere"], lambda seen: len(seen.results) == 4, env_id="my-quiz"
-    ),
+    "--env-dir-path": Case(["--env-dir-path", "elsewhere"], lambda seen: len(seen.results) == 4, env_id="my-quiz"),
     "--num-examples": Case(["-n", "2"], lambda seen: len(seen.results) == 4),
     "--rollouts-per-example": Case(["-r", "3"], lambda seen: len(seen.results) == 12),
     "--shuffle": Case(["--shuffle"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}),
     "--shuffle-seed": Case(
-        ["--shuffle-seed", "3"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}
-    ),
-    "--max-concurrent": Case(
-        ["-c", "1"], lambda seen: seen.stats.peak_in_flight == 1, server=SLOW
-    ),
+        ["--shuffle-seed", "3"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}),
+    "--max-concurrent": Case(["-c", "1"], lambda seen: seen.stats.peak_in_flight == 1, server=SLOW),
     "--max-concurrent-generation": Case(
-        ["--max-concurrent-generation", "1"],
-        lambda seen: seen.stats.peak_in_flight == 1,
-        server=SLOW,
-    ),
-    "--max-concurrent-scoring": saved(1, "--max-concurrent-scoring", "1"),
-    "--max-retries": saved(1, "--max-retries", "1"),
+        ["--max-concurrent-generation", "1"], lambda seen: seen.stats.peak_in_flight == 1, server=SLOW),
     "--tolerated-failures": Case(
         ["--tolerated-failures", "1.0", "-m", "wrong"],
         lambda seen: (seen.run.metadata["status"], seen.run.metadata["scored"]) == ("completed", 0),
         server={"only_model": "right"},
     ),
-    "--timeout-minutes": saved(9, "--timeout-minutes", "9"), "--request-timeout": saved(9, "--request-timeout", "9"),
-    "--scoring-timeout": saved(9, "--scoring-timeout", "9"),
+    **{flag: saved(flag, 1) for flag in ("--max-concurrent-scoring", "--max-retries", "--max-shards")},
+    **{flag: saved(flag, 9) for flag in ("--timeout-minutes", "--request-timeout", "--scoring-timeout")},
     "--no-interleave-scoring": Case(["-N"], lambda seen: seen.config["interleave_scoring"] is False),
     "--independent-scoring": Case(["-i"], lambda seen: seen.config["independent_scoring"] is True),
-    "--max-shards": saved(1, "--max-shards", "1"),
     "--tag": Case(
-        ["--tag", "a", "--tag", "b"], lambda seen: seen.nightjar.sql("SELECT tags FROM runs") == [(["a", "b"],)]
-    ),
+        ["--tag", "a", "--tag", "b"], lambda seen: seen.nightjar.sql("SELECT tags FROM runs") == [(["a", "b"],)]),
     "--suite": Case(["--suite", "s"], lambda seen: seen.nightjar.sql("SELECT suite FROM runs") == [("s",)]),
     "--name": Case(
-        ["--name", "cold"], lambda seen: seen.nightjar.sql("SELECT config ->> 'name' FROM runs") == [("cold",)]
-    ),
+        ["--name", "cold"], lambda seen: seen.nightjar.sql("SELECT config ->> 'name' FROM runs") == [("cold",)]),
     "--state-columns": Case(["-C", "trajectory_id"], lambda seen: all(row["trajectory_id"] for row in seen.results)),
     "--save-results": four_rollouts("-s"), "--disable-env-server": four_rollouts("--disable-env-server"),
     "--num-workers": four_rollouts("-w", "auto"),

@@ -4,7 +4,6 @@ import pytest
 
 FLOODS = """
 import nightjar as vf
-
 def flood():
 {flood}
 

@@ -40,7 +40,6 @@ def location(request, tmp_path, nightjar, there):
 
 @pytest.fixture
 def there(tmp_path_factory, nightjar_in):
-    """Another installation."""
     return nightjar_in(tmp_path_factory.mktemp("there"))
 
 

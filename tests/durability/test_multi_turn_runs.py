@@ -15,7 +15,6 @@ SETTINGS = ("-n", EXAMPLES, "-r", ROLLOUTS_EACH, "-c", CONCURRENCY)
 
 MULTI_TURN = """
 import nightjar as vf
-
 class Board(vf.MultiTurnEnv):
     async def setup_state(self, state):
         state["moves"] = []
@@ -45,7 +44,6 @@ def load_environment() -> vf.Environment:
 
 TOOLS = """
 import nightjar as vf
-
 def look(where: int) -> str:
     \"\"\"Looks somewhere.\"\"\"
     return f"There are {where * 2} there."
@@ -120,7 +118,6 @@ def test_kills_in_the_middle_cost_only_what_was_in_flight(nightjar, nightjar_in,
 LOOKING_BACK = """
 import json
 import pathlib
-
 STEP = ("prompt", "completion", "reward", "extras", "is_truncated")
 STATE = ("prompt", "completion", "answer", "info", "stop_condition", "is_completed", "is_truncated", "moves",
          "final_env_response")
@@ -203,7 +200,6 @@ import asyncio
 import sys
 import time
 import nightjar as vf
-
 class Fragile(vf.MultiTurnEnv):
     async def env_response(self, messages, state, **kwargs):
         return await self.act(state)
@@ -250,7 +246,6 @@ def test_code_that_goes_wrong_costs_its_rollout_and_leaves_its_traceback(nightja
 NOTING = """
 import time
 import nightjar as vf
-
 def note(what):
     with open("noted", "a") as file:
         print(what, file=file)

@@ -51,14 +51,11 @@ def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve)
     )
 
 
-@pytest.mark.parametrize(
-    ("typed", "named"),
-    [
-        (["arithmetic,lm-eval://sums?metric=a,tasks"], ["arithmetic", "lm-eval://sums?metric=a,tasks"]),
-        (["--bench", "lm-eval://a?metric=b,c", "--bench", "gsm8k"], ["lm-eval://a?metric=b,c", "gsm8k"]),
-        (["--adapter", "gym://cmd:serve a,b"], ["gym://cmd:serve a,b"]),
-    ],
-)
+@pytest.mark.parametrize(("typed", "named"), [
+    (["arithmetic,lm-eval://sums?metric=a,tasks"], ["arithmetic", "lm-eval://sums?metric=a,tasks"]),
+    (["--bench", "lm-eval://a?metric=b,c", "--bench", "gsm8k"], ["lm-eval://a?metric=b,c", "gsm8k"]),
+    (["--adapter", "gym://cmd:serve a,b"], ["gym://cmd:serve a,b"]),
+])  # fmt: skip
 def test_commas_in_a_uri_do_not_separate_environments(nightjar, typed, named):
     ended = nightjar.start("eval", "run", *typed, "--hosted", "-m", "m", "--dry-run", "--json").wait()
     assert [each for each in named if json.dumps(each) not in ended.stdout] == [], ended.stderr
@@ -69,17 +66,14 @@ def test_a_module_of_nightjar_is_not_an_environment(nightjar):
     assert (ended.code, "nightjar env install tasks" in ended.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("typed", "named"),
-    [
-        (["--bench", "arithmetic"], ["ENV", "--bench"]), (["--bench", "a", "--adapter", "gym://h:1"], ["--bench"]),
-        (["--repeats", "2", "-r", "3"], ["-r", "--repeats"]), (["--max-problems", "2", "-n", "3"], ["--max-problems"]),
-        (["--model-url", "http://h/v1", "-b", "http://h/v1"], ["-b", "--model-url"]),
-        (["--model-id", "a", "-m", "b"], ["-m", "--model-id"]), (["--no-progress", "--tui"], ["--no-progress"]),
-        (["--system-prompt", "a", "-x", '{"system_prompt": "b"}'], ["-x", "--system-prompt"]),
-        (["--override", "a=b"], ["--override"]), (["--api-key", "sk-planted-0123"], ["key", "list of processes"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "named"), [
+    (["--bench", "arithmetic"], ["ENV", "--bench"]), (["--bench", "a", "--adapter", "gym://h:1"], ["--bench"]),
+    (["--repeats", "2", "-r", "3"], ["-r", "--repeats"]), (["--max-problems", "2", "-n", "3"], ["--max-problems"]),
+    (["--model-url", "http://h/v1", "-b", "http://h/v1"], ["-b", "--model-url"]),
+    (["--model-id", "a", "-m", "b"], ["-m", "--model-id"]), (["--no-progress", "--tui"], ["--no-progress"]),
+    (["--system-prompt", "a", "-x", '{"system_prompt": "b"}'], ["-x", "--system-prompt"]),
+    (["--override", "a=b"], ["--override"]), (["--api-key", "sk-planted-0123"], ["key", "list of processes"]),
+])  # fmt: skip
 def test_conflicting_and_unsafe_flags_are_wrong_usage(nightjar, typed, named):
     ended = nightjar.start("eval", "run", "arithmetic", *typed).wait()
     message = " ".join(ended.stderr.split())

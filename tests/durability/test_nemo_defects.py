@@ -9,7 +9,6 @@ from nightjar.model_server import FixedAnswer
 
 BENCH = """
     from nightjar.compat.nemo import benchmark, exact_match, scorer
-
     ROWS = [{"q": f"{n}?", "target": "4" if n % 2 else "5", "response": "a column"} for n in range(30)]
 
     @benchmark(name="fours", dataset=ROWS, prompt="{q}")

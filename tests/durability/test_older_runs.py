@@ -23,7 +23,6 @@ COMMANDS = [
 NOTEBOOK = """
 import sys
 import nightjar as vf
-
 def right(completion, answer):
     return float(f"{{{answer}}}" in completion[-1]["content"])
 

@@ -7,16 +7,22 @@ import pytest
 QUESTIONS = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(10)]
 
 
+OTHER = {"question": "What is 1 + 2?", "answer": "3"}
+
+
 @pytest.fixture
-def settings(nightjar):
-    """The flags of a run of three of ten questions, as a dict so that a test can change one."""
+def settings(nightjar, write):
+    write(QUESTIONS)
     dataset = nightjar.folder / "questions.jsonl"
-    write(dataset, QUESTIONS)
     return {"-a": json.dumps({"dataset": str(dataset)}), "-n": 3, "-r": 2, "-T": 0.7}
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+@pytest.fixture
+def write(nightjar):
+    def write(rows):
+        (nightjar.folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+    return write
 
 
 def flags(settings):
@@ -31,7 +37,7 @@ CHANGES = [
 ]
 
 
-def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
+def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings, write):
     server = serve()
     assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
     run, before = nightjar.run, nightjar.run.content
@@ -48,22 +54,17 @@ def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
     other_args = json.dumps(json.loads(settings["-a"]) | {"system_prompt": None})
     refused("env_args: saved ", {"-a": other_args})
     refused("base_url: saved ", {}, endpoint=serve())
-    dataset = nightjar.folder / "questions.jsonl"
-    write(dataset, [QUESTIONS[0], {"question": "What is 1 + 2?", "answer": "3"}, *QUESTIONS[2:]])
+    write([QUESTIONS[0], OTHER, *QUESTIONS[2:]])
     refused("dataset_fingerprint: saved ", {})
     assert server.stats().received == 6
 
 
-def test_a_run_may_grow_and_change_its_pace(nightjar, serve, settings):
+def test_a_run_may_grow_and_change_its_pace(nightjar, serve, settings, write):
     server = serve()
     assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
-    write(nightjar.folder / "questions.jsonl", [*QUESTIONS, {"question": "What is 1 + 2?", "answer": "3"}])
+    write([*QUESTIONS, OTHER])
     for number, resume in ((5, ["--resume"]), (-1, ["--resume", nightjar.run])):
-        ended = nightjar.eval(
-            "gsm8k", *flags(settings | {"-n": number}), *resume, "-c", 2, "--max-retries", 5, server=server
-        )
-        assert ended.code == 0
-    assert nightjar.run.metadata["num_examples"] == 11
-    assert nightjar.run.metadata["scored"] == 22
+        typed = (*flags(settings | {"-n": number}), *resume, "-c", 2, "--max-retries", 5)
+        assert nightjar.eval("gsm8k", *typed, server=server).code == 0
     assert server.stats().received == 22, "each question is asked twice, in whichever session"
     assert nightjar.sql("SELECT num_examples, scored FROM runs") == [(11, 22)]

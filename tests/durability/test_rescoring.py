@@ -10,9 +10,7 @@ from nightjar.model_server import Faults, FixedAnswer, Recording
 
 PARSED_OTHERWISE = """
 import re
-
 import nightjar as vf
-
 def first_number(text):
     found = re.findall(r"-?\\d+", text)
     return found[0] if found else ""
@@ -37,29 +35,19 @@ def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
     assert ended.code == 0, ended.stderr
     assert server.stats().received == 1319
     assert first.content == before
-    said, asked_for = (
-        [json.loads(line) for line in (gsm8k / name).read_text("utf-8").splitlines()]
-        for name in ("recorded-6b-finetuning.jsonl", "test.jsonl")
-    )
+    files = (gsm8k / name for name in ("recorded-6b-finetuning.jsonl", "test.jsonl"))
+    said, asked_for = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
     answers = {row["question"].strip(): row["answer"].rpartition("####")[2].strip() for row in asked_for}
-    right = sum(_first_number(row["completion"]) == answers[row["question"].strip()] for row in said)
+    numbers = [re.findall(r"-?[0-9]+", row["completion"])[:1] for row in said]
+    right = sum([answers[row["question"].strip()]] == first for row, first in zip(said, numbers, strict=True))
     assert 0 < right < 286, "the other parser makes a difference"
     [_, second] = nightjar.runs
-    metadata = second.metadata
-    assert metadata["avg_reward"] == pytest.approx(right / 1319)
-    assert (metadata["status"], metadata["scored"], metadata["rescored_from"]) == (
-        "completed", 1319, first.metadata["run_id"],
-    )  # fmt: skip
-    assert metadata["version_info"]["scoring_hash"] != first.metadata["version_info"]["scoring_hash"]
-    assert nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at") == [
-        (None, pytest.approx(286)), (first.metadata["run_id"], pytest.approx(right)),
-    ]  # fmt: skip
+    metadata, run_id = second.metadata, first.metadata["run_id"]
+    found = (metadata["avg_reward"], metadata["status"], metadata["scored"], metadata["rescored_from"])
+    assert found == (pytest.approx(right / 1319), "completed", 1319, run_id)
+    rewards = nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at")
+    assert rewards == [(None, pytest.approx(286)), (run_id, pytest.approx(right))]
     assert nightjar.sql("SELECT count(DISTINCT scoring_hash) FROM runs") == [(2,)]
-
-
-def _first_number(text):
-    found = re.search(r"-?[0-9]+", text)
-    return found and found.group()
 
 
 def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve):
@@ -82,7 +70,6 @@ def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve)
 
 ENVIRONMENT = """
 import nightjar as vf
-
 WORTH = 1.0
 
 def exact(completion, answer):
@@ -138,11 +125,10 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
 
 
 SCORED_BY = """
-from nightjar.compat.nemo import ScorerInput, benchmark, scorer
-
+from nightjar.compat.nemo import benchmark, scorer
 @benchmark(name="sums", dataset=[{{"n": n, "target": str(2 * n)}} for n in range(8)], prompt="What is {{n}} + {{n}}?")
 @scorer
-def check(sample: ScorerInput) -> dict:
+def check(sample):
     if sample.metadata["n"] in {raises}:
         raise RuntimeError("not so")
     return {{"correct": {worth} * (sample.target in sample.response)}}
@@ -175,9 +161,7 @@ def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_reque
 
 LOCKED = """
 import threading
-
 import nightjar as vf
-
 class Locked(vf.SingleTurnEnv):
     async def setup_state(self, state):
         state["lock"] = threading.Lock()

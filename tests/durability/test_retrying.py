@@ -46,14 +46,11 @@ def is_broken(row):
     return row["error"] is not None and "InternalServerError" in row["error"]["error_chain_repr"]
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "is_chosen"),
-    [
-        ("--where", "error <> 'RateLimitError'", is_broken),
-        ("--where", "error = 'ModelError' AND example_id < 10 -- the first half", lambda row: row["example_id"] < 10),
-        ("--class", "rate-limit", lambda row: not is_broken(row)),
-    ],
-)
+@pytest.mark.parametrize(("option", "value", "is_chosen"), [
+    ("--where", "error <> 'RateLimitError'", is_broken),
+    ("--where", "error = 'ModelError' AND example_id < 10 -- the first half", lambda row: row["example_id"] < 10),
+    ("--class", "rate-limit", lambda row: not is_broken(row)),
+])  # fmt: skip
 def test_a_condition_or_class_chooses_failures(nightjar, serve, failed, option, value, is_chosen):
     run, run_id, port = failed
     wanted = sum(is_chosen(row) for row in run.results if row["error"])
@@ -63,15 +60,12 @@ def test_a_condition_or_class_chooses_failures(nightjar, serve, failed, option, 
     assert "'weather'" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
 
 
-@pytest.mark.parametrize(
-    ("condition", "said"),
-    [
-        ("error = 'SandboxError'", "No failed rollout of run"),
-        ("eror = 'RateLimitError'", 'column "eror" not found'),
-        ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
-        ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
-    ],
-)
+@pytest.mark.parametrize(("condition", "said"), [
+    ("error = 'SandboxError'", "No failed rollout of run"),
+    ("eror = 'RateLimitError'", 'column "eror" not found'),
+    ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
+    ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
+])  # fmt: skip
 def test_a_condition_that_is_of_no_use_is_refused_and_changes_nothing(nightjar, failed, condition, said):
     run, run_id, _ = failed
     before = run.content

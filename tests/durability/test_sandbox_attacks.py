@@ -103,7 +103,6 @@ async def highest_while(awaitable, measure):
 
 
 async def growth_while(awaitable):
-    """Returns the result of an awaitable, and how many MB this process grew meanwhile."""
     process = psutil.Process()
     before = process.memory_info().rss
     result, highest = await highest_while(awaitable, lambda: process.memory_info().rss)
@@ -111,7 +110,6 @@ async def growth_while(awaitable):
 
 
 def held_below():
-    """Returns how many bytes the processes below this one hold."""
     held = 0
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -327,15 +325,11 @@ time.sleep(61)
 
 
 class TestTheTimeLimit:
-    @pytest.mark.parametrize(
-        "command",
-        [
-            "trap '' TERM INT HUP; while :; do sleep 60; done", "setsid sleep 61 & sleep 60",
-            "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60", f"exec python3 -c '{DAEMON}'",
-            "exec 1>&- 2>&-; sleep 60", "kill -STOP $$; sleep 60",
-        ],
-        ids=["ignores signals", "other session", "orphan", "daemon", "closes its output", "stops itself"],
-    )  # fmt: skip
+    @pytest.mark.parametrize("command", [
+        "trap '' TERM INT HUP; while :; do sleep 60; done", "setsid sleep 61 & sleep 60",
+        "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60", f"exec python3 -c '{DAEMON}'",
+        "exec 1>&- 2>&-; sleep 60", "kill -STOP $$; sleep 60",
+    ], ids=["ignores signals", "other session", "orphan", "daemon", "closes its output", "stops itself"])  # fmt: skip
     async def test_ends_all_that_a_command_started(self, sandbox, command):
         before = await out(sandbox, COUNT_PROCESSES)
         async with asyncio.timeout(10):
@@ -368,7 +362,6 @@ class TestTheEnd:
         script = f"""
             import asyncio
             from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-
             async def main():
                 sandbox = LocalProvider().new_sandbox(CreateSandboxRequest())
                 await sandbox.start()

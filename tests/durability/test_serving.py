@@ -19,7 +19,6 @@ from nightjar.model_server import Answer, Faults, last_user_text
 
 BENCH = """
     from nightjar.compat.nemo import benchmark, numeric_match, scorer
-
     ROWS = [{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"} for a in range(200)]
 
     @benchmark(name="sums", dataset=ROWS, prompt="What is {a} + 1?", target_field="answer", system_prompt="Be brief.")
@@ -30,7 +29,6 @@ BENCH = """
 """
 BROKEN = """
     from nightjar.compat.nemo import EvalEnvironment, register
-
     @register("broken")
     class Broken(EvalEnvironment):
         async def dataset_size(self):
@@ -44,7 +42,6 @@ BROKEN = """
 NEMO_GYM = """
     import json, os
     from fastapi import FastAPI, Request, Response
-
     app = FastAPI()
 
     @app.post("/seed_session")
@@ -76,7 +73,6 @@ class WrongBySize:
 
 @pytest.fixture
 def write(nightjar):
-    """Writes a file into the folder where commands are typed."""
     return lambda source, name="bench.py": (nightjar.folder / name).write_text(textwrap.dedent(source))
 
 
@@ -187,16 +183,12 @@ def test_a_port_that_is_taken(served, nightjar):
     assert nightjar.start("serve").wait().code == 2
 
 
-@pytest.mark.parametrize(
-    ("source", "env", "message"),
-    [
-        ("", "no-such-env", "no-such-env"),
-        (BROKEN, "bench.py:broken", "Benchmark 'broken' failed to initialise: KeyError: 'no data'"),
-        (BENCH.replace("{a} + 1", "{b} + 1"), "bench.py:sums", "Benchmark 'sums', row 1: "),
-        ("", "container://simple-evals#gsm8k", "as a whole, by 'nightjar eval run'"),
-    ],
-    ids=["missing", "broken", "wrong field", "container"],
-)
+@pytest.mark.parametrize(("source", "env", "message"), [
+    ("", "no-such-env", "no-such-env"),
+    (BROKEN, "bench.py:broken", "Benchmark 'broken' failed to initialise: KeyError: 'no data'"),
+    (BENCH.replace("{a} + 1", "{b} + 1"), "bench.py:sums", "Benchmark 'sums', row 1: "),
+    ("", "container://simple-evals#gsm8k", "as a whole, by 'nightjar eval run'"),
+], ids=["missing", "broken", "wrong field", "container"])  # fmt: skip
 def test_a_benchmark_that_cannot_be_served(nightjar, write, source, env, message):
     write(source)
     ended = nightjar.start("serve", env, "--port", "0").wait()
@@ -225,7 +217,6 @@ def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_after_a_resu
 
 @pytest.fixture
 def nemo_gym(nightjar, write):
-    """Writes a server of NeMo Gym, and its problems."""
     write(NEMO_GYM, "their_server.py")
     asked = {number: [{"role": "user", "content": f"{number} + 0 = ?"}] for number in range(10)}
     rows = [{"responses_create_params": {"input": asked[n]}, "gold": {"answer": str(n)}} for n in asked]
@@ -238,13 +229,10 @@ def asked_of(nightjar):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@pytest.mark.parametrize(
-    "started_by",
-    [
-        "module:their_server",
-        "cmd:: 1,2 & sleep 1000 & exec python3 -m uvicorn their_server:app --host {host} --port $PORT",
-    ],
-)
+@pytest.mark.parametrize("started_by", [
+    "module:their_server",
+    "cmd:: 1,2 & sleep 1000 & exec python3 -m uvicorn their_server:app --host {host} --port $PORT",
+])  # fmt: skip
 def test_a_server_of_nemo_gym_is_started_for_a_run_and_is_told_what_was_asked(nemo_gym, serve, started_by):
     before = set(psutil.pids())
     uri = f"gym://{started_by}?protocol=native&data=rows.jsonl"
@@ -289,16 +277,11 @@ def test_a_server_that_does_not_start_is_reported_with_what_it_said(nightjar):
     assert re.search("gym://cmd:echo.* ended with code 3: no such data", ended.error)
 
 
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("gym://", "'gym://' names no server"),
-        ("gym://module:", "'gym://module:' names no server"),
-        ("container://img:1", "'container://img:1' names no task"),
-        ("container://img:1#gsm8k", "needs docker or podman"),
-        ("gym://127.0.0.1:9", "http://127.0.0.1:9/dataset_size does not respond"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "message"), [
+    ("gym://", "'gym://' names no server"), ("gym://module:", "'gym://module:' names no server"),
+    ("container://img:1", "'container://img:1' names no task"), ("container://img:1#gsm8k", "needs docker or podman"),
+    ("gym://127.0.0.1:9", "http://127.0.0.1:9/dataset_size does not respond"),
+])  # fmt: skip
 def test_a_uri_that_leads_nowhere(nightjar, uri, message):
     ended = nightjar.eval(uri, "-m", "m", "-b", "http://127.0.0.1:9/v1", PATH="")
     assert (message in ended.error, nightjar.runs) == (True, [])
@@ -320,17 +303,13 @@ def test_a_benchmark_is_validated(nightjar, write, serve):
     assert (unset.code, "NO_SUCH_KEY" in unset.errors[0]) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "finding"),
-    [
-        ("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}",
-         "FAIL: an empty reply is worth 1 (10×)"),
-        ('"odd" if a % 2 else', '"?" if a == 3 else',
-         "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)"),
-        ("{a} + 1", "{b} + 1", "Benchmark 'sums', row 1: "),
-    ],
-    ids=["lenient scorer", "scorer that raises", "wrong field"],
-)  # fmt: skip
+@pytest.mark.parametrize(("right", "wrong", "finding"), [
+    ("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}",
+     "FAIL: an empty reply is worth 1 (10×)"),
+    ('"odd" if a % 2 else', '"?" if a == 3 else',
+     "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)"),
+    ("{a} + 1", "{b} + 1", "Benchmark 'sums', row 1: "),
+], ids=["lenient scorer", "scorer that raises", "wrong field"])  # fmt: skip
 def test_a_wrong_benchmark_fails_validation(nightjar, write, right, wrong, finding):
     write(BENCH.replace(right, wrong))
     ended = nightjar.start("validate", "bench.py").wait()

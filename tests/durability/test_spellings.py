@@ -8,7 +8,6 @@ from nightjar.model_server import Faults
 
 ENVIRONMENT = """
 from nightjar.environments import SingleTurnEnv
-
 class Sums(SingleTurnEnv):
     async def setup_state(self, state):
         state["difficulty"] = len(state["answer"])

@@ -99,15 +99,12 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
     assert server.stats().answered <= 30 + 2, "what was in flight when it was stopped is asked again"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-n", "3", "-m", "m"], "model, num_examples must be set in the suite's file"),
-        (["-e", "x.toml"], "endpoints_path must be set in the suite's file"),
-        (["--resume", "outputs/x"], "--resume PATH works with one"),
-        (["--hosted", "--follow"], "--follow works with one"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["-n", "3", "-m", "m"], "model, num_examples must be set in the suite's file"),
+    (["-e", "x.toml"], "endpoints_path must be set in the suite's file"),
+    (["--resume", "outputs/x"], "--resume PATH works with one"),
+    (["--hosted", "--follow"], "--follow works with one"),
+])  # fmt: skip
 def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, message):
     server = serve()
     ended = typed(SUITE.format(url=server.url), *arguments).wait()

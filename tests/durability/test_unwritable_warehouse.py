@@ -47,13 +47,11 @@ def refused(nightjar, serve):
 
 
 class TestBeforeTheRun:
-    @pytest.mark.parametrize(
-        ("warehouse", "reason"),
-        [
-            ("file", "Not a directory"), ("file/team", "Not a directory (file)"),
-            ("house", "Not a directory (house/segments)"), ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
-            ("link", "No such file or directory"), ("duckdb:file/team.duckdb", "Not a directory ({folder}/file)"),
-        ],
+    @pytest.mark.parametrize(("warehouse", "reason"), [
+        ("file", "Not a directory"), ("file/team", "Not a directory (file)"),
+        ("house", "Not a directory (house/segments)"), ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
+        ("link", "No such file or directory"), ("duckdb:file/team.duckdb", "Not a directory ({folder}/file)"),
+    ],
         ids=["a file", "inside of a file", "segments is a file", "a long name", "a broken link", "tables in a file"],
     )  # fmt: skip
     def test_a_place_that_cannot_be_a_warehouse(self, nightjar, refused, warehouse, reason):

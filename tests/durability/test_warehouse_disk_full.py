@@ -37,7 +37,6 @@ def make_run(tmp_path, run_writer):
 
 
 def fill(disk, leaving_bytes):
-    """Takes all of a disk but so much."""
     with (disk / "filler").open("wb") as filler:
         while (free := free_bytes(disk)) > leaving_bytes:
             filler.write(b"x" * min(4096, free - leaving_bytes))

@@ -75,7 +75,6 @@ print(packed)
 
 
 def finish(process):
-    """Returns what a process printed; fails with what it complained about."""
     out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, errors) == (0, "")
     return out
@@ -83,7 +82,6 @@ def finish(process):
 
 @pytest.fixture
 def run_dirs(tmp_path, run_writer):
-    """Folders of run directories, one folder for each publisher."""
     whole = {"num_examples": EXAMPLES, "rollouts": ROLLOUTS, "scored": ROLLOUTS, "failed": 0, "status": "completed"}
 
     def make(publishers, runs_each):
@@ -107,7 +105,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def start(fork):
-    """Starts a script in a process of its own, which ends with the test."""
     with ExitStack() as started:
 
         def start(script, *arguments):
@@ -118,7 +115,6 @@ def start(fork):
 
 
 def check(folder, runs):
-    """Everything is there once, and the doctor finds nothing that needs to be mended."""
     warehouse = Warehouse(folder)
     counts = "SELECT count(*), count(DISTINCT run_id) FROM"
     assert warehouse.query(f"{counts} runs").rows == [(runs, runs)]

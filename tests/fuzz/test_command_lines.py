@@ -1,7 +1,5 @@
 """Command lines that nobody meant: done, or refused in a line; no traceback, and nothing that takes long."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

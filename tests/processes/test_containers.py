@@ -127,13 +127,10 @@ class TestFailures:
             await start()
         assert engine.containers == {}
 
-    @pytest.mark.parametrize(
-        ("fault", "match"),
-        [
-            (("POST", r"/containers/\w+/exec", 409, "container is not running"), "not running"),
-            (("GET", r"/exec/\w+/json", 404, "no such exec"), "ended.*no such exec"),
-        ],
-    )
+    @pytest.mark.parametrize(("fault", "match"), [
+        (("POST", r"/containers/\w+/exec", 409, "container is not running"), "not running"),
+        (("GET", r"/exec/\w+/json", 404, "no such exec"), "ended.*no such exec"),
+    ])  # fmt: skip
     async def test_a_command_in_an_ended_container_is_an_error(self, engine, start, fault, match):
         sandbox = await start()
         engine.faults.append(fault)

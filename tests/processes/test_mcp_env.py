@@ -21,7 +21,6 @@ DATASET = [{"question": "What is 4 + 3?", "answer": "7"}]
 SERVER = """
 import os, sys, time, asyncio
 from mcp.server.mcpserver import Image, MCPServer
-
 def add(a: int, b: int) -> int:
     "Adds two numbers."
     return a + b
@@ -57,7 +56,6 @@ server.run()
 """
 SMALL = """
 import json, os, sys
-
 def answer(method, parameters):
     match method:
         case "initialize":
@@ -105,7 +103,6 @@ def is_running(pid):
 
 
 async def ended(pid, seconds=10.0):
-    """Waits until a process is no more."""
     limit = time.monotonic() + seconds
     while is_running(pid):
         assert time.monotonic() < limit, f"process {pid} is still there"
@@ -114,7 +111,6 @@ async def ended(pid, seconds=10.0):
 
 @pytest.fixture(scope="module")
 def calculator():
-    """An environment with one server, which all tests share."""
     env = MCPEnv([python(SERVER)], dataset=DATASET)
     yield env
     asyncio.run(tear_down(env))

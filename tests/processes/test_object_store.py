@@ -78,7 +78,6 @@ def runs(warehouse):
 
 @pytest.fixture
 def start(fork):
-    """Starts a script in a process of its own, which ends with the test."""
     fork.prepare("s3fs")
     with ExitStack() as started:
 

@@ -39,8 +39,6 @@ def render(observation, context):
 
 @pytest.fixture
 def project(tmp_path):
-    """Writes a project with the box's server, and returns its folder."""
-
     def write(contract="gym", transport="ws", command=None, **fields):
         shutil.copy(WORLD, tmp_path / "server.py")
         command = command or f"cd /app/env && python3 server.py {PORT} {contract} {transport}"
@@ -79,13 +77,10 @@ class TestActions:
         assert (len(client.asked), state["reward"], env._servers) == (1, 1.0, set())
         assert said(state["completion"]) == ['{"guess": 2}', "right, 1 tried"]
 
-    @pytest.mark.parametrize(
-        ("answer", "reason"),
-        [
-            ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
-            ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),
-        ],
-    )
+    @pytest.mark.parametrize(("answer", "reason"), [
+        ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
+        ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),
+    ])  # fmt: skip
     @pytest.mark.parametrize("transport", ["ws", "http"])
     async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
         state, _ = await play(box(project(transport=transport)), answer)
@@ -292,16 +287,13 @@ SINGLE = {"properties": {"message": {"type": "string"}, "metadata": {"type": "ob
 
 
 class TestMessages:
-    @pytest.mark.parametrize(
-        ("text", "schema", "action"),
-        [
-            ('{"a": 1}', {}, {"a": 1}),
-            ("hello", SINGLE, {"message": "hello"}),
-            ('"quoted"', SINGLE, {"message": '"quoted"'}),
-            ("hello", {"properties": {"word": {"type": "string"}}}, {"word": "hello"}),
-            ("```\nhello\n```", SINGLE, {"message": "hello"}),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "schema", "action"), [
+        ('{"a": 1}', {}, {"a": 1}),
+        ("hello", SINGLE, {"message": "hello"}),
+        ('"quoted"', SINGLE, {"message": '"quoted"'}),
+        ("hello", {"properties": {"word": {"type": "string"}}}, {"word": "hello"}),
+        ("```\nhello\n```", SINGLE, {"message": "hello"}),
+    ])  # fmt: skip
     def test_become_actions(self, text, schema, action):
         assert parse_action(text, schema) == action
 
@@ -310,14 +302,11 @@ class TestMessages:
         with pytest.raises(ValueError, match="Failed to parse action JSON"):
             parse_action("hello", schema)
 
-    @pytest.mark.parametrize(
-        ("rendered", "problem"),
-        [
-            ("hello", "must return a non-empty list of chat messages for step, found 'hello'"),
-            ([], r"must return a non-empty list of chat messages for step, found \[\]"),
-            ([{"role": "assistant", "content": None}], "a message without content for step, at index 0"),
-        ],
-    )
+    @pytest.mark.parametrize(("rendered", "problem"), [
+        ("hello", "must return a non-empty list of chat messages for step, found 'hello'"),
+        ([], r"must return a non-empty list of chat messages for step, found \[\]"),
+        ([{"role": "assistant", "content": None}], "a message without content for step, at index 0"),
+    ])  # fmt: skip
     async def test_of_a_renderer_that_are_none_are_refused(self, rendered, problem):
         with pytest.raises(OpenEnvError, match=problem):
             await render_messages(lambda observation: rendered, {}, "step")
@@ -328,26 +317,20 @@ class TestMessages:
 
         assert said(await render_messages(later, "box", "reset", seed=1)) == ["box ['context', 'seed']"]
 
-    @pytest.mark.parametrize(
-        ("schema", "expected"),
-        [
-            ({"properties": {"tool_name": {}, "arguments": {}}}, True),
-            ({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]}, True),
-            ({"properties": {"guess": {"type": "integer"}}}, False),
-            ({"properties": {"move": {"enum": [["a"], "left"]}}}, False),
-            (None, False),
-        ],
-    )
+    @pytest.mark.parametrize(("schema", "expected"), [
+        ({"properties": {"tool_name": {}, "arguments": {}}}, True),
+        ({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]}, True),
+        ({"properties": {"guess": {"type": "integer"}}}, False),
+        ({"properties": {"move": {"enum": [["a"], "left"]}}}, False),
+        (None, False),
+    ])  # fmt: skip
     def test_schemas_of_tool_calls_are_recognised(self, schema, expected):
         assert takes_tool_calls(schema) is expected
 
-    @pytest.mark.parametrize(
-        ("observation", "result"),
-        [
-            ({"result": {"content": [], "data": [1]}, "error": None}, [1]), ({"result": "plain"}, "plain"),
-            ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}), ("bare", "bare"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("observation", "result"), [
+        ({"result": {"content": [], "data": [1]}, "error": None}, [1]), ({"result": "plain"}, "plain"),
+        ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}), ("bare", "bare"),
+    ])  # fmt: skip
     def test_results_of_tools_are_unwrapped(self, observation, result):
         assert tool_result(observation) == result
 

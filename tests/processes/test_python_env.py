@@ -56,31 +56,26 @@ class TestTheTool:
         assert [(tool.name, list(tool.parameters["properties"])) for tool in env.tool_defs] == [("python", ["code"])]
 
     @needs_bubblewrap
-    @pytest.mark.parametrize(
-        ("code", "shown"),
-        [
-            ("6 * 7", "Out[1]: 42"), ("print('hi')", "hi"), ("x = 1", "(no output)"), ("None", "(no output)"),
-            ("", "(no output)"), ("''", "Out[1]: ''"), ("for i in range(2):\n    print(i)\ni", "0\n1\nOut[1]: 1"),
-            ("import sys; print('a'); print('b', file=sys.stderr); 'c'", "a\nstderr:\nb\nOut[1]: 'c'"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("code", "shown"), [
+        ("6 * 7", "Out[1]: 42"), ("print('hi')", "hi"), ("x = 1", "(no output)"), ("None", "(no output)"),
+        ("", "(no output)"), ("''", "Out[1]: ''"), ("for i in range(2):\n    print(i)\ni", "0\n1\nOut[1]: 1"),
+        ("import sys; print('a'); print('b', file=sys.stderr); 'c'", "a\nstderr:\nb\nOut[1]: 'c'"),
+    ])  # fmt: skip
     async def test_shows_what_was_written_and_the_last_value(self, ask, code, shown):
         python = await ask()
         assert await python(code) == shown
 
     @needs_bubblewrap
-    @pytest.mark.parametrize(
-        ("options", "dialogue"),
-        [
-            ({}, [("def double(x):\n    return 2 * x", r"\(no output\)"), ("double(21)", r"Out\[2\]: 42")]),
-            ({}, [("print(1)\n1 / 0", r"1\nTraceback .*\nZeroDivisionError: .*"), ("1", r"Out\[2\]: 1")]),
-            (QUICK, [("x = 5", r"\(no output\)"), ("while True: pass", TIMED_OUT), ("x", r"Out\[3\]: 5")]),
-            (QUICK, [(STUBBORN, rf"{TIMED_OUT}\n{RESTARTED}"), ("1", r"Out\[1\]: 1")]),
-            ({}, [("import os; os._exit(7)", "Error: .* exit code 7.*its variables are lost."), ("2", r"Out\[1\]: 2")]),
-            ({}, [("import os\nfor _ in range(4):\n    os.fork()\n3", r"Out\[1\]: 3"), ("1 + 1", r"Out\[2\]: 2")]),
-            ({}, [("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()",
-                   ".*(more than 0.25 GB of memory|Traceback).*")]),
-        ],
+    @pytest.mark.parametrize(("options", "dialogue"), [
+        ({}, [("def double(x):\n    return 2 * x", r"\(no output\)"), ("double(21)", r"Out\[2\]: 42")]),
+        ({}, [("print(1)\n1 / 0", r"1\nTraceback .*\nZeroDivisionError: .*"), ("1", r"Out\[2\]: 1")]),
+        (QUICK, [("x = 5", r"\(no output\)"), ("while True: pass", TIMED_OUT), ("x", r"Out\[3\]: 5")]),
+        (QUICK, [(STUBBORN, rf"{TIMED_OUT}\n{RESTARTED}"), ("1", r"Out\[1\]: 1")]),
+        ({}, [("import os; os._exit(7)", "Error: .* exit code 7.*its variables are lost."), ("2", r"Out\[1\]: 2")]),
+        ({}, [("import os\nfor _ in range(4):\n    os.fork()\n3", r"Out\[1\]: 3"), ("1 + 1", r"Out\[2\]: 2")]),
+        ({}, [("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()",
+               ".*(more than 0.25 GB of memory|Traceback).*")]),
+    ],
         ids=[
             "remembers and counts", "shows tracebacks", "keeps variables after a timeout",
             "restarts one that cannot be interrupted", "restarts one that has ended", "takes one answer of forks",

@@ -108,14 +108,11 @@ class TestTheTool:
         assert [(tool.name, list(tool.parameters["properties"])) for tool in env.tool_defs] == [("bash", ["command"])]
 
     @needs_bubblewrap
-    @pytest.mark.parametrize(
-        ("command", "shown"),
-        [
-            ("echo out", "out"), ("echo err >&2", "stderr:\nerr"), ("echo out; echo err >&2", "out\nstderr:\nerr"),
-            ("true", "(no output)"), ("printf '  \\n'", "(no output)"),
-            ("printf '\\n  indented \\n\\n'; exit 3", "indented"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("command", "shown"), [
+        ("echo out", "out"), ("echo err >&2", "stderr:\nerr"), ("echo out; echo err >&2", "out\nstderr:\nerr"),
+        ("true", "(no output)"), ("printf '  \\n'", "(no output)"),
+        ("printf '\\n  indented \\n\\n'; exit 3", "indented"),
+    ])  # fmt: skip
     async def test_shows_output_and_errors(self, shell, command, shown):
         bash = await shell(environment())
         assert await bash(command) == shown
@@ -179,16 +176,12 @@ class TestFailures:
         assert await bash("ls") == "ran ls"
         assert caplog.text.count("busy") == 2
 
-    @pytest.mark.parametrize(
-        ("where", "error", "retries", "kind", "tries"),
-        [
-            ("start", SandboxCreationError("busy"), 2, SandboxCreationError, 2),
-            ("start", asyncio.CancelledError("busy"), 5, asyncio.CancelledError, 1),
-            ("new", SandboxRefusedError("busy"), 5, SandboxCreationError, 1),
-            ("start", OSError("busy"), 1, SandboxError, 1),
-        ],
-        ids=["a sandbox", "a cancellation", "the machine", "another error"],
-    )
+    @pytest.mark.parametrize(("where", "error", "retries", "kind", "tries"), [
+        ("start", SandboxCreationError("busy"), 2, SandboxCreationError, 2),
+        ("start", asyncio.CancelledError("busy"), 5, asyncio.CancelledError, 1),
+        ("new", SandboxRefusedError("busy"), 5, SandboxCreationError, 1),
+        ("start", OSError("busy"), 1, SandboxError, 1),
+    ], ids=["a sandbox", "a cancellation", "the machine", "another error"])  # fmt: skip
     async def test_to_start_are_tried_so_often_and_then_raised(self, shell, where, error, retries, kind, tries):
         provider = ScriptedProvider(**{where: [error] * 9})
         with pytest.raises(kind, match=r"busy|^$"):  # a cancellation loses its text

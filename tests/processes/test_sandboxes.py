@@ -42,7 +42,6 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs control 
 
 @pytest.fixture
 def start():
-    """Starts local sandboxes, which end with the test."""
     started = []
 
     async def start(provider=None, **limits):
@@ -59,7 +58,6 @@ def start():
 IN_A_SANDBOX = """
 import asyncio
 from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-
 async def main():
     sandbox = LocalProvider({provider}).new_sandbox(CreateSandboxRequest(memory_gb=0.25))
     await sandbox.start()
@@ -86,7 +84,6 @@ class TestRequest:
 
 
 def program(folder, script):
-    """Writes a program with the name of bubblewrap's."""
     path = folder / "bwrap"
     path.write_text(f"#!/bin/sh\n{script}")
     path.chmod(0o755)
@@ -120,16 +117,14 @@ class TestLocalSandbox:
         waiting = 'until [ "$(wc -l < rounds)" -ge 5 ]; do sleep 0.01; done; kill -0 $(cat pid)'
         assert (await sandbox.exec(waiting, timeout=30)).exit_code == 0
 
-    @pytest.mark.parametrize(
-        ("limits", "command", "shown"),
-        [
-            ({}, ["python3", "-c", LOOPBACK], "b'hello'"),
-            ({"python_packages": ["sympy"]}, ["python3", "-c", PACKAGES], "1024 False"),
-            ({}, ["python3", "-c", "import sys; print(sys.version)"], sys.version.replace("\n", "")),
-            ({"cpu_cores": 1}, "nproc", "1"),
-        ],
+    @pytest.mark.parametrize(("limits", "command", "shown"), [
+        ({}, ["python3", "-c", LOOPBACK], "b'hello'"),
+        ({"python_packages": ["sympy"]}, ["python3", "-c", PACKAGES], "1024 False"),
+        ({}, ["python3", "-c", "import sys; print(sys.version)"], sys.version.replace("\n", "")),
+        ({"cpu_cores": 1}, "nproc", "1"),
+    ],
         ids=["a loopback of its own", "the packages asked for and what they need", "this python", "its processors"],
-    )
+    )  # fmt: skip
     async def test_has(self, start, limits, command, shown):
         sandbox = await start(**limits)
         assert (await sandbox.exec(command, timeout=30)).stdout.strip() == shown

@@ -20,7 +20,6 @@ ENVIRONMENT = """
 import verifiers as vf
 from verifiers.types import Messages, State
 from verifiers.utils.data_utils import extract_boxed_answer
-
 class Talk(vf.MultiTurnEnv):
     async def env_response(self, messages: Messages, state: State, **kwargs) -> Messages:
         return [{"role": "user", "content": "go on"}]
@@ -32,7 +31,6 @@ def load_environment(max_turns: int = 2) -> vf.Environment:
 
 OLD_ENVIRONMENT = """
 import verifiers as vf
-
 def load_environment():
     return vf.SingleTurnEnv(dataset=[{"question": "2+2?"}], rubric=vf.Rubric())
 """
@@ -64,7 +62,6 @@ def real(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes an environment into ./environments."""
     (tmp_path / "environments").mkdir()
     return (tmp_path / "environments" / "talk.py").write_text
 
@@ -93,7 +90,6 @@ def test_names_and_errors_of_all_modules(run):
         import nightjar
         from nightjar.compat.verifiers import install, is_installed
         from nightjar.compat.verifiers.modules import SOURCES
-
         before = is_installed()
         install()
         install()
@@ -169,7 +165,6 @@ LOAD = """
     from nightjar.environments import load_environment
     from nightjar.environments.packages.aliases import preferred
     from nightjar.errors import ConfigError
-
     def load():
         try:
             env = load_environment("talk")

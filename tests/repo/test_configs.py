@@ -1,7 +1,5 @@
 """The files in ``configs`` run as their first lines say, on a model that they start."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -4,8 +4,6 @@ An example is what follows ``>>>`` in a docstring. ``python -m pytest tests/repo
 of the modules with "rubric" in their name.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import doctest

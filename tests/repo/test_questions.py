@@ -4,8 +4,6 @@ They are about runs that are made here: the recorded answers of two models to GS
 nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for review.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

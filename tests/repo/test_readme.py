@@ -1,7 +1,5 @@
 """What the README says to type works as it stands there."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """The repository keeps its promises: packaging, entry points, help, documents."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess
@@ -34,7 +32,6 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     code = """
         import sys
         from nightjar.cli import main
-
         sys.argv = ["nightjar", "--help"]
         try:
             main()

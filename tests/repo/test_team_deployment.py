@@ -1,7 +1,5 @@
 """What ``deployments/`` has for a team: the compose file, the image and the Kubernetes values hold together."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -19,7 +17,6 @@ DOCKERFILE = (DEPLOYMENTS / "Dockerfile").read_text()
 
 
 def compose() -> list[str]:
-    """Returns the command of compose that is here; skips the test where none is."""
     for command in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
             return command
