@@ -41,6 +41,10 @@ class Ended:
     def errors(self):
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
 
+    def ok(self):
+        assert self.code == 0, self.stderr
+        return self
+
     @property
     def error(self):
         """The only error of a command that failed as expected."""
@@ -205,6 +209,10 @@ class Nightjar:
 
     def eval(self, env_id, *arguments, server=None, **variables):
         return self.start_eval(env_id, *arguments, server=server, **variables).wait()
+
+    def json(self, *words, **variables):
+        """Types a command that must succeed, and returns the JSON that it prints."""
+        return json.loads(self.start(*words, "--json", **variables).wait().ok().stdout)
 
     def write_environment(self, name, source):
         path = self.folder / "environments" / f"{name}.py"

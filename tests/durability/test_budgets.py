@@ -42,8 +42,7 @@ def test_a_judge_spends_of_the_same_budget(nightjar, serve):
     nightjar.write_environment("judged", JUDGED)
     args = f'{{"judge_url": "{server.url}"}}'
     ended = nightjar.eval("judged", "-n", 200, "-r", 1, "-c", 4, "-a", args, "--max-total-tokens", 5000, server=server)
-    assert ended.code == 1
-    assert "The budget is spent" in ended.errors[0]
+    assert (ended.code, "The budget is spent" in ended.errors[0]) == (1, True)
     run = nightjar.run
     assert 0 < run.metadata["scored"] < 100
     assert spent(run) < 4000, "the judge took the rest"
@@ -98,8 +97,7 @@ def test_a_cost_is_reckoned_with_the_prices_of_the_warehouse(nightjar, serve):
     server = serve()
     limits = ("-n", 200, "-r", 1, "-c", 4, "-m", "m", "--max-cost-usd", 0.2)
     unknown = nightjar.eval("arithmetic", *limits, server=server)
-    assert unknown.code == 1
-    assert "the price of model 'm' is not known" in unknown.errors[0]
+    assert (unknown.code, "the price of model 'm' is not known" in unknown.errors[0]) == (1, True)
     assert server.stats().received == 0
     nightjar.start("warehouse", "prices", "set", "m", "--input", 100, "--output", 1000).wait()
     ended = nightjar.eval("arithmetic", *limits, server=server)

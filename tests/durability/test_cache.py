@@ -32,12 +32,6 @@ def _said(run):
     return [row["completion"] for row in run.results]
 
 
-def _cache(nightjar, *words):
-    ended = nightjar.start("cache", *words, "--json").wait()
-    assert ended.code == 0, ended.stderr
-    return json.loads(ended.stdout)
-
-
 def test_a_second_run_asks_nothing_and_its_four_rollouts_stay_four(nightjar, serve):
     server = serve(Different())
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
@@ -79,7 +73,7 @@ def test_without_the_flag_nothing_is_kept_or_taken(nightjar, serve):
     for flags in ((), ("--cache",), ()):
         assert nightjar.eval("arithmetic", "-n", 2, "-r", 1, *flags, server=server).code == 0
     assert server.stats().received == 6
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 2
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 2
 
 
 def test_an_error_is_never_kept(nightjar, serve):
@@ -87,7 +81,7 @@ def test_an_error_is_never_kept(nightjar, serve):
     assert nightjar.eval("arithmetic", *SETTINGS, server=failing).code == 1
     failed = nightjar.run.metadata["failed"]
     assert 0 < failed < 20
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 20 - failed
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 20 - failed
     received = failing.stats().received
     nightjar.eval("arithmetic", *SETTINGS, server=failing)
     assert failing.stats().received == received + failed, "only failed requests are sent again"
@@ -104,7 +98,7 @@ def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
     received = server.stats().received
     assert nightjar.eval("arithmetic", *settings, server=server).code == 0
     assert server.stats().received == received
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 80
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 80
 
 
 TALK = """
@@ -140,8 +134,8 @@ def test_clearing(nightjar, serve):
     content = b"".join(path.read_bytes() for path in (nightjar.folder / "home").glob("answers.sqlite*"))
     assert b"Answer 1" in content
     assert b"Compute the result" not in content, "the request itself is not on disk"
-    assert _cache(nightjar, "clear")["removed"] == 20
-    assert _cache(nightjar, "info")["answers"] == {}
+    assert nightjar.json("cache", "clear")["removed"] == 20
+    assert nightjar.json("cache", "info")["answers"] == {}
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     assert server.stats().received == 40
 
@@ -151,6 +145,5 @@ def test_a_cache_that_is_broken_is_an_error_before_anything_is_asked(nightjar, s
     (nightjar.folder / "home").mkdir()
     (nightjar.folder / "home/answers.sqlite").write_bytes(b"no database" * 1000)
     ended = nightjar.eval("arithmetic", *SETTINGS, server=server)
-    assert ended.code == 1
-    assert "file is not a database" in ended.errors[0]
+    assert (ended.code, "file is not a database" in ended.errors[0]) == (1, True)
     assert server.stats().received == 0

@@ -40,8 +40,7 @@ def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
     assert refused.only_line.startswith(f"Error: {run.path / 'attempts.jsonl'}, line 4 is damaged: ")
     assert refused.stderr.endswith(f"nightjar eval repair {run.path}\n")
     assert (run.content, server.stats().received) == (before, 0)
-    repaired = nightjar.start("eval", "repair", run.path).wait()
-    assert repaired.code == 0
+    repaired = nightjar.start("eval", "repair", run.path).wait().ok()
     assert [line.partition(" is damaged: ")[0] for line in repaired.stdout.splitlines()[:2]] == [
         f"Set aside: {run.path / name}, line 4" for name in ("attempts.jsonl", "results.jsonl")
     ]
@@ -56,8 +55,7 @@ def test_a_changed_reward_is_not_published_silently(nightjar, server, run):
     path = run.path / "results.jsonl"
     path.write_bytes(run.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
     refused = nightjar.start("publish", run.path).wait()
-    assert refused.code == 1
-    assert f"{path} was changed after the run had ended" in refused.stderr
+    assert (refused.code, f"{path} was changed after the run had ended" in refused.stderr) == (1, True)
     resumed = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
     assert f"WARNING {path} was changed after the run had ended: its present content is summarized" in resumed.stderr
     assert run.metadata["avg_reward"] == 0.95
@@ -82,8 +80,7 @@ def test_a_torn_last_line_is_done_again(nightjar, server, run, name, requests):
     path.write_bytes(run.content[name][:-30])
     if requests:  # nine answers are in the ledger, and no result
         (run.path / "results.jsonl").write_bytes(b"")
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
-    assert ended.code == 0
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).ok()
     assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
     assert run.results_that_count == whole
     assert server.stats().received == requests

@@ -245,8 +245,7 @@ def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags
     variables |= {"TEAM": "planted-0123456789"}
 
     assert nightjar.start("eval", "run", *command, "--direct", **variables).wait().code == 0
-    ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait()
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait().ok()
 
     seen = Seen(server.requests, nightjar.run, nightjar, ended, server.stats())
     without_effect = [flag for flag, case in cases.items() if not case.holds(seen)]

@@ -31,8 +31,7 @@ def _rows(files):
 
 
 def test_a_run_is_pushed_with_a_card_and_private(nightjar, serve, hub):
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--save-to-hf-hub", server=serve())
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--save-to-hf-hub", server=serve()).ok()
     name = "ann/arithmetic_team_model_n5_r2"
     assert hub.repositories == {name: True}
     assert f"Hub:       {hub.url}/datasets/{name}" in ended.stdout
@@ -64,8 +63,7 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
     run_id = nightjar.run.metadata["run_id"]
     for _ in range(2):
         options = ("--hf-hub-dataset-name", "team/sums", "--public", "--json")
-        ended = nightjar.start("eval", "push", run_id[:6], *options).wait()
-        assert ended.code == 0, ended.stderr
+        ended = nightjar.start("eval", "push", run_id[:6], *options).wait().ok()
         assert json.loads(ended.stdout) == {"run_id": run_id, "url": f"{hub.url}/datasets/team/sums"}
     assert hub.repositories == {"team/sums": False}
     rows = _rows(hub.files["team/sums"])

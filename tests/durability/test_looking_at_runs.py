@@ -1,6 +1,5 @@
 """``nightjar eval list``, ``get``, ``samples`` and ``view-config`` after a few runs."""
 
-import json
 import shlex
 import shutil
 
@@ -12,18 +11,6 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
 
 @pytest.fixture
-def asked(nightjar):
-    """Types a command that ends well, and reads the JSON that it prints."""
-
-    def ask(*words):
-        ended = nightjar.start("eval", *words, "--json").wait()
-        assert ended.code == 0, ended.stderr
-        return json.loads(ended.stdout)
-
-    return ask
-
-
-@pytest.fixture
 def runs(nightjar, serve):
     """Three runs: two that are complete, of two models, and one of which some rollouts failed."""
     nightjar.eval("arithmetic", "-n", 2, "-r", 1, server=serve())
@@ -32,14 +19,14 @@ def runs(nightjar, serve):
     return nightjar.runs
 
 
-def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
+def test_runs_are_listed_newest_first_and_filtered(nightjar, runs):
     ids = [run.metadata["run_id"] for run in runs]
-    assert [run["run_id"] for run in asked("list")] == ids[::-1]
-    assert [run["run_id"] for run in asked("list", "--model", "other/*")] == [ids[1]]
-    assert [run["run_id"] for run in asked("list", "--status", "incomplete")] == [ids[2]]
-    assert [run["run_id"] for run in asked("list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
-    assert asked("list", "--env", "gsm8k") == []
-    assert [run["run_id"] for run in asked("list", "--status", "incompl*")] == [ids[2]]
+    assert [run["run_id"] for run in nightjar.json("eval", "list")] == ids[::-1]
+    assert [run["run_id"] for run in nightjar.json("eval", "list", "--model", "other/*")] == [ids[1]]
+    assert [run["run_id"] for run in nightjar.json("eval", "list", "--status", "incomplete")] == [ids[2]]
+    assert [run["run_id"] for run in nightjar.json("eval", "list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
+    assert nightjar.json("eval", "list", "--env", "gsm8k") == []
+    assert [run["run_id"] for run in nightjar.json("eval", "list", "--status", "incompl*")] == [ids[2]]
     wrong = nightjar.start("eval", "list", "--status", "nonsense").wait()
     assert (wrong.code, "'nonsense'" in " ".join(wrong.errors)) == (2, True)
     printed = nightjar.start("eval", "list", COLUMNS="80").wait()
@@ -47,24 +34,23 @@ def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
     assert max(map(len, printed.stdout.splitlines())) <= 80
 
 
-def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar, runs, asked):
+def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar, runs):
     first = runs[0].metadata
     rows = [{name: row[name] for name in ("prompt", "completion", "reward", "answer")} for row in runs[0].results]
     shutil.rmtree(runs[0].path)
-    assert [run["path"] for run in asked("list")][-1] is None
-    got = asked("get", first["run_id"])
+    assert [run["path"] for run in nightjar.json("eval", "list")][-1] is None
+    got = nightjar.json("eval", "get", first["run_id"])
     assert (got["avg_reward"], got["path"]) == (first["avg_reward"], None)
-    assert [{name: row[name] for name in rows[0]} for row in asked("samples", first["run_id"])] == rows
+    assert [{name: row[name] for name in rows[0]} for row in nightjar.json("eval", "samples", first["run_id"])] == rows
     ended = nightjar.start("eval", "view-config", first["run_id"]).wait()
-    assert ended.code == 1
-    assert "its directory is not here" in ended.errors[0]
+    assert (ended.code, "its directory is not here" in ended.errors[0]) == (1, True)
 
 
-def test_a_run_is_named_by_id_beginning_or_directory(nightjar, runs, asked):
+def test_a_run_is_named_by_id_beginning_or_directory(nightjar, runs):
     run = runs[2]
     run_id = run.metadata["run_id"]
     for name in (run_id, run_id[:9], run):
-        assert asked("get", name)["run_id"] == run_id
+        assert nightjar.json("eval", "get", name)["run_id"] == run_id
     ended = nightjar.start("eval", "get", "nonsense").wait()
     assert (ended.code, "no run 'nonsense'" in ended.errors[0]) == (1, True)
     assert "3 runs begin with ''" in nightjar.start("eval", "get", "").wait().errors[0]
@@ -81,37 +67,37 @@ def test_get_says_what_went_wrong_or_stopped_a_run(nightjar, runs):
     assert "To do:       model API: " in printed
 
 
-def test_samples_are_paged_and_chosen(nightjar, runs, asked):
+def test_samples_are_paged_and_chosen(nightjar, runs):
     run = runs[2]
     rows = run.results
-    assert [row["example_id"] for row in asked("samples", run, "--limit", 3, "--skip", 2)] == [2, 3, 4]
+    assert [row["example_id"] for row in nightjar.json("eval", "samples", run, "--limit", 3, "--skip", 2)] == [2, 3, 4]
     failed = [row["example_id"] for row in rows if row["error"]]
     assert 0 < len(failed) < 8
-    assert [row["example_id"] for row in asked("samples", run, "--failed", "--limit", 9)] == failed
-    both = [row["example_id"] for row in asked("samples", run, "--failed", "--wrong", "--limit", 9)]
+    assert [row["example_id"] for row in nightjar.json("eval", "samples", run, "--failed", "--limit", 9)] == failed
+    both = [row["example_id"] for row in nightjar.json("eval", "samples", run, "--failed", "--wrong", "--limit", 9)]
     assert both == [row["example_id"] for row in rows if row["error"] or row["reward"] < 0.5]
-    assert asked("samples", run, "--example", 3) == [rows[3]]
+    assert nightjar.json("eval", "samples", run, "--example", 3) == [rows[3]]
     printed = nightjar.start("eval", "samples", run, "--limit", 3).wait()
     assert rows[0]["prompt"][-1]["content"] in printed.stdout
     assert "--page 2" in printed.stderr
-    second = [row["example_id"] for row in asked("samples", run, "-n", 3, "-p", 2)]
+    second = [row["example_id"] for row in nightjar.json("eval", "samples", run, "-n", 3, "-p", 2)]
     assert second == [3, 4, 5]
     assert "--skip 5" in nightjar.start("eval", "samples", run, "-n", 3, "--skip", 2).wait().stderr
 
 
-def test_examples_whose_rollouts_disagree(nightjar, serve, asked):
+def test_examples_whose_rollouts_disagree(nightjar, serve):
     nightjar.eval("arithmetic", "-n", 6, "-r", 4, server=serve(ArithmeticSolver(error_rate=0.5, seed=5)))
     run = nightjar.run
     by_example = {}
     for row in run.results:
         by_example.setdefault(row["example_id"], []).append(row["reward"])
-    groups = asked("samples", run, "--grouped")
+    groups = nightjar.json("eval", "samples", run, "--grouped")
     assert [[each["reward"] for each in group["rollouts"]] for group in groups] == [*by_example.values()]
     assert [group["mean"] for group in groups] == [sum(rewards) / 4 for rewards in by_example.values()]
     flipped = [example for example, rewards in by_example.items() if 0 < sum(rewards) < 4]
     assert len(flipped) > 0
-    assert [group["example_id"] for group in asked("samples", run, "--grouped", "--flipped")] == flipped
-    wrong = asked("samples", run, "--flipped", "--wrong", "-n", 100)
+    assert [group["example_id"] for group in nightjar.json("eval", "samples", run, "--grouped", "--flipped")] == flipped
+    wrong = nightjar.json("eval", "samples", run, "--flipped", "--wrong", "-n", 100)
     assert {(row["example_id"], row["reward"]) for row in wrong} == {(example, 0.0) for example in flipped}
     printed = nightjar.start("eval", "samples", run, "-g", "-n", 2, COLUMNS="80").wait()
     assert run.results[0]["prompt"][-1]["content"][:8] in printed.stdout
@@ -132,16 +118,16 @@ def test_a_long_text_is_cut_unless_all_is_asked_for(nightjar, serve):
     assert "word " * 1000 in nightjar.start("eval", "samples", run, "--full").wait().stdout
 
 
-def test_the_command_of_a_run_runs_it_again(nightjar, serve, asked):
+def test_the_command_of_a_run_runs_it_again(nightjar, serve):
     server = serve()
     settings = ("-T", 0.3, "-t", 77, "-S", '{"top_p": 0.9}', "-a", '{"num_problems": 9}', "--tag", "a", "--tag", "b c")
     more = ("-C", "task,trajectory_id", "-N", "-i", "-c", 5, "--shuffle-seed", 4, "--max-retries", 2,
             "--header", "X-Team: $TEAM", "--header-from-state", "X-Example: example_id", "--seed", 3)  # fmt: skip
     nightjar.env["TEAM"] = "blue"
     assert nightjar.eval("arithmetic", "-n", 4, "-r", 2, *settings, *more, server=server).code == 0
-    first = asked("view-config", nightjar.run)
+    first = nightjar.json("eval", "view-config", nightjar.run)
     _, *command = first["command"]
     assert nightjar.start(*command, "--direct").wait().code == 0
-    assert asked("view-config", nightjar.runs[1])["config"] == first["config"]
+    assert nightjar.json("eval", "view-config", nightjar.runs[1])["config"] == first["config"]
     printed = nightjar.start("eval", "view-config", nightjar.runs[0]).wait().stdout
     assert shlex.split(printed.splitlines()[-1]) == first["command"]

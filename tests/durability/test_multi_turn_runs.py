@@ -175,8 +175,7 @@ def test_keys_that_cannot_be_saved_are_named_once(nightjar, player):
         'state["moves"] = []', 'state["moves"], state["lock"], state["self"] = [], threading.Lock(), self'
     )
     nightjar.write_environment("played", "import threading\n" + source)
-    ended = nightjar.eval("played", "-n", 8, "-r", 2, server=player())
-    assert ended.code == 0
+    ended = nightjar.eval("played", "-n", 8, "-r", 2, server=player()).ok()
     warnings = sorted(line for line in ended.stderr.splitlines() if "cannot be saved" in line)
     assert [name in line for name, line in zip(("'lock'", "'self'"), warnings, strict=True)] == [True, True]
 

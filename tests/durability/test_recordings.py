@@ -16,8 +16,7 @@ from nightjar.model_server import Recording
 def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8k, recording, right):
     server = serve(Recording.load(gsm8k / recording))
     arguments = json.dumps({"dataset": str(gsm8k / "test.jsonl"), "system_prompt": None})
-    ended = nightjar.eval("gsm8k", "-a", arguments, "-n", -1, "-r", 1, "--json", server=server)
-    assert ended.code == 0
+    ended = nightjar.eval("gsm8k", "-a", arguments, "-n", -1, "-r", 1, "--json", server=server).ok()
     assert server.stats().answered == 1319
     published = [json.loads(line) for line in (gsm8k / recording).read_text("utf-8").splitlines()]
     is_correct = {row["question"].strip(): row["is_correct"] for row in published}

@@ -31,8 +31,7 @@ def wait_for_silence(server):
 
 def test_its_directory_alone_says_all_of_a_run(nightjar, killed):
     run_id = nightjar.run.metadata["run_id"]
-    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait()
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait().ok()
     printed = json.loads(ended.stdout)
     assert (printed["run_id"], printed["scored"], printed["sampling_args"]) == (run_id, 24, {"temperature": 0.5})
     assert killed.stats().received <= 24 + 4, "what was in flight at the kill is asked again"
@@ -89,7 +88,6 @@ def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
 def test_without_an_environment_there_must_be_a_directory(nightjar):
     for words in ((), ("--resume",)):
         ended = nightjar.start("eval", "run", *words, "--direct").wait()
-        assert ended.code == 2
-        assert "'ENV'" in ended.errors[0]
+        assert (ended.code, "'ENV'" in ended.errors[0]) == (2, True)
     ended = nightjar.start("eval", "run", "--resume", "nowhere", "--direct").wait()
     assert (ended.code, "'nowhere'" in ended.errors[0]) == (1, True)

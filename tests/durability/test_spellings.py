@@ -50,8 +50,7 @@ def test_the_run_of_another_environment_is_not_resumed(nightjar, serve):
 
 
 def test_state_columns_that_no_rollout_has_are_named_once(nightjar, serve):
-    ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve())
-    assert ended.code == 0
+    ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve()).ok()
     [warning] = [line for line in ended.stderr.splitlines() if line.startswith("WARNING")]
     assert "'dificulty', 'nothing'" in warning
     assert "difficulty, final_env_response" in warning

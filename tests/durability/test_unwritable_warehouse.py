@@ -183,3 +183,15 @@ class TestAWarehouseThatBreaksMeanwhile:
         assert ended.code == 130
         assert nightjar.run.metadata["status"] == "cancelled"
         assert "To publish them later: nightjar publish outputs/" in ended.errors[-1]
+
+
+@pytest.mark.parametrize(
+    "command", ["prices set m --input 1 --output 2", "prices remove m", "import {run_dir}", "rebuild {run_dir}"]
+)
+def test_commands_that_change_a_disk_that_became_read_only_are_refused(nightjar, mount, run_writer, tmp_path, command):
+    disk = mount("size=4m")
+    run_dir = run_writer.write(tmp_path / "run-1")
+    Warehouse(disk).publish(run_dir)
+    mount("remount,ro")
+    ended = nightjar.start("warehouse", *command.format(run_dir=run_dir).split(), "--warehouse", disk).wait()
+    assert f"Cannot write the warehouse {disk}: Read-only file system ({disk}/segments). {ADVICE}" in ended.only_line

@@ -93,24 +93,9 @@ def finish(process):
     return process.returncode, errors
 
 
-@pytest.fixture(scope="module")
-def server():
-    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
 @pytest.fixture
-def bucket(server, monkeypatch):
-    for name, value in {
-        "AWS_ENDPOINT_URL": server,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
+def bucket(s3_variables, monkeypatch):
+    for name, value in s3_variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
     name = f"team-{uuid.uuid4().hex[:12]}"
