@@ -418,9 +418,8 @@ class TestInAnEnvironment:
                 results = await env.evaluate(client, "m", {"max_tokens": 50}, rollouts_per_example=2)
             paths = Counter(request.path for request in server.requests)
         rows = results["outputs"]
-        assert {(row["reward"], row["error"], row["stop_condition"]) for row in rows} == {
-            (1.0, None, "max_turns_reached")
-        }
+        ends = {(row["reward"], row["error"], row["stop_condition"]) for row in rows}
+        assert ends == {(1.0, None, "max_turns_reached")}
         assert [message["content"] for message in rows[0]["completion"]] == ["Four.", "Sure?", "Yes."]
         asked_by_tokens = {protocol.path: 8, "/v1/chat/completions/tokens": 8, "/tokenize": 16}
         assert (len(rows), paths) == (8, asked_by_tokens if protocol is TOKEN else {protocol.path: 16})

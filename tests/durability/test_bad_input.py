@@ -94,9 +94,8 @@ def test_a_name_that_looks_like_markup(nightjar, server):
 
 
 def typed(nightjar, *words, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "nightjar", *words], cwd=nightjar.folder, env=nightjar.env, timeout=60, **options
-    )
+    command = [sys.executable, "-m", "nightjar", *words]
+    return subprocess.run(command, cwd=nightjar.folder, env=nightjar.env, timeout=60, **options)
 
 
 @pytest.mark.parametrize("command", ["eval run arithmetic -n 1 --direct -m local -b {url}", "warehouse --help"])

@@ -233,9 +233,8 @@ def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags
     other = server.url.replace("127.0.0.1", "localhost")
     (nightjar.folder / "endpoints.toml").write_text(REGISTRY.format(url=server.url, other=other))
     (nightjar.folder / "elsewhere").mkdir()
-    (nightjar.folder / "elsewhere" / "my_quiz.py").write_text(
-        "from nightjar.benchmarks.arithmetic import load_environment\n"
-    )
+    source = "from nightjar.benchmarks.arithmetic import load_environment\n"
+    (nightjar.folder / "elsewhere" / "my_quiz.py").write_text(source)
     words = [word for case in cases.values() for word in case.typed]
     typed = [word.replace("{url}", server.url).replace("{other}", other) for word in words]
     endpoint = [] if "--endpoints-path" in flags else ["-b", server.url]

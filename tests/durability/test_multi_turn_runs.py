@@ -171,9 +171,8 @@ def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player,
 
 
 def test_keys_that_cannot_be_saved_are_named_once(nightjar, player):
-    source = MULTI_TURN.replace(
-        'state["moves"] = []', 'state["moves"], state["lock"], state["self"] = [], threading.Lock(), self'
-    )
+    state = 'state["moves"], state["lock"], state["self"] = [], threading.Lock(), self'
+    source = MULTI_TURN.replace('state["moves"] = []', state)
     nightjar.write_environment("played", "import threading\n" + source)
     ended = nightjar.eval("played", "-n", 8, "-r", 2, server=player()).ok()
     warnings = sorted(line for line in ended.stderr.splitlines() if "cannot be saved" in line)

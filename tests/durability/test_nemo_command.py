@@ -44,9 +44,8 @@ def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve)
     written = b"".join(path.read_bytes() for path in nightjar.folder.rglob("*") if path.is_file())
     assert b"sk-mine" not in written
     elsewhere = nightjar.start("eval", "run", "arithmetic", "--dry-run", "--json", **said).wait()
-    assert json.loads(elsewhere.stdout)["config"]["base_url"] != server.url, (
-        "the variables do not apply to Nightjar's own flags"
-    )
+    base_url = json.loads(elsewhere.stdout)["config"]["base_url"]
+    assert base_url != server.url, "the variables do not apply to Nightjar's own flags"
 
 
 @pytest.mark.parametrize(("typed", "named"), [
@@ -102,9 +101,8 @@ def test_a_config_is_a_suite_that_continues_after_a_failed_benchmark(nightjar, s
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url=server.url))
 
     def run(*typed):
-        return nightjar.start(
-            "eval", "run", "release.yaml", "--direct", *typed, MY_KEY="sk-mine-0123456789", EDITION="5"
-        ).wait()
+        typed = ("release.yaml", "--direct", *typed)
+        return nightjar.start("eval", "run", *typed, MY_KEY="sk-mine-0123456789", EDITION="5").wait()
 
     first = run("--json", "--no-progress", "-O", "benchmarks.2.max_problems=4")
     assert first.code == 1, first.stderr

@@ -77,9 +77,8 @@ def test_a_part_is_resumed_on_another_machine(nightjar, nightjar_in, serve, opin
         assert there.eval("arithmetic", *asked, "--part", f"0a1b.part-{number}-of-2", server=server).code == 0
     assert server.stats().received == 16
     assert nightjar.sql("SELECT run_id, status, scored FROM runs") == [("0a1b", "completed", 16)]
-    late = nightjar_in(tmp_path_factory.mktemp("late")).eval(
-        "arithmetic", *asked, "--part", "0a1b.part-2-of-2", server=server
-    )
+    late = nightjar_in(tmp_path_factory.mktemp("late"))
+    late = late.eval("arithmetic", *asked, "--part", "0a1b.part-2-of-2", server=server)
     assert "Run '0a1b' is complete" in late.stderr
     assert server.stats().received == 16
 

@@ -30,9 +30,8 @@ def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8
     assert [metadata[name] for name in ("status", "scored", "failed", "coverage")] == ["completed", 1319, 0, 1.0]
     printed = json.loads(ended.stdout)
     assert {name: printed[name] for name in metadata} == metadata
-    assert nightjar.sql("SELECT avg(reward), count(*), count(*) FILTER (reward = 1) FROM rollouts") == [
-        (right / 1319, 1319, right)
-    ]
+    counts = "avg(reward), count(*), count(*) FILTER (reward = 1)"
+    assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(right / 1319, 1319, right)]
     assert nightjar.sql("SELECT avg_reward, coverage FROM leaderboard") == [(right / 1319, 1.0)]
     in_warehouse = nightjar.sql("SELECT trim(prompt->-1->>'content'), reward = 1 FROM rollouts")
     assert dict(in_warehouse) == is_correct

@@ -371,9 +371,8 @@ class TestTheEnd:
 
             asyncio.run(main())
         """
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", textwrap.dedent(script), stdout=subprocess.PIPE
-        )
+        code = textwrap.dedent(script)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.PIPE)
         try:
             assert await asyncio.wait_for(process.stdout.readline(), 30) == b"ready\n"
             assert processes_with(mark)

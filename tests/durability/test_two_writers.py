@@ -16,9 +16,7 @@ def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
     others = [nightjar.start_eval("arithmetic", *settings, *form, server=server) for form in forms]
     for second in others:
         ended = second.wait()
-        assert ended.only_line.startswith(
-            f"Error: Run {nightjar.run.path.name!r} is being written by process {first.pid} on "
-        )
+        assert f"Run {nightjar.run.path.name!r} is being written by process {first.pid} on " in ended.only_line
     assert nightjar.run.content["config.json"] == config
     first.send(signal.SIGCONT)
     assert first.wait().code == 0

@@ -50,9 +50,7 @@ def free_bytes(disk):
 
 def run_ids(folder):
     warehouse = Warehouse(folder)
-    whole = warehouse.query(
-        "SELECT run_id FROM runs JOIN rollouts USING (run_id) WHERE length(completion::VARCHAR) > 0"
-    )
+    whole = warehouse.query("SELECT run_id FROM runs JOIN rollouts USING (run_id) WHERE length(completion::TEXT) > 0")
     return sorted(run_id for (run_id,) in whole.rows)
 
 

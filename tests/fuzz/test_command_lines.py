@@ -67,9 +67,8 @@ def test_a_command_line_is_done_or_refused(url: str, tmp_path: Path, monkeypatch
         words = mistyped(meant.split(), chance)
         begun = time.monotonic()
         ended = runner.invoke(app, words, standalone_mode=False)
-        is_expected = ended.exception is None or isinstance(
-            ended.exception, NightjarError | TyperException | SystemExit
-        )
+        expected = NightjarError | TyperException | SystemExit
+        is_expected = ended.exception is None or isinstance(ended.exception, expected)
         if not is_expected:
             raise AssertionError(case, words) from ended.exception
         assert time.monotonic() - begun < MOST_SECONDS, (case, words)

@@ -53,9 +53,8 @@ class Shell:
     folder: Path
 
     def run(self, *arguments):
-        return subprocess.run(
-            [self.python, *map(str, arguments)], cwd=self.folder, timeout=120, capture_output=True, text=True
-        )
+        typed = [self.python, *map(str, arguments)]
+        return subprocess.run(typed, cwd=self.folder, timeout=120, capture_output=True, text=True)
 
     def nightjar(self, *arguments, **env):
         """Types a command of Nightjar in the folder; pip reaches no network, and does not compile."""

@@ -98,9 +98,8 @@ class TestActions:
     async def test_of_several_rollouts_are_taken_in_worlds_of_their_own(self, project, play):
         env = box(project())
         len(env.examples)
-        played = await asyncio.gather(
-            *(play(env, '{"guess": 1}', f'{{"guess": {n + 2}}}', example_id=n) for n in range(3))
-        )
+        guesses = (play(env, '{"guess": 1}', f'{{"guess": {n + 2}}}', example_id=n) for n in range(3))
+        played = await asyncio.gather(*guesses)
         assert [state["reward"] for state, _ in played] == [0.9, 0.9, 0.9]
 
     async def test_are_scored_the_same_when_read_back_from_disk(self, project, play, make_state):

@@ -274,9 +274,8 @@ class TestPackages:
     def test_that_are_missing_are_warned_of_where_they_are_optional(self, caplog):
         request = CreateSandboxRequest(python_packages=["no-such-thing", "sympy"], are_packages_optional=True)
         assert LocalProvider().new_sandbox(request)
-        assert [(record.levelname, "no-such-thing" in record.getMessage()) for record in caplog.records] == [
-            ("WARNING", True)
-        ]
+        [warning] = caplog.records
+        assert (warning.levelname, "no-such-thing" in warning.getMessage()) == ("WARNING", True)
 
 
 class Machine:
