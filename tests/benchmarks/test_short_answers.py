@@ -6,13 +6,6 @@ from nightjar.benchmarks import drop, triviaqa
 from nightjar.errors import DatasetError
 
 
-def drop_row(*answers, kind="span"):
-    return {
-        "section_id": "s1", "query_id": "q1", "passage": "The Owls kicked 3 goals.", "question": "How many goals?",
-        "answers_spans": {"spans": list(answers), "types": [kind] * len(answers)},
-    }  # fmt: skip
-
-
 def trivia_row(value, *aliases):
     return {"question": "Who?", "answer": {"value": value, "aliases": list(aliases), "type": "WikipediaEntity"}}
 
@@ -53,7 +46,8 @@ class TestDROP:
         (["vacancy rate", "rental vacancy rate"], "Answer: vacancy rate", WHOLE),
     ])  # fmt: skip
     def test_one_span_or_several(self, rows_file, score, spans, reply, scores):
-        env, example = only_example(drop, rows_file, drop_row(*spans))
+        answers = {"spans": spans, "types": ["span"] * len(spans)}
+        env, example = only_example(drop, rows_file, {"passage": "?", "question": "?", "answers_spans": answers})
         found = score(env, example, reply)
         assert found["metrics"] == {"f1": scores[0], "exact_match": scores[1], "num_turns": 1.0}
         assert found["reward"] == scores[0]

@@ -51,11 +51,8 @@ def provided(request, tmp_path, monkeypatch):
 @pytest.fixture
 async def sandbox(provided):
     provider, image = provided
-    sandbox = provider.new_sandbox(
-        CreateSandboxRequest(
-            name="contract", docker_image=image, memory_gb=0.25, environment_vars={"COLOUR": "green"}, labels=["a=b"]
-        )
-    )
+    request = {"docker_image": image, "memory_gb": 0.25, "environment_vars": {"COLOUR": "green"}, "labels": ["a=b"]}
+    sandbox = provider.new_sandbox(CreateSandboxRequest(name="contract", **request))
     await sandbox.start()
     yield sandbox
     await sandbox.close()
@@ -210,10 +207,9 @@ class TestPython:
         lines = answer.result.splitlines()
         assert (answer.status, lines[0]) == ("error", "Traceback (most recent call last):")
         assert lines[-1] == "ZeroDivisionError: division by zero"
-        assert [line.strip() for line in lines if line.startswith("  File")] == [
-            'File "<cell 1>", line 3, in <module>',
-            'File "<cell 1>", line 2, in half',
-        ]
+        places = [line.partition(", ")[2] for line in lines if line.startswith('  File "<cell 1>"')]
+        assert places == ["line 3, in <module>", "line 2, in half"]
+        assert sum(line.startswith("  File") for line in lines) == 2
 
     @pytest.mark.parametrize("code", ["exit()", "raise KeyboardInterrupt", "1 +", "input()"])
     async def test_survives_what_would_end_a_program(self, python, code):

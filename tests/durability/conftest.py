@@ -28,6 +28,12 @@ SIGNS_OF_A_BUG = ("Traceback", "was never awaited", "was never retrieved", "Uncl
                   "SyntaxWarning")  # fmt: skip
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.slow)  # to start commands takes a second
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that has ended; negative codes are the signals that ended it."""

@@ -28,7 +28,6 @@ def test_requests_are_retried(nightjar, serve):
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, serve):
     server = serve(faults=Faults(latency_ms=20, requests_per_second=50))
     assert nightjar.eval("arithmetic", "-n", 400, "-r", 1, server=server).code == 0

@@ -54,7 +54,8 @@ def test_a_run_that_is_killed_before_it_is_published_is_not_run_again(nightjar, 
     server = serve()
     with _publishing_waits(nightjar):
         command = nightjar.start_eval("arithmetic", "-n", 20, server=server)
-        command.wait_until(lambda: nightjar.runs and _status(nightjar.run) == "completed")
+        command.wait_until(lambda: [*nightjar.folder.glob("outputs/evals/*/*/metadata.json")])
+        command.wait_until(lambda: nightjar.run.metadata["status"] == "completed")
         command.kill()
     assert nightjar.eval("arithmetic", "-n", 20, "--resume", server=server).code == 0
     assert server.stats().answered == 60
@@ -80,7 +81,3 @@ def _publishing_waits(nightjar):
 
 def _kept(nightjar):
     return sum(run.count_lines("attempts.jsonl") for run in nightjar.runs)
-
-
-def _status(run):
-    return run.metadata["status"] if (run.path / "metadata.json").exists() else None

@@ -31,11 +31,6 @@ def bench(nightjar):
     return nightjar
 
 
-def run_of(nightjar, url, *more, env="bench.py:fours"):
-    typed = ["eval", "run", env, "-m", "m", "-b", url, "-r", "1", "--direct", "--no-progress", *more]
-    return nightjar.start(*typed).wait()
-
-
 def test_a_changed_config_gives_no_old_scores(bench, serve):
     server = serve(FixedAnswer("4"), keep_requests=100)
     (bench.folder / "c.yaml").write_text(CONFIG.format(url=server.url))
@@ -61,7 +56,8 @@ def test_a_changed_config_gives_no_old_scores(bench, serve):
 
 def test_stdout_is_only_json_and_exit_codes_are_verdicts(bench, serve):
     for name, answer, count in (("base", "4", "-1"), ("worse", "6", "-1"), ("part", "4", "2")):
-        assert run_of(bench, serve(FixedAnswer(answer)).url, "-o", name, "-n", count).code == 0
+        typed = ("-m", "m", "-b", serve(FixedAnswer(answer)).url, "-r", "1", "-o", name, "-n", count)
+        bench.start("eval", "run", "bench.py:fours", *typed, "--direct").wait().ok()
     (bench.folder / "listed.yaml").write_text("version: 1\nbenchmarks:\n  fours: {tier: critical}\n")
     (bench.folder / "nothing.yaml").write_text("version: 1\n")
     (bench.folder / "empty").mkdir()

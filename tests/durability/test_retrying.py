@@ -60,16 +60,14 @@ def test_a_condition_or_class_chooses_failures(nightjar, serve, failed, option, 
     assert "'weather'" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
 
 
-@pytest.mark.parametrize(("condition", "said"), [
-    ("error = 'SandboxError'", "No failed rollout of run"),
-    ("eror = 'RateLimitError'", 'column "eror" not found'),
-    ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
-    ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
-])  # fmt: skip
-def test_a_condition_that_is_of_no_use_is_refused_and_changes_nothing(nightjar, failed, condition, said):
+def test_conditions_that_are_of_no_use_are_refused_and_change_nothing(nightjar, failed):
     run, run_id, _ = failed
     before = run.content
-    ended = nightjar.start("eval", "retry", run_id, "--where", condition).wait()
-    assert ended.code == 1
-    assert said in " ".join(ended.errors)
-    assert run.content == before
+    for condition, said in (
+        ("error = 'SandboxError'", "No failed rollout of run"),
+        ("eror = 'RateLimitError'", 'column "eror" not found'),
+        ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
+        ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
+    ):
+        ended = nightjar.start("eval", "retry", run_id, "--where", condition).wait()
+        assert (ended.code, said in " ".join(ended.errors), run.content == before) == (1, True, True)

@@ -22,12 +22,3 @@ def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
     assert first.wait().code == 0
     assert server.stats().answered == 150
     assert nightjar.run.metadata["scored"] == 150
-
-
-def test_two_runs_at_the_same_time_are_both_published(nightjar, serve):
-    server = serve()
-    both = [nightjar.start_eval("arithmetic", "-n", 50, server=server) for _ in range(2)]
-    assert [run.wait().code for run in both] == [0, 0]
-    assert len(nightjar.runs) == 2
-    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 150)] * 2
-    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(300,)]

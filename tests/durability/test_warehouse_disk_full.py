@@ -1,7 +1,7 @@
 """A full disk of the warehouse: a publish that does not fit leaves everything as it was, and is completed later."""
 
-import os
 import random
+import shutil
 
 import pytest
 
@@ -38,14 +38,9 @@ def make_run(tmp_path, run_writer):
 
 def fill(disk, leaving_bytes):
     with (disk / "filler").open("wb") as filler:
-        while (free := free_bytes(disk)) > leaving_bytes:
+        while (free := shutil.disk_usage(disk).free) > leaving_bytes:
             filler.write(b"x" * min(4096, free - leaving_bytes))
             filler.flush()
-
-
-def free_bytes(disk):
-    state = os.statvfs(disk)
-    return state.f_bavail * state.f_frsize
 
 
 def run_ids(folder):

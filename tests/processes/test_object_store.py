@@ -390,9 +390,8 @@ class TestTrouble:
         s3fs.S3FileSystem.clear_instance_cache()
         house = Warehouse(f"s3://{bucket}/elsewhere")
         for action in (lambda: house.publish(run_dirs[0]), lambda: house.query("FROM runs")):
-            with pytest.raises(
-                WarehouseError, match=f"^[^\n]*s3://{bucket}/elsewhere: Could not connect[^\n]*$"
-            ) as caught:
+            one_line = f"^[^\n]*s3://{bucket}/elsewhere: Could not connect[^\n]*$"
+            with pytest.raises(WarehouseError, match=one_line) as caught:
                 action()
             assert "a-secret-key" not in str(caught.value)
         s3fs.S3FileSystem.clear_instance_cache()

@@ -449,36 +449,37 @@ class TestClient:
         yield client
         client.teardown()
 
+    @pytest.fixture
+    async def box(self, client):
+        return (await client.create(CreateSandboxRequest())).id
+
     async def test_returns_before_the_sandbox_has_started(self, client):
         created = await client.create(CreateSandboxRequest(name="early"))
         assert created.id.startswith("early-")
         await client.wait_for_creation(created.id)
         assert (await client.execute_command(created.id, "echo hi", timeout=10)).stdout == "hi\n"
 
-    async def test_raises_when_the_time_is_up(self, client):
-        created = await client.create(CreateSandboxRequest())
+    async def test_raises_when_the_time_is_up(self, client, box):
         with pytest.raises(CommandTimeoutError, match=r"'sleep 60' timed out after 0\.2s"):
-            await client.execute_command(created.id, "sleep 60", timeout=0.2)
+            await client.execute_command(box, "sleep 60", timeout=0.2)
 
-    async def test_copies_files(self, client, tmp_path):
-        created = await client.create(CreateSandboxRequest())
+    async def test_copies_files(self, client, box, tmp_path):
         (tmp_path / "in.txt").write_text("content")
-        await client.upload_file(created.id, "/workspace/a.txt", str(tmp_path / "in.txt"))
-        await client.upload_bytes(created.id, "/workspace/b.txt", b"bytes", "b.txt")
-        await client.download_file(created.id, "/workspace/a.txt", str(tmp_path / "out.txt"))
+        await client.upload_file(box, "/workspace/a.txt", str(tmp_path / "in.txt"))
+        await client.upload_bytes(box, "/workspace/b.txt", b"bytes", "b.txt")
+        await client.download_file(box, "/workspace/a.txt", str(tmp_path / "out.txt"))
         assert (tmp_path / "out.txt").read_text() == "content"
-        assert (await client.read_file(created.id, "/workspace/b.txt")).content == "bytes"
+        assert (await client.read_file(box, "/workspace/b.txt")).content == "bytes"
 
-    async def test_runs_jobs_in_the_background(self, client):
-        created = await client.create(CreateSandboxRequest())
-        job = await client.start_background_job(created.id, "until test -f go; do sleep 0.02; done; echo done; exit 2")
-        assert not (await client.get_background_job(created.id, job)).completed
-        await client.upload_bytes(created.id, "go", b"")
+    async def test_runs_jobs_in_the_background(self, client, box):
+        job = await client.start_background_job(box, "until test -f go; do sleep 0.02; done; echo done; exit 2")
+        assert not (await client.get_background_job(box, job)).completed
+        await client.upload_bytes(box, "go", b"")
         async with asyncio.timeout(30):
-            while not (status := await client.get_background_job(created.id, job)).completed:
-                await client.execute_command(created.id, "sleep 0.02", timeout=10)
+            while not (status := await client.get_background_job(box, job)).completed:
+                await client.execute_command(box, "sleep 0.02", timeout=10)
         assert (status.stdout, status.exit_code) == ("done\n", 2)
-        assert (await client.run_background_job(created.id, "echo now")).stdout == "now\n"
+        assert (await client.run_background_job(box, "echo now")).stdout == "now\n"
 
     async def test_deletes_by_id_and_by_label(self, client):
         kept, red, blue = [
