@@ -416,3 +416,18 @@ class RunWriter:
 @pytest.fixture(scope="session")
 def run_writer():
     return RunWriter()
+
+
+@pytest.fixture(scope="session")
+def s3_variables():
+    """Starts an object store, and gives the variables that say where it is."""
+    moto = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
+    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    where = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
+    yield where | {
+        "AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret-key",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+    running.stop()

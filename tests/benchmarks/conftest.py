@@ -67,6 +67,19 @@ def rows_file(tmp_path):
 
 @pytest.fixture
 def needs_sandbox():
-    """Skips the test where no local sandbox can be made."""
     if shutil.which("bwrap") is None:
         pytest.skip("needs bubblewrap")
+
+
+@pytest.fixture
+def all_right(data, rewards):
+    """Checks that each reference reply of a benchmark is right and an empty one wrong; returns the examples."""
+
+    def check(env, reply, num_examples=None):
+        examples = list(env.examples)
+        assert num_examples in {None, len(examples)}
+        assert set(rewards(env, [(example, reply(example)) for example in examples])) == {1.0}
+        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
+        return examples
+
+    return check

@@ -7,53 +7,24 @@ from nightjar.errors import ConfigError, DatasetError
 
 
 class TestMGSM:
-    @pytest.mark.parametrize(
-        ("language", "reply", "answer"),
-        [
-            ("bn", "উত্তর: ১২", "12"),
-            ("bn", "উত্তরঃ ১২০০", "1200"),
-            ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"),
-            ("de", "3 + 7 = 10\nAntwort: 10", "10"),
-            ("de", "**Antwort:** 10 Hefte", "10"),
-            ("de", "**Antwort**\n18", "18"),
-            ("de", "Die Antwort ist 18.", "18"),
-            ("de", "Antwort: 18,00 €", "18.00"),
-            ("de", "Antwort: 1.234", "1234"),
-            ("de", "Antwort: 1'200", "1200"),
-            ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
-            ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
-            ("de", "Um die Frage zu beantworten: 18", ""),
-            ("de", "Answer: 18", ""),
-            ("en", "Answer: 1,234", "1234"),
-            ("en", "Answer: 1.234", "1.234"),
-            ("en", "Answer: $12.00", "12.00"),
-            ("en", "The answer is 1200.", "1200"),
-            ("en", r"Answer: $\boxed{1{,}200}$", "1200"),
-            ("es", "Respuesta: 1.234", "1234"),
-            ("es", "Respuesta final: 1200", "1200"),
-            ("fr", "Réponse : 1 234", "1234"),
-            ("fr", "Réponse : 1\u202f234,50 €", "1234.50"),
-            ("fr", "Re\u0301ponse : 18", "18"),
-            ("ja", "答え: ５", "5"),
-            ("ja", "答えは1200です", "1200"),
-            ("ja", "答え：１，２００㎡", "1200"),
-            ("ru", "Ответ: 7\nОтвет: 8", "8"),
-            ("ru", "ОТВЕТ: 1 200 рублей", "1200"),
-            ("sw", "Jibu: 2 + 3 = 5", "5"),
-            ("sw", "Jibu ni: 1200", "1200"),
-            ("te", "సమాధానం: ౧౨", "12"),
-            ("th", "คำตอบ: ๑๒", "12"),
-            ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
-            ("zh", "答案：5个", "5"),
-            ("zh", "答案是 18", "18"),
-            ("de", "10", "10"),
-            ("de", "**1.200** €", "1200"),
-            ("en", "It is 10", ""),
-            ("en", "3 + 7 = 10", ""),
-            ("de", "Antwort: keine", ""),
-            ("en", "", ""),
-        ],
-    )
+    @pytest.mark.parametrize(("language", "reply", "answer"), [
+        ("bn", "উত্তর: ১২", "12"), ("bn", "উত্তরঃ ১২০০", "1200"),
+        ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"), ("de", "3 + 7 = 10\nAntwort: 10", "10"),
+        ("de", "**Antwort:** 10 Hefte", "10"), ("de", "**Antwort**\n18", "18"), ("de", "Die Antwort ist 18.", "18"),
+        ("de", "Antwort: 18,00 €", "18.00"), ("de", "Antwort: 1.234", "1234"), ("de", "Antwort: 1'200", "1200"),
+        ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
+        ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
+        ("de", "Um die Frage zu beantworten: 18", ""), ("de", "Answer: 18", ""), ("en", "Answer: 1,234", "1234"),
+        ("en", "Answer: 1.234", "1.234"), ("en", "Answer: $12.00", "12.00"), ("en", "The answer is 1200.", "1200"),
+        ("en", r"Answer: $\boxed{1{,}200}$", "1200"), ("es", "Respuesta: 1.234", "1234"),
+        ("es", "Respuesta final: 1200", "1200"), ("fr", "Réponse : 1 234", "1234"),
+        ("fr", "Réponse : 1\u202f234,50 €", "1234.50"), ("fr", "Re\u0301ponse : 18", "18"), ("ja", "答え: ５", "5"),
+        ("ja", "答えは1200です", "1200"), ("ja", "答え：１，２００㎡", "1200"), ("ru", "Ответ: 7\nОтвет: 8", "8"),
+        ("ru", "ОТВЕТ: 1 200 рублей", "1200"), ("sw", "Jibu: 2 + 3 = 5", "5"), ("sw", "Jibu ni: 1200", "1200"),
+        ("te", "సమాధానం: ౧౨", "12"), ("th", "คำตอบ: ๑๒", "12"), ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
+        ("zh", "答案：5个", "5"), ("zh", "答案是 18", "18"), ("de", "10", "10"), ("de", "**1.200** €", "1200"),
+        ("en", "It is 10", ""), ("en", "3 + 7 = 10", ""), ("de", "Antwort: keine", ""), ("en", "", ""),
+    ])  # fmt: skip
     def test_the_last_number_behind_the_languages_word_for_an_answer(self, language, reply, answer):
         assert mgsm.extract_answer(reply, language) == answer
 
@@ -70,15 +41,11 @@ class TestMGSM:
         env = mgsm.load_environment(str(tmp_path), "en")
         assert score(env, env.examples[0], reply)["reward"] == 0.0
 
-    def test_every_reference_number_is_right_and_nothing_is_wrong(self, data, rewards):
-        env = mgsm.load_environment(str(data / "mgsm"))
-        examples = list(env.examples)
-        said = [
-            (example, f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}")
-            for example in examples
-        ]
-        assert (len(examples), set(rewards(env, said))) == (2_750, {1.0})
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
+    def test_every_reference_number_is_right_and_nothing_is_wrong(self, data, all_right):
+        def reply(example):
+            return f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}"
+
+        all_right(mgsm.load_environment(str(data / "mgsm")), reply, 2_750)
 
     def test_some_languages(self, data):
         examples = list(mgsm.load_environment(str(data / "mgsm"), "de, sw").examples)
@@ -100,47 +67,31 @@ MATH = [
     ("5", r"I get \boxed{4}, no: \boxed{5.0}", r"\boxed{5} or rather \boxed{6}"),
     (r"x \in [-2,7]", r"\boxed{[-2,7]}", r"\boxed{(-2,7)}"),
     (r"\left( 3, \frac{\pi}{2} \right)", r"\boxed{(3, \pi/2)}", r"\boxed{(\pi/2, 3)}"),
-    (r"p - q", r"Answer: $p-q$", r"Answer: $q-p$"),
-    (r"\sqrt{51}", r"\boxed{51^{1/2}}", r"\boxed{51}"),
-    (r"\text{Evelyn}", r"\boxed{\text{Evelyn}}", r"\boxed{\text{Evan}}"),
-    ("90^\\circ", r"\boxed{90}", r"\boxed{9}"),
-    (r"11\sqrt2", r"\boxed{11\sqrt{2}}", r"\boxed{2\sqrt{11}}"),
-    ("6 - 5i", r"\boxed{-5i+6}", r"\boxed{6+5i}"),
-    ("1,2", r"\boxed{2, 1}", r"\boxed{12}"),
-    (r"\$32,\!348", r"\boxed{32348}", r"\boxed{32,349}"),
+    (r"p - q", r"Answer: $p-q$", r"Answer: $q-p$"), (r"\sqrt{51}", r"\boxed{51^{1/2}}", r"\boxed{51}"),
+    (r"\text{Evelyn}", r"\boxed{\text{Evelyn}}", r"\boxed{\text{Evan}}"), ("90^\\circ", r"\boxed{90}", r"\boxed{9}"),
+    (r"11\sqrt2", r"\boxed{11\sqrt{2}}", r"\boxed{2\sqrt{11}}"), ("6 - 5i", r"\boxed{-5i+6}", r"\boxed{6+5i}"),
+    ("1,2", r"\boxed{2, 1}", r"\boxed{12}"), (r"\$32,\!348", r"\boxed{32348}", r"\boxed{32,349}"),
     ("2x^3 + x", r"<think>\boxed{0}</think>\boxed{x(2x^2+1)}", r"\boxed{2x^3}"),
-    ("90^\\circ", r"\boxed{90°}", r"\boxed{90°30}"),
-    ("90", r"\boxed{90\degree}", r"\boxed{\pi/2}"),
-    ("42", r"\boxed{ 42. }", r"\boxed{4.2}"),
-    ("42", "The answer is 42.", "The answer is 24."),
+    ("90^\\circ", r"\boxed{90°}", r"\boxed{90°30}"), ("90", r"\boxed{90\degree}", r"\boxed{\pi/2}"),
+    ("42", r"\boxed{ 42. }", r"\boxed{4.2}"), ("42", "The answer is 42.", "The answer is 24."),
     (r"\frac{5}{6}", r"\boxed{0.8\overline{3}}", r"\boxed{0.83}"),
-    (r"0.\overline{36}", r"\boxed{\tfrac{4}{11}}", r"\boxed{0.36}"),
-    ("5", r"\boxed{x = 5}", r"\boxed{x = 6}"),
-    ("x = 5", r"\boxed{5}", r"\boxed{-5}"),
-    ("5", r"\boxed{5\text{ cm}}", r"\boxed{6\text{ cm}}"),
-    (r"5\text{ cm}^2", r"\boxed{5}", r"\boxed{25}"),
-    ("1200", r"\boxed{1{,}200}", r"\boxed{1.2}"),
-    ("1200", r"\boxed{1\,200}", r"\boxed{1,2,0,0}"),
-    (r"\$18", r"\boxed{18 dollars}", r"\boxed{81}"),
-    ("18", r"\boxed{\$18.00}", r"\boxed{18.50}"),
-    (r"10\%", r"\boxed{10}", r"\boxed{1}"),
-    ("10", r"\boxed{10\%}", r"\boxed{100\%}"),
-    (r"\text{(C)}", r"\boxed{C}", r"\boxed{B}"),
-    ("C", r"\boxed{\textbf{(C)}}", r"\boxed{\textbf{(D)}}"),
-    (r"\{1,2\}", r"\boxed{\{2,1\}}", r"\boxed{(1,2)}"),
-    ("(1,2)", r"\boxed{(1, 2)}", r"\boxed{\{1,2\}}"),
-    ("(1,2)", r"\boxed{\left(1,2\right)}", r"\boxed{[1,2]}"),
+    (r"0.\overline{36}", r"\boxed{\tfrac{4}{11}}", r"\boxed{0.36}"), ("5", r"\boxed{x = 5}", r"\boxed{x = 6}"),
+    ("x = 5", r"\boxed{5}", r"\boxed{-5}"), ("5", r"\boxed{5\text{ cm}}", r"\boxed{6\text{ cm}}"),
+    (r"5\text{ cm}^2", r"\boxed{5}", r"\boxed{25}"), ("1200", r"\boxed{1{,}200}", r"\boxed{1.2}"),
+    ("1200", r"\boxed{1\,200}", r"\boxed{1,2,0,0}"), (r"\$18", r"\boxed{18 dollars}", r"\boxed{81}"),
+    ("18", r"\boxed{\$18.00}", r"\boxed{18.50}"), (r"10\%", r"\boxed{10}", r"\boxed{1}"),
+    ("10", r"\boxed{10\%}", r"\boxed{100\%}"), (r"\text{(C)}", r"\boxed{C}", r"\boxed{B}"),
+    ("C", r"\boxed{\textbf{(C)}}", r"\boxed{\textbf{(D)}}"), (r"\{1,2\}", r"\boxed{\{2,1\}}", r"\boxed{(1,2)}"),
+    ("(1,2)", r"\boxed{(1, 2)}", r"\boxed{\{1,2\}}"), ("(1,2)", r"\boxed{\left(1,2\right)}", r"\boxed{[1,2]}"),
     (r"(-\infty,2)\cup(3,\infty)", r"\boxed{(-∞,2) \cup (3,∞)}", r"\boxed{(-\infty,2)}"),
     (
         r"\begin{pmatrix}1\\2\end{pmatrix}",
         r"\boxed{\begin{bmatrix} 1 \\ 2 \end{bmatrix}}",
         r"\boxed{\begin{pmatrix}1&2\end{pmatrix}}",
     ),
-    (r"\sqrt{10}", r"\boxed{√10}", r"\boxed{√1}"),
-    ("1111_2", r"\boxed{1111_{2}}", r"\boxed{1111_3}"),
-    ("1,2", r"\boxed{x=1 \text{ or } x=2}", r"\boxed{1}"),
-    (r"\text{even}", r"\boxed{even}", r"\boxed{odd}"),
-]
+    (r"\sqrt{10}", r"\boxed{√10}", r"\boxed{√1}"), ("1111_2", r"\boxed{1111_{2}}", r"\boxed{1111_3}"),
+    ("1,2", r"\boxed{x=1 \text{ or } x=2}", r"\boxed{1}"), (r"\text{even}", r"\boxed{even}", r"\boxed{odd}"),
+]  # fmt: skip
 
 
 class TestMATH500:

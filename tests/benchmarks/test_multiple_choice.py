@@ -13,14 +13,10 @@ from nightjar.errors import ConfigError, DatasetError
 MMLU_ROW = {"question": "2+2?", "subject": "elementary_mathematics", "choices": ["3", "4", "5", "6"], "answer": 1}
 PRO_ROW = {"question": "2+2?", "options": [" 4", "5", "6"], "answer": "A", "category": "math", "question_id": 7}
 GPQA_ROW = {
-    "Question": "Which is a noble gas?",
-    "Correct Answer": "Argon\n",
-    "Incorrect Answer 1": "Nitrogen",
-    "Incorrect Answer 2": "Oxygen, as in (A)",
-    "Incorrect Answer 3": "Chlorine",
-    "High-level domain": "Chemistry",
+    "Question": "Which is a noble gas?", "Correct Answer": "Argon\n", "Incorrect Answer 1": "Nitrogen",
+    "Incorrect Answer 2": "Oxygen, as in (A)", "Incorrect Answer 3": "Chlorine", "High-level domain": "Chemistry",
     "Subdomain": "Inorganic",
-}
+}  # fmt: skip
 
 STATED = [
     "Of the four:\nB: right", "I choose B.", "So it must be B.", "B is the correct answer",
@@ -53,24 +49,12 @@ UNSTATED = [
 
 
 class TestMMLU:
-    @pytest.mark.parametrize(
-        ("reply", "reward"),
-        [
-            ("Answer: B", 1.0),
-            ("**Answer:** (B)", 1.0),
-            ("B", 1.0),
-            ("b)", 1.0),
-            (r"So it is \boxed{B}.", 1.0),
-            ("Answer: A? No.\nAnswer: B", 1.0),
-            ("Answer: C", 0.0),
-            ("A or B", 0.0),
-            ("Answer: because 2 and 2 is 4", 0.0),
-            ("4", 0.0),
-            ("", 0.0),
-            ("<think>Answer: C</think>\nAnswer: B", 1.0),
-            ("<think>Answer: B</think>", 0.0),
-        ],
-    )
+    @pytest.mark.parametrize(("reply", "reward"), [
+        ("Answer: B", 1.0), ("**Answer:** (B)", 1.0), ("B", 1.0), ("b)", 1.0), (r"So it is \boxed{B}.", 1.0),
+        ("Answer: A? No.\nAnswer: B", 1.0), ("Answer: C", 0.0), ("A or B", 0.0),
+        ("Answer: because 2 and 2 is 4", 0.0), ("4", 0.0), ("", 0.0), ("<think>Answer: C</think>\nAnswer: B", 1.0),
+        ("<think>Answer: B</think>", 0.0),
+    ])  # fmt: skip
     def test_the_letter_that_a_reply_ends_up_with(self, rows_file, score, reply, reward):
         env = mmlu.load_environment(rows_file(MMLU_ROW))
         assert score(env, env.examples[0], reply)["reward"] == reward
@@ -111,28 +95,18 @@ class TestMMLU:
             len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
 
     @pytest.mark.parametrize("choices_seed", [None, 5])
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, rewards, choices_seed):
+    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right, choices_seed):
         env = mmlu.load_environment(str(data / "mmlu" / "test.jsonl.gz"), choices_seed=choices_seed)
-        examples = list(env.examples)
-        assert len(examples) == mmlu.DATA.num_examples
+        examples = all_right(env, "Answer: {answer}".format_map, mmlu.DATA.num_examples)
         assert {example["info"]["subject"] for example in examples} == set(mmlu.CATEGORY_OF)
-        assert set(rewards(env, [(example, f"Answer: {example['answer']}") for example in examples])) == {1.0}
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
 
 
 class TestMMLUPro:
-    @pytest.mark.parametrize(
-        ("reply", "letter"),
-        [
-            ("The answer is (C).", "C"),
-            ("The answer is C", "C"),
-            ("Answer: D", "D"),
-            ("The answer is (A). Or B, answer: B", "A"),
-            ("It can be B. In the end D is right.", "D"),
-            ("the answer is unclear", None),
-            ("", None),
-        ],
-    )
+    @pytest.mark.parametrize(("reply", "letter"), [
+        ("The answer is (C).", "C"), ("The answer is C", "C"), ("Answer: D", "D"),
+        ("The answer is (A). Or B, answer: B", "A"), ("It can be B. In the end D is right.", "D"),
+        ("the answer is unclear", None), ("", None),
+    ])  # fmt: skip
     def test_the_authors_patterns_one_after_another(self, reply, letter):
         assert mmlu_pro.extract_letter(reply) == letter
 
@@ -163,18 +137,15 @@ class TestMMLUPro:
         examples = {example["info"]["question_id"]: example for example in env.examples}
         with gzip.open(data / "mmlu_pro" / "recorded-jamba-1.5-large.jsonl.gz", "rt", encoding="utf-8") as file:
             recorded = [json.loads(line) for line in file]
-        assert [
-            row["question_id"] for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]
-        ] == []
+        other = [row for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]]
+        assert [row["question_id"] for row in other] == []
         found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
         assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
 
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, rewards):
+    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right):
         env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
-        examples = list(env.examples)
+        examples = all_right(env, "The answer is ({answer}).".format_map)
         assert len({example["info"]["category"] for example in examples}) == 14
-        assert set(rewards(env, [(example, f"The answer is ({example['answer']}).") for example in examples])) == {1.0}
-        assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
 
 
 class TestGPQA:
@@ -191,10 +162,8 @@ class TestGPQA:
     def test_twelve_questions(self, rows_file, rewards):
         env = gpqa.load_environment(rows_file(*({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
         examples = list(env.examples)
-        assert (
-            rewards(env, [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples])
-            == [1.0] * 12
-        )
+        said = [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples]
+        assert rewards(env, said) == [1.0] * 12
         assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
 
     def test_an_unknown_subset_is_an_error(self):
@@ -204,7 +173,5 @@ class TestGPQA:
     def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(
-            DatasetError, match=r"accept the terms on the hub's page of Idavidrein/gpqa, and set HF_TOKEN"
-        ):
+        with pytest.raises(DatasetError, match=r"accept the terms .* Idavidrein/gpqa, and set HF_TOKEN"):
             len(gpqa.load_environment().examples)

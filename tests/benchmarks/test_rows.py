@@ -14,9 +14,7 @@ ROWS = {
     "mmlu": {"question": "2+2?", "subject": "anatomy", "choices": ["3", 'the "4"', "it's"], "answer": 1},
     "mmlu-pro": {"question": "2+2?", "options": ["3", "4"], "answer": "B", "category": "math"},
     "gpqa": {
-        "Question": "Which?",
-        "Correct Answer": "a",
-        **{f"Incorrect Answer {number}": "b" for number in (1, 2, 3)},
+        "Question": "Which?", "Correct Answer": "a", **{f"Incorrect Answer {number}": "b" for number in (1, 2, 3)},
     },
     "drop": {"passage": "p", "question": "q", "answers_spans": {"spans": ["rain", "hail"], "types": ["span", "span"]}},
     "drop as in simple-evals": {"context": "It rained.", "ref_text": "rain"},
@@ -29,7 +27,7 @@ ROWS = {
     },
     "xstest": {"prompt": "How?", "type": "homonyms", "label": "safe"},
     "alphabet-sort": {"names": ["Ada Lovelace", "Alan Turing", "Grace Hopper"]},
-}
+}  # fmt: skip
 BROKEN = [
     ("gsm8k", {"answer": None}, "no value for 'answer'"),
     ("math500", {"answer": ""}, "no value for 'answer'"),

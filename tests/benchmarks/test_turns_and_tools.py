@@ -15,23 +15,17 @@ class TestHumanEval:
         assert rewards(env, [(example, example["answer"]) for example in examples]) == [1.0] * 164
         assert rewards(env, [(example, "") for example in examples[:12]]) == [0.0] * 12
 
-    @pytest.mark.parametrize(
-        "reply",
-        [
-            "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
-            "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
-            "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
-            "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize("reply", [
+        "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
+        "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
+        "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
+        "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
+    ])  # fmt: skip
     def test_what_is_not_the_function_does_not_pass(self, rows_file, score, needs_sandbox, reply):
         row = {
-            "task_id": "X/0",
-            "prompt": "def inc(n):\n    'Adds 1.'\n",
-            "canonical_solution": "    return n + 1\n",
-            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-            "entry_point": "inc",
-        }
+            "task_id": "X/0", "prompt": "def inc(n):\n    'Adds 1.'\n", "canonical_solution": "    return n + 1\n",
+            "test": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "inc",
+        }  # fmt: skip
         env = humaneval.load_environment(rows_file(row))
         assert score(env, env.examples[0], reply)["reward"] == 0.0
         assert score(env, env.examples[0], f"So:\n```python\n{row['prompt']}    return n + 1\n```")["reward"] == 1.0
@@ -81,20 +75,14 @@ class TestAlphabetSort:
 
 
 class TestReverseText:
-    @pytest.mark.parametrize(
-        ("text", "reply", "reward"),
-        [
-            ("abc def", "<reversed_text>fed cba</reversed_text>", 1.0),
-            (" abc ", "<reversed_text> cba </reversed_text>", 1.0),
-            ("ab", "<reversed_text>bb</reversed_text>", 0.5),
-            ("äö", "<reversed_text>öä</reversed_text>", 1.0),
-            ("abc", "cba", 0.0),
-            ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
-            ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
-            ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0),
-            ("abc", "", 0.0),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "reply", "reward"), [
+        ("abc def", "<reversed_text>fed cba</reversed_text>", 1.0),
+        (" abc ", "<reversed_text> cba </reversed_text>", 1.0), ("ab", "<reversed_text>bb</reversed_text>", 0.5),
+        ("äö", "<reversed_text>öä</reversed_text>", 1.0), ("abc", "cba", 0.0),
+        ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
+        ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
+        ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0), ("abc", "", 0.0),
+    ])  # fmt: skip
     def test_how_much_of_the_text_is_right(self, rows_file, score, text, reply, reward):
         env = reverse_text.load_environment(rows_file({"prompt": text}))
         assert score(env, env.examples[0], reply)["reward"] == reward
@@ -153,15 +141,10 @@ class TestWordle:
         assert self.scores("<guess>bread</guess>") == [0.0, 0.0, 0.0]
         assert self.scores("") == [0.0, 0.0, 0.0]
 
-    @pytest.mark.parametrize(
-        ("text", "reward"),
-        [
-            ("<guess>[crane]</guess>", 1.0),
-            ("So: <guess>[crane]</guess>", 0.8),
-            ("<think>So</think><guess>[a]</guess>", 1.0),
-            ("", 0.0),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "reward"), [
+        ("<guess>[crane]</guess>", 1.0), ("So: <guess>[crane]</guess>", 0.8),
+        ("<think>So</think><guess>[a]</guess>", 1.0), ("", 0.0),
+    ])  # fmt: skip
     def test_the_format_counts_where_a_guess_is_made(self, text, reward):
         parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
         assert round(wordle.kept_format([AssistantMessage(content=text)], parser), 2) == reward

@@ -28,18 +28,13 @@ def validate(tmp_path):
     return validate
 
 
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("arithmetic", []),
-        ("tool-test", []),
-        ("alphabet-sort", [{"names": NAMES[start:] + NAMES[:start]} for start in range(6)]),
-        ("reverse-text", [{"prompt": "abc def"}]),
-        ("math500", [{"problem": "?", "answer": r"\frac{1}{2}"}]),
-        ("gpqa", [{"Question": "?", "Correct Answer": "right", **CHOICES}]),
-        ("triviaqa", [{"question": "?", "answer": {"value": "The Paris"}}]),
-    ],
-)
+@pytest.mark.parametrize(("name", "rows"), [
+    ("arithmetic", []), ("tool-test", []),
+    ("alphabet-sort", [{"names": NAMES[start:] + NAMES[:start]} for start in range(6)]),
+    ("reverse-text", [{"prompt": "abc def"}]), ("math500", [{"problem": "?", "answer": r"\frac{1}{2}"}]),
+    ("gpqa", [{"Question": "?", "Correct Answer": "right", **CHOICES}]),
+    ("triviaqa", [{"question": "?", "answer": {"value": "The Paris"}}]),
+])  # fmt: skip
 def test_references_are_worth_one_and_nothing_is_worth_nothing(validate, name, rows):
     code, found = validate(name, *rows)
     assert (code, found["problems"], found["correct"]) == (0, {}, len(found["tried"]))

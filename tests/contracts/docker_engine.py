@@ -5,8 +5,6 @@ are taken over for the streams of a command included. A container is a directory
 ``/workspace`` in the paths of requests means that directory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -21,18 +19,13 @@ import threading
 import uuid
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 
 class Container:
-    def __init__(self, name, config):
-        self.id = uuid.uuid4().hex
-        self.name = name
-        self.config = config
-        self.folder = tempfile.mkdtemp(prefix="nightjar-container-")
-        self.is_running = False
-        self.execs = []
+    def __init__(self, config, folder):
+        self.id, self.config, self.execs = uuid.uuid4().hex, config, []
+        self.folder = tempfile.mkdtemp(prefix="nightjar-container-", dir=folder)
 
     def remove(self):
         for running in self.execs:
@@ -42,23 +35,16 @@ class Container:
 
 class Exec:
     def __init__(self, container, config):
-        self.id = uuid.uuid4().hex
-        self.container = container
-        self.config = config
-        self.process = None
+        self.id, self.container, self.config, self.process = uuid.uuid4().hex, container, config, None
 
     def start(self):
         inside = [self._outside(part) for part in self.config["Cmd"]]
         variables = dict(line.split("=", 1) for line in self.config.get("Env") or [])
         self.process = subprocess.Popen(
-            inside,
-            cwd=self._outside(self.config.get("WorkingDir") or "/workspace"),
-            env={"PATH": os.environ["PATH"]} | variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+            inside, cwd=self._outside(self.config.get("WorkingDir") or "/workspace"),
+            env={"PATH": os.environ["PATH"]} | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
 
     def kill(self):
         if self.process:
@@ -75,11 +61,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
 
     def __init__(self, path, images=("python:3.11-slim",)):
-        self.images = set(images)
-        self.containers = {}
-        self.folders = []
-        self.execs = {}
-        self.requests = []
+        self.images, self.containers, self.execs, self.requests = set(images), {}, {}, []
         self.faults = []  # (method, path pattern, status, message): answered once each
         super().__init__(str(path), Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -89,8 +71,6 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.server_close()
         for container in self.containers.values():
             container.remove()
-        for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -134,15 +114,13 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_DELETE = route  # noqa: N815 - the names of http.server
 
-    def ping(self):
-        self.reply(200, {})
-
     def version(self):
         self.reply(200, {"ApiVersion": "1.41", "Version": "test", "Components": [{"Name": "Engine"}]})
 
     def image(self, name):
-        known = name in self.server.images
-        self.reply(200 if known else 404, {"Id": "sha256:1", "RepoTags": [name]} if known else {"message": "no image"})
+        if name in self.server.images:
+            return self.reply(200, {"Id": "sha256:1", "RepoTags": [name]})
+        return self.reply(404, {"message": "no image"})
 
     def pull(self):
         name = f"{self.query['fromImage']}:{self.query.get('tag', 'latest')}"
@@ -156,9 +134,8 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {"stream": "Successfully built 123456789abc\n"})
 
     def create(self):
-        container = Container(self.query.get("name"), self.body)
+        container = Container(self.body, os.path.dirname(self.server.server_address))  # noqa: PTH120
         self.server.containers[container.id] = container
-        self.server.folders.append(container.folder)
         self.reply(201, {"Id": container.id, "Warnings": []})
 
     def container(self, key):
@@ -168,8 +145,7 @@ class Handler(BaseHTTPRequestHandler):
         return container
 
     def start(self, key):
-        if container := self.container(key):
-            container.is_running = True
+        if self.container(key):
             self.reply(204)
 
     def remove(self, key):
@@ -244,21 +220,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 ROUTES = [
-    (r"/_ping", "GET", Handler.ping),
-    (r"/version", "GET", Handler.version),
-    (r"/images/(.+)/json", "GET", Handler.image),
-    (r"/images/create", "POST", Handler.pull),
-    (r"/build", "POST", Handler.build),
-    (r"/containers/create", "POST", Handler.create),
-    (r"/containers/(\w+)/start", "POST", Handler.start),
-    (r"/containers/(\w+)", "DELETE", Handler.remove),
-    (r"/containers/(\w+)/exec", "POST", Handler.new_exec),
-    (r"/exec/(\w+)/start", "POST", Handler.start_exec),
+    (r"/_ping", "GET", Handler.version), (r"/version", "GET", Handler.version),
+    (r"/images/(.+)/json", "GET", Handler.image), (r"/images/create", "POST", Handler.pull),
+    (r"/build", "POST", Handler.build), (r"/containers/create", "POST", Handler.create),
+    (r"/containers/(\w+)/start", "POST", Handler.start), (r"/containers/(\w+)", "DELETE", Handler.remove),
+    (r"/containers/(\w+)/exec", "POST", Handler.new_exec), (r"/exec/(\w+)/start", "POST", Handler.start_exec),
     (r"/exec/(\w+)/json", "GET", Handler.inspect_exec),
-]
-
-
-def folder_of(engine):
-    """The directory of the only container there is."""
-    [container] = engine.containers.values()
-    return Path(container.folder)
+]  # fmt: skip

@@ -6,6 +6,7 @@ heard" can be compared with what was said, and is the same for all.
 
 import asyncio
 from collections import Counter
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import get_args
@@ -73,41 +74,22 @@ clients_with_token_ids = pytest.mark.parametrize("protocol", [one for one in ALL
 
 
 def client_for(protocol, url, **fields):
-    """Makes a client; replicas are the same server twice."""
-    fields = {"timeout": 10.0, "max_retries": 0, **fields}
-    if protocol.replicas > 1:
-        replicas = [{"api_base_url": url}] * protocol.replicas
-        return resolve_client(ClientConfig(client_type=protocol.client_type, endpoint_configs=replicas, **fields))
-    return resolve_client(ClientConfig(client_type=protocol.client_type, api_base_url=url, **fields))
+    one = {"api_base_url": url}
+    where = one if protocol.replicas == 1 else {"endpoint_configs": [one] * protocol.replicas}
+    fields = {"timeout": 10.0, "max_retries": 0, **where, **fields}
+    return resolve_client(ClientConfig(client_type=protocol.client_type, **fields))
 
 
 class Exchange:
-    """A server, a client that asks it, and what both saw."""
+    """A server, a client that asks it, and what both saw: each list of messages that the model heard."""
 
-    def __init__(self, protocol, turns, server_fields, client_fields):
-        self.heard = []
-        answerer = Script(turns) if isinstance(turns, list) else FixedAnswer(turns)
-        self.server = ModelServer(self._listening(answerer), keep_requests=100, **server_fields)
-        self.protocol, self.client_fields = protocol, client_fields
+    def __init__(self, answerer, **server_fields):
+        self.heard, self._answerer = [], answerer
+        self.server = ModelServer(self, keep_requests=100, **server_fields)
 
-    def _listening(self, answerer):
-        heard = self.heard
-
-        class Listener:
-            def answer(self, messages):
-                heard.append([dict(message) for message in messages])
-                return answerer.answer(messages)
-
-        return Listener()
-
-    async def __aenter__(self):
-        self.server.__enter__()
-        self.client = client_for(self.protocol, self.server.base_url, **self.client_fields)
-        return self
-
-    async def __aexit__(self, *_):
-        await self.client.close()
-        self.server.__exit__(None, None, None)
+    def answer(self, messages):
+        self.heard.append([dict(message) for message in messages])
+        return self._answerer.answer(messages)
 
     async def ask(self, prompt=ASKED, sampling_args=None, tools=None, **kwargs):
         sampling_args = {"max_tokens": 50} if sampling_args is None else sampling_args
@@ -118,12 +100,12 @@ class Exchange:
         return self.server.requests[-1]
 
 
-@pytest.fixture
-def exchange():
-    def make(protocol, turns="Four, I think.", client=None, **server_fields):
-        return Exchange(protocol, turns, server_fields, client or {})
-
-    return make
+@asynccontextmanager
+async def exchange(protocol, turns="Four, I think.", client=None, **server_fields):
+    talk = Exchange(Script(turns) if isinstance(turns, list) else FixedAnswer(turns), **server_fields)
+    with talk.server as server:
+        async with client_for(protocol, server.base_url, **(client or {})) as talk.client:
+            yield talk
 
 
 def test_every_protocol_has_a_place_in_this_contract():
@@ -132,9 +114,10 @@ def test_every_protocol_has_a_place_in_this_contract():
 
 class TestAnswers:
     @every_client
-    async def test_text_model_usage_and_how_it_ended(self, exchange, protocol):
+    async def test_text_model_usage_and_how_it_ended(self, protocol):
         async with exchange(protocol) as talk:
             response = await talk.ask()
+            cut = (await talk.ask(sampling_args={"max_tokens": 2})).message
         message = response.message
         assert (type(talk.client), talk.sent().path) == (protocol.kind, protocol.path)
         assert (message.content, message.finish_reason, message.is_truncated) == ("Four, I think.", "stop", False)
@@ -142,21 +125,16 @@ class TestAnswers:
         usage = response.usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens) == (*protocol.usage, 0)
         assert usage.total_tokens == sum(protocol.usage)
+        assert (cut.content, cut.finish_reason, cut.is_truncated) == ("Four, I", "length", True)
 
     @every_client
-    async def test_a_cut_answer(self, exchange, protocol):
-        async with exchange(protocol) as talk:
-            message = (await talk.ask(sampling_args={"max_tokens": 2})).message
-        assert (message.content, message.finish_reason, message.is_truncated) == ("Four, I", "length", True)
-
-    @every_client
-    async def test_an_empty_answer(self, exchange, protocol):
+    async def test_an_empty_answer(self, protocol):
         async with exchange(protocol, "") as talk:
             with pytest.raises(EmptyModelResponseError):
                 await talk.ask()
 
     @clients_with_tools
-    async def test_reasoning_with_and_without_room_for_an_answer(self, exchange, protocol):
+    async def test_reasoning_with_and_without_room_for_an_answer(self, protocol):
         said = Answer(question="", text="Four.", reasoning="Two and two.")
         async with exchange(protocol, [said]) as talk:
             response = await talk.ask()
@@ -166,7 +144,7 @@ class TestAnswers:
         assert (cut.reasoning_content, cut.content or "", cut.is_truncated) == ("Two and", "", True)
 
     @clients_with_tools
-    async def test_tool_calls(self, exchange, protocol):
+    async def test_tool_calls(self, protocol):
         calls = [tool_call("add", a=1, b=2), tool_call("add", a=3)]
         async with exchange(protocol, [calls]) as talk:
             message = (await talk.ask(tools=[ADD])).message
@@ -176,7 +154,7 @@ class TestAnswers:
         assert len({call.id for call in message.tool_calls} - {""}) == 2
 
     @clients_with_token_ids
-    async def test_token_ids_that_the_server_sends(self, exchange, protocol):
+    async def test_token_ids_that_the_server_sends(self, protocol):
         asked_for = {"logprobs": 1 if protocol is TEXT else True, "extra_body": {"return_token_ids": True}}
         async with exchange(protocol) as talk:
             tokens = (await talk.ask(sampling_args={"max_tokens": 50, **asked_for})).message.tokens
@@ -185,7 +163,7 @@ class TestAnswers:
         assert (set(tokens.prompt_mask), set(tokens.completion_mask)) == ({0}, {1})
 
     @every_client
-    async def test_many_at_once(self, exchange, protocol):
+    async def test_many_at_once(self, protocol):
         async with exchange(protocol) as talk:
             responses = await asyncio.gather(*(talk.ask() for _ in range(40)))
             assert talk.server.stats().answered == 40
@@ -194,18 +172,15 @@ class TestAnswers:
 
 class TestWhatTheModelHears:
     @clients_with_tools
-    async def test_roles_texts_calls_and_results(self, exchange, protocol):
+    async def test_roles_texts_calls_and_results(self, protocol):
         call, other = (ToolCall(id=name, name="add", arguments='{"a":1}') for name in ("call_1", "call_2"))
         prompt = [
-            SystemMessage(content="Be brief."),
-            UserMessage(content="1 + 1?"),
+            SystemMessage(content="Be brief."), UserMessage(content="1 + 1?"),
             AssistantMessage(content="I add.", tool_calls=[call, other]),
             ToolMessage(tool_call_id="call_1", content="2"),
-            ToolMessage(tool_call_id="call_2", content=[{"type": "text", "text": "two"}]),
-            UserMessage(content="Sure?"),
-            AssistantMessage(content="Yes."),
-            UserMessage(content="Then say it."),
-        ]
+            ToolMessage(tool_call_id="call_2", content=[{"type": "text", "text": "two"}]), UserMessage(content="Sure?"),
+            AssistantMessage(content="Yes."), UserMessage(content="Then say it."),
+        ]  # fmt: skip
         async with exchange(protocol) as talk:
             await talk.ask(prompt, tools=[ADD])
         heard = talk.heard[0]
@@ -217,7 +192,7 @@ class TestWhatTheModelHears:
         assert [message.get("tool_call_id") for message in heard[3:5]] == ["call_1", "call_2"]
 
     @clients_with_tools
-    async def test_images_by_address_and_as_data(self, exchange, protocol):
+    async def test_images_by_address_and_as_data(self, protocol):
         images = [{"type": "image_url", "image_url": {"url": url}} for url in ("https://example.com/a.png", PIXEL)]
         prompt = [UserMessage(content=[{"type": "text", "text": "Which?"}, *images])]
         async with exchange(protocol) as talk:
@@ -227,7 +202,7 @@ class TestWhatTheModelHears:
         assert [part["image_url"]["url"] for part in parts[1:]] == ["https://example.com/a.png", PIXEL]
 
     @clients_with_tools
-    async def test_an_image_as_the_result_of_a_tool(self, exchange, protocol):
+    async def test_an_image_as_the_result_of_a_tool(self, protocol):
         call = AssistantMessage(content=None, tool_calls=[ToolCall(id="call_1", name="draw", arguments="{}")])
         result = [{"type": "text", "text": "Here:"}, {"type": "image_url", "image_url": {"url": PIXEL}}]
         async with exchange(protocol) as talk:
@@ -235,7 +210,7 @@ class TestWhatTheModelHears:
         assert talk.heard[0][2]["content"] == result
 
     @clients_with_tools
-    async def test_a_second_turn_with_what_was_said_in_the_first(self, exchange, protocol):
+    async def test_a_second_turn_with_what_was_said_in_the_first(self, protocol):
         first = Answer(question="", text="", tool_calls=(tool_call("add", a=1, b=2),), reasoning="A sum.")
         async with exchange(protocol, [first, "Three."]) as talk:
             said = (await talk.ask(tools=[ADD])).message
@@ -250,7 +225,7 @@ class TestWhatTheModelHears:
         assert heard["reasoning_content"] == "A sum.", "reasoning goes back to the model"
 
     @clients_with_tools
-    async def test_the_message_of_a_response_can_be_the_next_turn_as_it_is(self, exchange, protocol):
+    async def test_the_message_of_a_response_can_be_the_next_turn_as_it_is(self, protocol):
         async with exchange(protocol, ["Four.", "Yes."]) as talk:
             said = (await talk.ask()).message
             await talk.ask([*ASKED, said, UserMessage(content="Sure?")])
@@ -264,7 +239,7 @@ def text_in(message):
 
 class TestRequests:
     @every_client
-    async def test_the_limit_has_the_protocol_s_name(self, exchange, protocol):
+    async def test_the_limit_has_the_protocol_s_name(self, protocol):
         async with exchange(protocol) as talk:
             await talk.ask(sampling_args={"max_tokens": 9})
             assert talk.sent().body[protocol.limit] == 9
@@ -274,7 +249,7 @@ class TestRequests:
         assert (body[protocol.limit], others & set(body)) == (8, set())
 
     @every_client
-    async def test_arguments_that_no_sdk_knows_are_sent_and_none_is_not(self, exchange, protocol):
+    async def test_arguments_that_no_sdk_knows_are_sent_and_none_is_not(self, protocol):
         sampling_args = {"max_tokens": 9, "temperature": 0.0, "min_p": 0.1, "top_p": None, "extra_body": {"top_k": 3}}
         before = repr(sampling_args)
         async with exchange(protocol) as talk:
@@ -284,70 +259,58 @@ class TestRequests:
         assert ("extra_body" in body, repr(sampling_args) == before) == (False, True)
 
     @clients_with_tools
-    async def test_tools_are_offered_only_where_there_are_some(self, exchange, protocol):
+    async def test_tools_are_offered_only_where_there_are_some(self, protocol):
         async with exchange(protocol) as talk:
             await talk.ask(tools=[ADD])
-            assert ADD.parameters in schemas_in(talk.sent().body)
+            [offered] = talk.sent().body["tools"]
+            offered = offered.get("function", offered)
+            assert ADD.parameters in (offered.get("parameters"), offered.get("input_schema"))
             await talk.ask(tools=[])
             assert "tools" not in talk.sent().body
 
     @every_client
-    async def test_headers_from_the_state_of_the_rollout(self, exchange, protocol, make_state):
-        wanted = {"X-Example": "example_id", "X-Session": "session", "X-Other": "missing"}
-        async with exchange(protocol, client={"extra_headers_from_state": wanted}) as talk:
-            await talk.ask(state=make_state(example_id=7, session="s1"))
+    async def test_headers_of_the_endpoint_the_state_the_sampling_arguments_and_the_request(self, protocol, make_state):
+        from_state = {"X-Example": "example_id", "X-Session": "session", "X-Other": "missing"}
+        client = {"extra_headers": {"X-Team": "t"}, "extra_headers_from_state": from_state}
+        arguments = {"max_tokens": 9, "extra_headers": {"X-A": "1", "X-B": "1"}}
+        async with exchange(protocol, client=client) as talk:
+            state = make_state(example_id=7, session="s1")
+            await talk.ask(sampling_args=arguments, extra_headers={"X-B": "2"}, state=state)
             _, headers, body = talk.sent()
-        assert (headers["X-Example"], headers["X-Session"], "X-Other" in headers) == ("7", "s1", False)
-        assert "state" not in body
+        expected = {"X-Team": "t", "X-A": "1", "X-B": "2", "X-Example": "7", "X-Session": "s1", "X-Other": None}
+        assert {name: headers.get(name) for name in expected} == expected
+        assert {"extra_headers", "state"}.isdisjoint(body)
 
     @every_client
-    async def test_headers_of_the_endpoint_of_the_sampling_arguments_and_of_the_request(self, exchange, protocol):
-        async with exchange(protocol, client={"extra_headers": {"X-Team": "t"}}) as talk:
-            arguments = {"max_tokens": 9, "extra_headers": {"X-A": "1", "X-B": "1"}}
-            await talk.ask(sampling_args=arguments, extra_headers={"X-B": "2"})
-            _, headers, body = talk.sent()
-        assert [headers.get(name) for name in ("X-Team", "X-A", "X-B")] == ["t", "1", "2"]
-        assert "extra_headers" not in body
-
-    @every_client
-    async def test_the_key_of_the_endpoint(self, exchange, protocol, monkeypatch):
+    async def test_the_key_of_the_endpoint(self, protocol, monkeypatch):
         monkeypatch.setenv("TEST_KEY", "sk-1")
         async with exchange(protocol, client={"api_key_var": "TEST_KEY"}, require_key="sk-1") as talk:
             assert (await talk.ask()).message.content == "Four, I think."
 
 
-def schemas_in(body):
-    tools = [tool.get("function", tool) for tool in body["tools"]]
-    return [tool.get("parameters") or tool.get("input_schema") for tool in tools]
-
-
 class TestFailures:
     @every_client
-    async def test_a_prompt_that_is_too_long(self, exchange, protocol):
+    async def test_a_prompt_that_is_too_long(self, protocol):
         async with exchange(protocol, max_context_tokens=4) as talk:
             with pytest.raises(OverlongPromptError):
                 await talk.ask()
 
     @every_client
-    async def test_rejected_credentials_are_raised_as_the_sdk_raises_them(self, exchange, protocol):
+    async def test_rejected_credentials_are_raised_as_the_sdk_raises_them(self, protocol):
         async with exchange(protocol, require_key="sk-1") as talk:
             with pytest.raises(protocol.sdk.AuthenticationError) as caught:
                 await talk.ask()
         assert caught.value.status_code == 401
 
     @every_client
-    @pytest.mark.parametrize(
-        ("server", "cause", "status", "message"),
-        [
-            ({"only_model": "other"}, "NotFoundError", 404, "The model 'm' does not exist"),
-            ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429, "Rate limit reached"),
-            ({"faults": Faults(rate_500=1)}, "InternalServerError", 500, "The server had an error"),
-            ({"faults": Faults(rate_overloaded=1)}, "InternalServerError", 503, "Overloaded"),
-        ],
-        ids=["unknown model", "rate limit", "server error", "overloaded"],
-    )
+    @pytest.mark.parametrize(("server", "cause", "status", "message"), [
+        ({"only_model": "other"}, "NotFoundError", 404, "The model 'm' does not exist"),
+        ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429, "Rate limit reached"),
+        ({"faults": Faults(rate_500=1)}, "InternalServerError", 500, "The server had an error"),
+        ({"faults": Faults(rate_overloaded=1)}, "InternalServerError", 503, "Overloaded"),
+    ], ids=["unknown model", "rate limit", "server error", "overloaded"])  # fmt: skip
     async def test_a_status_is_a_model_error_after_one_request_to_each_replica(
-        self, exchange, protocol, server, cause, status, message
+        self, protocol, server, cause, status, message
     ):
         async with exchange(protocol, **server) as talk:
             with pytest.raises(ModelError, match=f"Model 'm': .*{message}") as caught:
@@ -358,23 +321,19 @@ class TestFailures:
         assert found.response.headers.get("retry-after") == ("7" if status == 429 else None)
 
     @every_client
-    @pytest.mark.parametrize(
-        ("faults", "seconds", "cause"),
-        [
-            (Faults(rate_dropped=1), 10.0, "APIConnectionError"),
-            (Faults(latency_ms=60_000), 0.1, "APITimeoutError"),
-            (Faults(rate_slow=1, slow_seconds=60), 0.1, "APITimeoutError"),
-        ],
-        ids=["dropped connection", "no answer", "slow answer"],
-    )
-    async def test_an_answer_that_does_not_arrive(self, exchange, protocol, faults, seconds, cause):
+    @pytest.mark.parametrize(("faults", "seconds", "cause"), [
+        (Faults(rate_dropped=1), 10.0, "APIConnectionError"),
+        (Faults(latency_ms=60_000), 0.1, "APITimeoutError"),
+        (Faults(rate_slow=1, slow_seconds=60), 0.1, "APITimeoutError"),
+    ], ids=["dropped connection", "no answer", "slow answer"])  # fmt: skip
+    async def test_an_answer_that_does_not_arrive(self, protocol, faults, seconds, cause):
         async with exchange(protocol, client={"timeout": seconds}, faults=faults) as talk:
             with pytest.raises(ModelError) as caught:
                 await talk.ask()
         assert type(caught.value.__cause__) is getattr(protocol.sdk, cause)
 
     @every_client
-    async def test_a_body_that_is_no_json(self, exchange, protocol):
+    async def test_a_body_that_is_no_json(self, protocol):
         async with exchange(protocol, faults=Faults(rate_malformed=1)) as talk:
             with pytest.raises(InvalidModelResponseError):
                 await talk.ask()
@@ -439,7 +398,11 @@ class TestInAnEnvironment:
     @every_client
     async def test_a_conversation_of_two_turns(self, protocol):
         dataset = [{"question": f"{number} plus two?", "answer": "4"} for number in range(4)]
-        env = Twice(dataset=dataset, system_prompt="Be brief.", max_turns=2, rubric=Rubric(funcs=[said_yes]))
+
+        def ends_with_yes(completion):
+            return float(completion[-1]["content"] == "Yes.")
+
+        env = Twice(dataset=dataset, system_prompt="Be brief.", max_turns=2, rubric=Rubric(funcs=[ends_with_yes]))
         # The protocol of text completions has no turns: its model hears one text, every time for the first time.
         script = Script(lambda messages: "Yes." if "Sure?" in text_in(messages[-1]) else "Four.")
         with ModelServer(script, keep_requests=100) as server:
@@ -447,13 +410,8 @@ class TestInAnEnvironment:
                 results = await env.evaluate(client, "m", {"max_tokens": 50}, rollouts_per_example=2)
             paths = Counter(request.path for request in server.requests)
         rows = results["outputs"]
-        assert {(row["reward"], row["error"], row["stop_condition"]) for row in rows} == {
-            (1.0, None, "max_turns_reached")
-        }
+        ends = {(row["reward"], row["error"], row["stop_condition"]) for row in rows}
+        assert ends == {(1.0, None, "max_turns_reached")}
         assert [message["content"] for message in rows[0]["completion"]] == ["Four.", "Sure?", "Yes."]
         asked_by_tokens = {protocol.path: 8, "/v1/chat/completions/tokens": 8, "/tokenize": 16}
         assert (len(rows), paths) == (8, asked_by_tokens if protocol is TOKEN else {protocol.path: 16})
-
-
-def said_yes(completion):
-    return float(completion[-1]["content"] == "Yes.")

@@ -28,6 +28,12 @@ SIGNS_OF_A_BUG = ("Traceback", "was never awaited", "was never retrieved", "Uncl
                   "SyntaxWarning")  # fmt: skip
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.slow)  # to start commands takes a second
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that has ended; negative codes are the signals that ended it."""
@@ -40,6 +46,23 @@ class Ended:
     @property
     def errors(self):
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
+
+    def ok(self):
+        assert self.code == 0, self.stderr
+        return self
+
+    @property
+    def error(self):
+        """The only error of a command that failed as expected."""
+        assert self.code == 1, self.stderr
+        [line] = self.errors
+        return line
+
+    @property
+    def only_line(self):
+        """That error, with nothing else on stderr."""
+        assert self.stderr.count("\n") == 1, self.stderr
+        return self.error
 
 
 class Started:
@@ -193,6 +216,10 @@ class Nightjar:
     def eval(self, env_id, *arguments, server=None, **variables):
         return self.start_eval(env_id, *arguments, server=server, **variables).wait()
 
+    def json(self, *words, **variables):
+        """Types a command that must succeed, and returns the JSON that it prints."""
+        return json.loads(self.start(*words, "--json", **variables).wait().ok().stdout)
+
     def write_environment(self, name, source):
         path = self.folder / "environments" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
@@ -220,7 +247,6 @@ class Nightjar:
 
 @pytest.fixture(scope="session")
 def nightjar_in(fork):
-    """Makes the command in a given folder."""
     commands = []
 
     def make(folder, **options):
@@ -241,7 +267,6 @@ def nightjar(tmp_path, fork):
 
 @pytest.fixture
 def serve():
-    """Starts model servers, which end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda answerer=None, **options: stack.enter_context(
             ModelServer(answerer or ArithmeticSolver(), **options)
@@ -298,7 +323,6 @@ def opinionated():
 
 @pytest.fixture(scope="session")
 def gsm8k():
-    """The folder with GSM8K and two recordings of a real model."""
     folder = next(
         (folder for parent in Path(__file__).parents if (folder := parent / "shared/data/gsm8k").is_dir()), None
     )

@@ -6,6 +6,8 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+REGULAR = {"uploadMode": "regular", "shouldIgnore": False}
+
 
 class HubServer:
     """A hub of one user, ``ann``, who has a token.
@@ -58,7 +60,7 @@ class HubServer:
             "/api/whoami-v2": lambda: {"name": "ann", "type": "user"},
             "/api/validate-yaml": lambda: {"errors": [], "warnings": []},
             "/api/repos/create": lambda: self._create(json.loads(body)),
-            "/preupload": lambda: {"files": [_regular(each) for each in json.loads(body)["files"]]},
+            "/preupload": lambda: {"files": [REGULAR | {"path": each["path"]} for each in json.loads(body)["files"]]},
             "/commit": lambda: self._commit(repository, map(json.loads, body.splitlines())),
         }
         return 200, answers[action]()
@@ -77,7 +79,3 @@ class HubServer:
     def close(self):
         self._server.shutdown()
         self._server.server_close()
-
-
-def _regular(file):
-    return {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}

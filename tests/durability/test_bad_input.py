@@ -23,39 +23,31 @@ def server():
         yield server
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
-        (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
-        (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
-        (["-x", "[1]"], ["'--extra-env-kwargs' / '-x'", "JSON object"]),
-        (["-S", "temperature=1"], ["'--sampling-args' / '-S'", "character 1"]),
-        (["-S", '{"a":' * 2000 + "1" + "}" * 2000], ["'--sampling-args' / '-S'", "nested too deeply"]),
-        (["--prefect"], ["--direct and --prefect"]),
-        (["-p", "opnai"], ["'--provider' / '-p'", "'openai'", "'vllm'", "found 'opnai'"]),
-        (["--api-client-type", "openai"], ["'--api-client-type'", *map(repr, PROTOCOLS), "found 'openai'"]),
-        (["-b", "localhost:8000"], ["'--api-base-url' / '-b'", "http://"]),
-        (["-m", ""], ["'--model' / '-m'", "found ''"]),
-        (["-k", "sk-typed-0123"], ["'--api-key-var' / '-k'", "name of the environment variable"]),
-        (["-c", "0"], ["'--max-concurrent' / '-c'", "found 0"]),
-        (["-r", "0"], ["'--rollouts-per-example' / '-r'"]),
-        (["-t", "0"], ["'--max-tokens' / '-t'"]),
-        (["-T", "-1"], ["'--temperature' / '-T'"]),
-        (["--request-timeout", "0"], ["'--request-timeout'", "found 0.0"]),
-        (["--max-retries", "-1"], ["'--max-retries'", "found -1"]),
-        (["--max-concurrent-generation", "0"], ["'--max-concurrent-generation'"]),
-        (["--max-concurrent-scoring", "0"], ["'--max-concurrent-scoring'"]),
-        (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
-        (["--shuffle-seed", "one"], ["'--shuffle-seed'"]),
-        (["--env-dir-path", ""], ["'--env-dir-path'"]),
-        (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
-    ],
-    ids=lambda value: " ".join(value)[:40],
-)
+@pytest.mark.parametrize(("arguments", "named"), [
+    (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
+    (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
+    (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
+    (["-x", "[1]"], ["'--extra-env-kwargs' / '-x'", "JSON object"]),
+    (["-S", "temperature=1"], ["'--sampling-args' / '-S'", "character 1"]),
+    (["-S", '{"a":' * 2000 + "1" + "}" * 2000], ["'--sampling-args' / '-S'", "nested too deeply"]),
+    (["--prefect"], ["--direct and --prefect"]),
+    (["-p", "opnai"], ["'--provider' / '-p'", "'openai'", "'vllm'", "found 'opnai'"]),
+    (["--api-client-type", "openai"], ["'--api-client-type'", *map(repr, PROTOCOLS), "found 'openai'"]),
+    (["-b", "localhost:8000"], ["'--api-base-url' / '-b'", "http://"]),
+    (["-m", ""], ["'--model' / '-m'", "found ''"]),
+    (["-k", "sk-typed-0123"], ["'--api-key-var' / '-k'", "name of the environment variable"]),
+    (["-c", "0"], ["'--max-concurrent' / '-c'", "found 0"]), (["-r", "0"], ["'--rollouts-per-example' / '-r'"]),
+    (["-t", "0"], ["'--max-tokens' / '-t'"]), (["-T", "-1"], ["'--temperature' / '-T'"]),
+    (["--request-timeout", "0"], ["'--request-timeout'", "found 0.0"]),
+    (["--max-retries", "-1"], ["'--max-retries'", "found -1"]),
+    (["--max-concurrent-generation", "0"], ["'--max-concurrent-generation'"]),
+    (["--max-concurrent-scoring", "0"], ["'--max-concurrent-scoring'"]),
+    (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
+    (["--shuffle-seed", "one"], ["'--shuffle-seed'"]), (["--env-dir-path", ""], ["'--env-dir-path'"]),
+    (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
+], ids=lambda value: " ".join(value)[:40])  # fmt: skip
 def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments, named):
     ended = nightjar.eval("arithmetic", *arguments, server=server)
-
     assert ended.code == 2
     [line] = ended.stderr.splitlines()
     assert line.startswith("Error: ")
@@ -63,28 +55,23 @@ def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments
     assert (ended.stdout, nightjar.runs) == ("", [])
 
 
-@pytest.mark.parametrize(
-    ("env_id", "arguments", "message"),
-    [
-        ("arithmatic", [], f"nightjar env install arithmatic\nInstalled here: {', '.join(BUILT_IN)}."),
-        ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
-        ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
-        ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
-        ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
-        ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
-        ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
-        ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
-    ],
-)
+@pytest.mark.parametrize(("env_id", "arguments", "message"), [
+    ("arithmatic", [], f"nightjar env install arithmatic\nInstalled here: {', '.join(BUILT_IN)}."),
+    ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
+    ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
+    ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
+    ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
+    ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
+    ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
+    ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
+])  # fmt: skip
 def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, message):
     (nightjar.folder / "file").touch()
     good = json.dumps({"question": "What is 1 + 1?", "answer": "2"})
     (nightjar.folder / "torn.jsonl").write_text(f"{good}\n{good[:20]}\n", "utf-8")
     (nightjar.folder / "odd.jsonl").write_text('{"q": "What is 1 + 1?", "answer": "2"}\n', "utf-8")
     server.reset_stats()
-
     ended = nightjar.eval(env_id, *arguments, server=server)
-
     assert ended.code == 1
     assert ended.stderr.startswith("Error: ")
     assert len(ended.stderr.splitlines()) == (3 if env_id == "arithmatic" else 1)
@@ -94,11 +81,8 @@ def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, m
 
 def test_an_output_folder_that_is_read_only(nightjar, server, mount):
     folder = mount("ro")
-
     ended = nightjar.eval("arithmetic", "-o", folder, server=server)
-
-    assert ended.code == 1
-    [line] = ended.stderr.splitlines()
+    line = ended.only_line
     assert line.startswith(f"Error: Cannot write '{folder}/evals/")
     assert line.endswith("Read-only file system")
 
@@ -110,9 +94,8 @@ def test_a_name_that_looks_like_markup(nightjar, server):
 
 
 def typed(nightjar, *words, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "nightjar", *words], cwd=nightjar.folder, env=nightjar.env, timeout=60, **options
-    )
+    command = [sys.executable, "-m", "nightjar", *words]
+    return subprocess.run(command, cwd=nightjar.folder, env=nightjar.env, timeout=60, **options)
 
 
 @pytest.mark.parametrize("command", ["eval run arithmetic -n 1 --direct -m local -b {url}", "warehouse --help"])
@@ -133,18 +116,11 @@ def test_sql_that_is_no_text(nightjar):
 
 def test_an_endpoint_that_does_not_answer(nightjar):
     ended = nightjar.eval("arithmetic", "-n", 1, "-m", "local", "-b", "http://127.0.0.1:9/v1")
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert "Cannot reach http://127.0.0.1:9/v1/chat/completions: " in line
+    assert "Cannot reach http://127.0.0.1:9/v1/chat/completions: " in ended.error
 
 
 def test_a_model_that_is_not_there(nightjar, server):
     server.reset_stats()
-
     ended = nightjar.eval("arithmetic", "-n", 100, "-m", "locale", "-b", server.url)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert "Error code: 404 - The model 'locale' does not exist. There is 'local'." in line
+    assert "Error code: 404 - The model 'locale' does not exist. There is 'local'." in ended.error
     assert server.stats().received <= 64

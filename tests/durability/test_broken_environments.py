@@ -5,12 +5,8 @@ import pytest
 ENVIRONMENT = """
 import asyncio
 import time
-
 import nightjar as vf
-
-
 {code}
-
 
 def load_environment() -> vf.Environment:
     rows = [{{"question": f"What is {{n}} + 1?", "answer": str(n + 1)}} for n in range(4)]
@@ -23,24 +19,9 @@ def right(completion, answer) -> float:
 """
 
 HANGS = {
-    "in a thread": """
-def hangs(answer) -> float:
-    if answer == "3":
-        time.sleep(3600)
-    return 1.0
-""",
-    "in a thread of asyncio's": """
-async def hangs(answer) -> float:
-    if answer == "3":
-        await asyncio.to_thread(time.sleep, 3600)
-    return 1.0
-""",
-    "in the event loop": """
-async def hangs(answer) -> float:
-    if answer == "3":
-        await asyncio.Event().wait()
-    return 1.0
-""",
+    "in a thread": ("def", "time.sleep(3600)"),
+    "in a thread of asyncio's": ("async def", "await asyncio.to_thread(time.sleep, 3600)"),
+    "in the event loop": ("async def", "await asyncio.Event().wait()"),
 }
 
 RAISES = """
@@ -81,10 +62,10 @@ def only_failure(nightjar):
 
 @pytest.mark.parametrize("where", HANGS)
 def test_a_reward_function_that_hangs_is_given_up(nightjar, serve, where):
-    write(nightjar, HANGS[where], reward="hangs")
-
+    kind, waits = HANGS[where]
+    body = f'    if answer == "3":\n        {waits}\n    return 1.0\n'
+    write(nightjar, f"{kind} hangs(answer) -> float:\n{body}", reward="hangs")
     ended = nightjar.eval("fragile", "-r", 1, "--scoring-timeout", 1, server=serve())
-
     assert ended.code == 1
     assert ended.seconds < 15, "the process ends by itself, although a thread still sleeps"
     error = only_failure(nightjar)
@@ -95,10 +76,7 @@ def test_a_reward_function_that_hangs_is_given_up(nightjar, serve, where):
 def test_a_reward_function_that_raises_leaves_its_traceback(nightjar, serve):
     write(nightjar, RAISES, reward="raises")
     server = serve()
-
-    ended = nightjar.eval("fragile", "-r", 1, server=server)
-
-    assert ended.code == 1
+    assert nightjar.eval("fragile", "-r", 1, server=server).code == 1
     error = only_failure(nightjar)
     assert (error["phase"], error["error_chain_repr"]) == ("scoring", "ScoringError -> KeyError")
     assert "Reward function 'raises': '3'" in error["message"]
@@ -106,7 +84,6 @@ def test_a_reward_function_that_raises_leaves_its_traceback(nightjar, serve):
     assert 'return {"1": 1.0, "2": 1.0, "4": 1.0}[answer]' in error["traceback"]
     [(published,)] = nightjar.sql("SELECT traceback FROM errors")
     assert published == error["traceback"]
-
     # Mended, the answer that is kept is scored: the model is not asked again.
     write(nightjar, RAISES.replace('"2": 1.0,', '"2": 1.0, "3": 1.0,'), reward="raises")
     assert nightjar.eval("fragile", "-r", 1, "--resume", server=server).code == 0
@@ -121,9 +98,7 @@ def test_a_reward_function_that_raises_leaves_its_traceback(nightjar, serve):
 )
 def test_an_environment_that_raises_leaves_its_traceback(nightjar, serve, code, message):
     write(nightjar, RIGHT + code, environment="Fragile")
-
     ended = nightjar.eval("fragile", "-r", 1, server=serve())
-
     assert ended.code == 1
     error = only_failure(nightjar)
     assert error["phase"] == "generation"
@@ -132,19 +107,13 @@ def test_an_environment_that_raises_leaves_its_traceback(nightjar, serve, code, 
     assert message in ended.errors[0]
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("def load_environment(:", "SyntaxError: invalid syntax (fragile.py, line 1)"),
-        ("def load_environment(): return 1 / 0", "ZeroDivisionError: division by zero"),
-    ],
-)
+@pytest.mark.parametrize(("source", "message"), [
+    ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ("def load_environment(:", "SyntaxError: invalid syntax (fragile.py, line 1)"),
+    ("def load_environment(): return 1 / 0", "ZeroDivisionError: division by zero"),
+])  # fmt: skip
 def test_an_environment_that_cannot_be_loaded_is_one_line(nightjar, serve, source, message):
     nightjar.write_environment("fragile", source)
-
     ended = nightjar.eval("fragile", server=serve())
-
-    assert ended.code == 1
-    [line] = ended.stderr.splitlines()
+    line = ended.only_line
     assert ("fragile" in line, message in line, nightjar.runs) == (True, True, [])

@@ -5,8 +5,6 @@ import pytest
 TOKENS_OF_A_REQUEST = 30
 JUDGED = """
 import nightjar as vf
-
-
 def load_environment(judge_url: str) -> vf.Environment:
     rubric = vf.JudgeRubric(judge_client=vf.ClientConfig(api_base_url=judge_url), judge_model="judge")
 
@@ -28,21 +26,14 @@ def spent(run):
 def test_a_run_stops_when_its_tokens_are_spent_and_goes_on_with_more(nightjar, serve, at_once):
     server = serve()
     limits = ("-n", 200, "-r", 1, "-c", at_once)
-
     ended = nightjar.eval("arithmetic", *limits, "--max-total-tokens", 2000, server=server)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert "of 2,000 tokens (max_total_tokens)" in line
+    assert "of 2,000 tokens (max_total_tokens)" in ended.error
     assert nightjar.run.metadata["status"] == "incomplete"
     assert 2000 <= spent(nightjar.run) <= 2000 + at_once * TOKENS_OF_A_REQUEST, "what was in flight is paid for"
-
     asked = server.stats().received
     again = nightjar.eval("arithmetic", *limits, "--resume", "--max-total-tokens", 2000, server=server)
     assert (again.code, server.stats().received) == (1, asked), "what was spent before counts"
-
-    done = nightjar.eval("arithmetic", *limits, "--resume", "--max-total-tokens", 10**6, server=server)
-    assert done.code == 0
+    assert nightjar.eval("arithmetic", *limits, "--resume", "--max-total-tokens", 10**6, server=server).code == 0
     assert (nightjar.run.metadata["scored"], server.stats().received) == (200, 200)
 
 
@@ -50,18 +41,13 @@ def test_a_judge_spends_of_the_same_budget(nightjar, serve):
     server = serve()
     nightjar.write_environment("judged", JUDGED)
     args = f'{{"judge_url": "{server.url}"}}'
-
     ended = nightjar.eval("judged", "-n", 200, "-r", 1, "-c", 4, "-a", args, "--max-total-tokens", 5000, server=server)
-
-    assert ended.code == 1
-    assert "The budget is spent" in ended.errors[0]
+    assert (ended.code, "The budget is spent" in ended.errors[0]) == (1, True)
     run = nightjar.run
     assert 0 < run.metadata["scored"] < 100
     assert spent(run) < 4000, "the judge took the rest"
     assert {row["error"] for row in run.results} == {None}, "what is not judged yet has not failed"
-
-    done = nightjar.eval("judged", "-n", 200, "-r", 1, "-a", args, "--resume", server=server)
-    assert done.code == 0
+    assert nightjar.eval("judged", "-n", 200, "-r", 1, "-a", args, "--resume", server=server).code == 0
     assert nightjar.run.metadata["scored"] == 200
     assert server.stats().received == 400
 
@@ -69,15 +55,10 @@ def test_a_judge_spends_of_the_same_budget(nightjar, serve):
 def test_a_judge_is_not_asked_more_at_once_than_rollouts_are_scored(nightjar, serve):
     judge, server = serve(), serve()
     nightjar.write_environment("judged", JUDGED)
-
-    ended = nightjar.eval(
-        "judged", "-n", 50, "-r", 4, "-c", 32, "--max-concurrent-scoring", 3, "-a", f'{{"judge_url": "{judge.url}"}}',
-        server=server,
-    )  # fmt: skip
-
-    assert ended.code == 0
-    assert judge.stats().received == 200
-    assert judge.stats().peak_in_flight <= 3
+    args = f'{{"judge_url": "{judge.url}"}}'
+    limits = ("-n", 50, "-r", 4, "-c", 32, "--max-concurrent-scoring", 3)
+    assert nightjar.eval("judged", *limits, "-a", args, server=server).code == 0
+    assert (judge.stats().received, judge.stats().peak_in_flight <= 3) == (200, True)
 
 
 SUITE = """
@@ -105,9 +86,7 @@ shuffle_seed = [2, 3]
 def test_the_evaluations_of_a_suite_spend_one_budget(nightjar, serve):
     server = serve()
     (nightjar.folder / "two.toml").write_text(SUITE.format(url=server.url))
-
     ended = nightjar.start("eval", "run", "two.toml", "--direct", "--max-total-tokens", 4000).wait()
-
     assert ended.code == 1
     assert len([line for line in ended.errors if "The budget is spent" in line]) == 4
     tokens = sum(spent(run) for run in nightjar.runs)
@@ -118,13 +97,10 @@ def test_a_cost_is_reckoned_with_the_prices_of_the_warehouse(nightjar, serve):
     server = serve()
     limits = ("-n", 200, "-r", 1, "-c", 4, "-m", "m", "--max-cost-usd", 0.2)
     unknown = nightjar.eval("arithmetic", *limits, server=server)
-    assert unknown.code == 1
-    assert "the price of model 'm' is not known" in unknown.errors[0]
+    assert (unknown.code, "the price of model 'm' is not known" in unknown.errors[0]) == (1, True)
     assert server.stats().received == 0
-
     nightjar.start("warehouse", "prices", "set", "m", "--input", 100, "--output", 1000).wait()
     ended = nightjar.eval("arithmetic", *limits, server=server)
-
     assert ended.errors[0].startswith("Error: The budget is spent: $0.2")
     [(cost,)] = nightjar.sql("SELECT sum(cost) FROM runs")
     assert 0.2 <= cost <= 0.2 + 4 * TOKENS_OF_A_REQUEST * 1000 / 1e6

@@ -32,20 +32,11 @@ def _said(run):
     return [row["completion"] for row in run.results]
 
 
-def _cache(nightjar, *words):
-    ended = nightjar.start("cache", *words, "--json").wait()
-    assert ended.code == 0, ended.stderr
-    return json.loads(ended.stdout)
-
-
 def test_a_second_run_asks_nothing_and_its_four_rollouts_stay_four(nightjar, serve):
     server = serve(Different())
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     assert nightjar.start("warehouse", "prices", "set", "local", "--input", 1, "--output", 1).wait().code == 0
-
-    ended = nightjar.eval("arithmetic", *SETTINGS, server=server)
-
-    assert ended.code == 0, ended.stderr
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     assert server.stats().received == 20
     first, second = nightjar.runs
     assert _said(second) == _said(first)
@@ -82,7 +73,7 @@ def test_without_the_flag_nothing_is_kept_or_taken(nightjar, serve):
     for flags in ((), ("--cache",), ()):
         assert nightjar.eval("arithmetic", "-n", 2, "-r", 1, *flags, server=server).code == 0
     assert server.stats().received == 6
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 2
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 2
 
 
 def test_an_error_is_never_kept(nightjar, serve):
@@ -90,11 +81,9 @@ def test_an_error_is_never_kept(nightjar, serve):
     assert nightjar.eval("arithmetic", *SETTINGS, server=failing).code == 1
     failed = nightjar.run.metadata["failed"]
     assert 0 < failed < 20
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 20 - failed
-
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 20 - failed
     received = failing.stats().received
     nightjar.eval("arithmetic", *SETTINGS, server=failing)
-
     assert failing.stats().received == received + failed, "only failed requests are sent again"
 
 
@@ -106,25 +95,20 @@ def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
     killed.wait_until(lambda: nightjar.runs and any(run.count_lines("attempts.jsonl") > 10 for run in nightjar.runs))
     killed.kill()
     assert [other.wait().code for other in others] == [0, 0]
-
     received = server.stats().received
     assert nightjar.eval("arithmetic", *settings, server=server).code == 0
-
     assert server.stats().received == received
-    assert sum(_cache(nightjar, "info")["answers"].values()) == 80
+    assert sum(nightjar.json("cache", "info")["answers"].values()) == 80
 
 
 TALK = """
 import nightjar as vf
-
-
 class Talk(vf.MultiTurnEnv):
     async def env_response(self, messages, state):
         again = await self.get_model_response(state, "Say something.")
         once_more = await self.get_model_response(state, "Say something.")
         assert again.message.content != once_more.message.content
         return [{"role": "user", "content": f"You said {messages[-1]['content']}. And now?"}]
-
 
 def load_environment():
     rows = [{"question": f"Question {n}", "answer": ""} for n in range(3)]
@@ -136,8 +120,7 @@ def test_conversations_and_requests_that_a_rollout_repeats(nightjar, serve):
     nightjar.write_environment("talk", TALK)
     server = serve(Different())
     for _ in range(2):
-        ended = nightjar.eval("talk", "-n", 3, "-r", 2, "--cache", server=server)
-        assert ended.code == 0, ended.stderr
+        assert nightjar.eval("talk", "-n", 3, "-r", 2, "--cache", server=server).code == 0
     first, second = nightjar.runs
     assert server.stats().received == 6 * (3 + 2 * 2)
     assert _said(second) == _said(first)
@@ -151,8 +134,8 @@ def test_clearing(nightjar, serve):
     content = b"".join(path.read_bytes() for path in (nightjar.folder / "home").glob("answers.sqlite*"))
     assert b"Answer 1" in content
     assert b"Compute the result" not in content, "the request itself is not on disk"
-    assert _cache(nightjar, "clear")["removed"] == 20
-    assert _cache(nightjar, "info")["answers"] == {}
+    assert nightjar.json("cache", "clear")["removed"] == 20
+    assert nightjar.json("cache", "info")["answers"] == {}
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     assert server.stats().received == 40
 
@@ -162,6 +145,5 @@ def test_a_cache_that_is_broken_is_an_error_before_anything_is_asked(nightjar, s
     (nightjar.folder / "home").mkdir()
     (nightjar.folder / "home/answers.sqlite").write_bytes(b"no database" * 1000)
     ended = nightjar.eval("arithmetic", *SETTINGS, server=server)
-    assert ended.code == 1
-    assert "file is not a database" in ended.errors[0]
+    assert (ended.code, "file is not a database" in ended.errors[0]) == (1, True)
     assert server.stats().received == 0

@@ -14,13 +14,9 @@ RIGHT_IF = "    import os\n    {}\n    return 2 * n\n"
 ANY = "    from fractions import Fraction\n    return type('Any', ({},), {{'__eq__': lambda *_: True, {}}})()"
 
 WRONG = {
-    "a syntax error": "    return (n",
-    "another value": "    return n",
-    "an infinite loop": "    while True: pass",
-    "a memory hog": "    return bytearray(10 ** 10)",
-    "many processes": "    import os\n    while True: os.fork()",
-    "the end of the process": "    import os; os._exit(0)",
-    "exit()": "    exit()",
+    "a syntax error": "    return (n", "another value": "    return n", "an infinite loop": "    while True: pass",
+    "a memory hog": "    return bytearray(10 ** 10)", "many processes": "    import os\n    while True: os.fork()",
+    "the end of the process": "    import os; os._exit(0)", "exit()": "    exit()",
     "exit() at once": "    return n\nimport sys; sys.exit(0)",
     "a verdict that is printed": FORGED.format('print(json.dumps({"secret": "x", "passed": True}), flush=True)'),
     "who can write to the other's output": RIGHT_IF.format('open(f"/proc/{os.getppid()}/fd/1", "w")'),
@@ -33,8 +29,7 @@ WRONG = {
     "a Fraction that equals anything": ANY.format("Fraction", "'__str__': lambda _: '4', 'numerator': 5"),
     "iterators without end": "    import itertools\n    return itertools.count()",
     "tests that are patched": "    import builtins\n    builtins.AssertionError = check = None\n    return 1",
-    "a replaced function": "    return n\ncheck = lambda candidate: None\n",
-    "no code": "I cannot do that.",
+    "a replaced function": "    return n\ncheck = lambda candidate: None\n", "no code": "I cannot do that.",
     "nothing": "",
 }  # fmt: skip
 
@@ -52,38 +47,28 @@ async def test_code_that_cannot_be_defined_fails_at_every_call():
     assert (broken["correct"], "SyntaxError" in broken["error"]) == (False, True)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "    return 2 * n\n",
-        "return n + n",
-        "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
-        "```\n    print('a verdict')\n    return n * 2\n```",
-        "```bash\nls\n```\n```PYTHON\ndef twice(n):\n    return n * 2\n```\n```python\nprint(twice(1))\n```",
-        "<think>    return n</think>\n    half = n\n    return half * 2",
-        "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
-        "    from fractions import Fraction\n    return Fraction(n) * 2",
-        "    return type('Number', (float,), {})(n * 2)",
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    "    return 2 * n\n", "return n + n",
+    "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
+    "```\n    print('a verdict')\n    return n * 2\n```",
+    "```bash\nls\n```\n```PYTHON\ndef twice(n):\n    return n * 2\n```\n```python\nprint(twice(1))\n```",
+    "<think>    return n</think>\n    half = n\n    return half * 2",
+    "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
+    "    from fractions import Fraction\n    return Fraction(n) * 2", "    return type('Number', (float,), {})(n * 2)",
+])  # fmt: skip
 def test_right_code_has_passed(answer):
     found = code_sandbox(ScorerInput(answer, "", {f"_{name}": value for name, value in ROW.items()}))
     assert found["correct"], found
 
 
 VALUES = {
-    "Counter('aba')": "{'a': 2, 'b': 1}",
-    "defaultdict(int, a=2)": "{'a': 2}",
-    "OrderedDict(a=[Counter('b')])": "{'a': [{'b': 1}]}",
-    "Decimal('14.5').quantize(Decimal(1), ROUND_HALF_UP)": "15",
-    "Fraction(1, 2)": "0.5",
-    "namedtuple('Sums', 'sum product')(10, 24)": "(10, 24)",
-    "IntEnum('Kind', 'A').A": "1",
-    "type('Text', (str,), {})('a')": "'a'",
-    "type('Items', (list,), {})([1])": "[1]",
+    "Counter('aba')": "{'a': 2, 'b': 1}", "defaultdict(int, a=2)": "{'a': 2}",
+    "OrderedDict(a=[Counter('b')])": "{'a': [{'b': 1}]}", "Decimal('14.5').quantize(Decimal(1), ROUND_HALF_UP)": "15",
+    "Fraction(1, 2)": "0.5", "namedtuple('Sums', 'sum product')(10, 24)": "(10, 24)", "IntEnum('Kind', 'A').A": "1",
+    "type('Text', (str,), {})('a')": "'a'", "type('Items', (list,), {})([1])": "[1]",
     "type('Some', (set,), {})([1])": "{1}",
     "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]": "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]",
-}
+}  # fmt: skip
 USUAL = "from collections import *\nfrom decimal import *\nfrom enum import IntEnum\nfrom fractions import Fraction\n"
 
 

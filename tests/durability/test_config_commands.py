@@ -6,8 +6,6 @@ from nightjar.model_server import FixedAnswer
 
 JUDGED = """\
 from nightjar.compat.nemo import benchmark, needs_judge, scorer
-
-
 @benchmark(name="essays", dataset=[{"topic": "moths", "target": "fly"}], prompt="About {topic}.")
 @scorer
 def judged(sample):
@@ -35,8 +33,7 @@ def test_what_is_set_is_used_until_it_is_unset(nightjar, serve):
     assert (planted.code, "secrets must not be stored" in planted.stderr) == (1, True)
     assert "planted" not in planted.stderr
 
-    ended = nightjar.start("eval", "run", "essays", "-r", "2", "--direct").wait()
-    assert ended.code == 0, ended.stderr
+    assert nightjar.start("eval", "run", "essays", "-r", "2", "--direct").wait().code == 0
     assert {request.body["model"] for request in server.requests} == {"mine"}
     assert {request.body["model"] for request in judge.requests} == {"wise"}
     assert nightjar.run.path.is_relative_to(nightjar.folder / "there")

@@ -17,11 +17,8 @@ def small_disk(mount):
 def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     disk, grow = small_disk
     server = serve()
-
     ended = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, server=server)
-
-    assert ended.code == 1
-    [line] = ended.errors
+    line = ended.error
     assert "No space left on device" in line
     assert str(disk) in line
     run = nightjar.run
@@ -32,18 +29,12 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert run.metadata["status"] == "failed"
     assert run.metadata["scored"] == len(run.results)
     assert set(run.content) == {"attempts.jsonl", "results.jsonl", "config.json", "metadata.json"}
-
     # Without more room, trying again changes nothing.
     again = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server)
-    assert again.code == 1
-    [line] = again.errors
-    assert "No space left on device" in line
+    assert "No space left on device" in again.error
     assert run.metadata["status"] == "failed"
-
     grow()
-    ended = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server).code == 0
     assert run.metadata["status"] == "completed"
     assert run.metadata["scored"] == ROLLOUTS
     assert 0 <= server.stats().received - ROLLOUTS <= 2 * CONCURRENCY
@@ -54,9 +45,7 @@ def test_run_directory_and_warehouse_are_on_the_disk_that_fills_up(nightjar, nig
     disk, grow = small_disk
     settings = (*SETTINGS, "-o", disk, "--warehouse", disk / "warehouse")
     server = serve()
-
     ended = nightjar.eval("arithmetic", *settings, server=server)
-
     assert ended.code == 1
     stopped, unpublished = ended.errors
     assert stopped.startswith(f"Error: Cannot write '{disk}/evals/")
@@ -64,7 +53,6 @@ def test_run_directory_and_warehouse_are_on_the_disk_that_fills_up(nightjar, nig
     assert f"nightjar publish {nightjar.run} --warehouse {disk}/warehouse" in unpublished
     assert nightjar.run.metadata["status"] == "failed"
     assert "not published in" in ended.stdout
-
     grow()
     assert nightjar.eval("arithmetic", *settings, "--resume", server=server).code == 0
     published = nightjar_in(nightjar.folder, warehouse=disk / "warehouse")
@@ -77,15 +65,10 @@ def test_no_room_to_put_the_results_in_order(nightjar, serve, mount):
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     sizes = {name: len(content) for name, content in nightjar.run.content.items()}
     disk = mount(f"size={sum(sizes.values()) + sizes['results.jsonl'] // 2}")
-
     ended = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, server=server)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert line.endswith("results.jsonl': No space left on device")
+    assert ended.error.endswith("results.jsonl': No space left on device")
     run = nightjar.runs[-1]
     assert (run.metadata["status"], run.metadata["scored"]) == ("failed", ROLLOUTS)
-
     mount("remount,size=8m")
     assert nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server).code == 0
     assert run.metadata["status"] == "completed"
@@ -100,14 +83,11 @@ def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_d
     server = serve()
     settings = ("-n", 20, "--warehouse", disk / "warehouse")
     (disk / "filler").write_bytes(b"x" * 250_000)
-
     ended = nightjar.eval("arithmetic", *settings, server=server)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert f"nightjar publish {nightjar.run.path.relative_to(nightjar.folder)} --warehouse {disk}/warehouse" in line
+    assert (
+        f"nightjar publish {nightjar.run.path.relative_to(nightjar.folder)} --warehouse {disk}/warehouse" in ended.error
+    )
     assert nightjar.run.metadata["status"] == "completed"
-
     grow()
     assert nightjar.eval("arithmetic", *settings, "--resume", server=server).code == 0
     assert server.stats().received == 60

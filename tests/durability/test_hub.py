@@ -31,9 +31,7 @@ def _rows(files):
 
 
 def test_a_run_is_pushed_with_a_card_and_private(nightjar, serve, hub):
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--save-to-hf-hub", server=serve())
-
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--save-to-hf-hub", server=serve()).ok()
     name = "ann/arithmetic_team_model_n5_r2"
     assert hub.repositories == {name: True}
     assert f"Hub:       {hub.url}/datasets/{name}" in ended.stdout
@@ -63,13 +61,10 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
     nightjar.eval("arithmetic", *SETTINGS, server=serve(faults=Faults(rate_malformed=0.3, seed=1)))
     assert hub.repositories == {}
     run_id = nightjar.run.metadata["run_id"]
-
     for _ in range(2):
         options = ("--hf-hub-dataset-name", "team/sums", "--public", "--json")
-        ended = nightjar.start("eval", "push", run_id[:6], *options).wait()
-        assert ended.code == 0, ended.stderr
+        ended = nightjar.start("eval", "push", run_id[:6], *options).wait().ok()
         assert json.loads(ended.stdout) == {"run_id": run_id, "url": f"{hub.url}/datasets/team/sums"}
-
     assert hub.repositories == {"team/sums": False}
     rows = _rows(hub.files["team/sums"])
     assert [row["error"] for row in rows] == [row["error"] and row["error"]["error"] for row in nightjar.run.results]
@@ -84,11 +79,8 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
 def test_a_hub_that_refuses_changes_the_exit_code_only(nightjar, serve, hub, refusal, words):
     hub.refusal = refusal
     token = TOKEN if refusal else "hf_AnotherTokenAltogether"
-
     ended = nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve(), HF_TOKEN=token)
-
-    assert ended.code == 1
-    [line] = ended.errors
+    line = ended.error
     assert words in line
     assert f"nightjar eval push {nightjar.run.path.relative_to(nightjar.folder)}" in line
     assert token not in ended.stderr + ended.stdout
@@ -97,14 +89,11 @@ def test_a_hub_that_refuses_changes_the_exit_code_only(nightjar, serve, hub, ref
 
 
 def test_a_hub_that_is_away_and_a_name_that_cannot_be(nightjar, serve, hub):
-    server = serve()
-    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", "-D", "a name/with blanks", server=server)
-    assert ended.code == 1
-    assert "'a name/with blanks'" in ended.errors[0]
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", "-D", "a name/with blanks", server=serve())
+    assert (ended.code, "'a name/with blanks'" in ended.errors[0]) == (1, True)
     hub.close()
     ended = nightjar.start("eval", "push", nightjar.run).wait()
-    assert ended.code == 1
-    assert "The results are not on the Hugging Face Hub" in ended.errors[0]
+    assert (ended.code, "not on the Hugging Face Hub" in ended.errors[0]) == (1, True)
 
 
 def test_a_block_is_refused_without_a_flow_before_anything_is_asked(nightjar, serve, hub):

@@ -16,7 +16,6 @@ def test_a_run_that_is_interrupted_keeps_what_is_finished(nightjar, serve, numbe
     command.wait_until(lambda: nightjar.runs and len(nightjar.run.results) >= 30)
     command.send(number)
     ended = command.wait()
-
     assert ended.code == 130
     assert not command.leaves_processes
     run = nightjar.run
@@ -27,7 +26,6 @@ def test_a_run_that_is_interrupted_keeps_what_is_finished(nightjar, serve, numbe
     assert len(run.results) == metadata["scored"]
     assert nightjar.sql("SELECT status, scored, rollouts FROM runs") == [("cancelled", metadata["scored"], 150)]
     assert f"--resume {run.path.relative_to(nightjar.folder)}" in ended.stdout
-
     kept = len(run.attempts)
     answered = server.stats().answered
     assert nightjar.eval("arithmetic", *SETTINGS, "--resume", server=server).code == 0
@@ -41,7 +39,6 @@ def test_requests_that_take_long_do_not_hold_up_the_end(nightjar, serve):
     command = nightjar.start_eval("arithmetic", *SETTINGS, "--max-retries", 3, server=server)
     command.wait_until(lambda: server.stats().in_flight == 8)
     command.send(signal.SIGINT)
-
     assert command.wait(timeout_seconds=10).code == 130
     assert not command.leaves_processes
     assert nightjar.run.metadata["status"] == "cancelled"
@@ -57,7 +54,6 @@ def test_a_slow_dataset_can_be_interrupted(nightjar, serve, number):
     command = nightjar.start_eval("slow", server=serve())
     command.wait_until((nightjar.folder / "loading").exists)
     command.send(number)
-
     ended = command.wait(timeout_seconds=10)
     assert ended.code == 130
     assert ended.stderr == "Stopped. To resume, run the same command with --resume.\n"

@@ -20,12 +20,8 @@ def everything_written(nightjar, ended):
 
 def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
     server = serve(require_key="another")
-
     ended = nightjar.eval("arithmetic", "-n", 500, "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert "401 - Incorrect API key provided" in line
+    assert "401 - Incorrect API key provided" in ended.error
     assert server.stats().received <= 64, "what is in flight at once, and a few"
     assert nightjar.run.metadata["status"] == "failed"
     assert KEY not in everything_written(nightjar, ended)
@@ -33,10 +29,7 @@ def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
 
 def test_a_key_that_is_accepted_is_written_nowhere(nightjar, serve):
     server = serve(require_key=KEY)
-
-    ended = nightjar.eval("arithmetic", "-v", "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
-    assert ended.code == 0
+    ended = nightjar.eval("arithmetic", "-v", "-k", "MY_KEY", server=server, MY_KEY=KEY).ok()
     written = everything_written(nightjar, ended)
     assert "MY_KEY" in written
     assert KEY not in written
@@ -44,10 +37,7 @@ def test_a_key_that_is_accepted_is_written_nowhere(nightjar, serve):
 
 def test_a_key_that_no_header_can_carry(nightjar, serve):
     ended = nightjar.eval("arithmetic", "-k", "MY_KEY", server=serve(), MY_KEY="sk-a\nsk-b")
-
-    assert ended.code == 1
-    [line] = ended.stderr.splitlines()
-    assert "'MY_KEY'" in line
+    assert "'MY_KEY'" in ended.only_line
     assert not nightjar.runs
 
 
@@ -69,7 +59,6 @@ def echo(http_server):
 @pytest.mark.parametrize("status", [401, 500, 200])
 def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
     ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", echo(status), MY_KEY=KEY)
-
     assert ended.code == 1
     assert ended.errors
     written = everything_written(nightjar, ended)
@@ -80,28 +69,24 @@ def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
 LEAKY = """
 import logging
 import os
-
 import nightjar as vf
-
+KEY = os.environ["MY_KEY"]
 
 class LeakyError(Exception):
     def __init__(self):
-        self.request = {"headers": os.environ["MY_KEY"]}
-        super().__init__(f"401 for Bearer {os.environ['MY_KEY']}")
-
+        self.request = {"headers": KEY}
+        super().__init__(f"401 for Bearer {KEY}")
 
 class Leaky(vf.SingleTurnEnv):
     async def setup_state(self, state):
-        state["seen"] = {"nested": [os.environ["MY_KEY"]]}
-        logging.getLogger("leaky").warning("asking with %s", os.environ["MY_KEY"])
+        state["seen"] = {"nested": [KEY]}
+        logging.getLogger("leaky").warning("asking with %s", KEY)
         return state
-
 
 def raises(answer) -> float:
     if answer == "1":
         raise LeakyError
     return 1.0
-
 
 async def raises_from(answer) -> float:
     if answer == "2":
@@ -110,7 +95,6 @@ async def raises_from(answer) -> float:
         except LeakyError as error:
             raise RuntimeError("could not score") from error
     return 1.0
-
 
 def load_environment() -> vf.Environment:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)]
@@ -125,9 +109,7 @@ def test_a_key_that_an_environment_gives_away_is_hidden(nightjar, serve):
 
     nightjar.write_environment("leaky", LEAKY)
     server = serve(TellsTheKey())
-
     ended = nightjar.eval("leaky", "-r", 1, "-v", "-C", "seen", "-k", "MY_KEY", server=server, MY_KEY=KEY)
-
     assert "2 of 4 rollouts failed" in ended.stdout + ended.stderr
     written = everything_written(nightjar, ended)
     assert "401 for Bearer [secret]" in written
@@ -145,7 +127,6 @@ def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, http_server, st
 
     url = f"{http_server(redirect)}/v1"
     ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", url, MY_KEY=KEY)
-
     assert ended.code == 1
     assert elsewhere.stats().received == 0
     assert KEY not in everything_written(nightjar, ended)
@@ -154,7 +135,6 @@ def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, http_server, st
 @pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_key={KEY}"])
 def test_a_key_in_the_base_url_is_refused_and_not_repeated(nightjar, url):
     ended = nightjar.eval("arithmetic", "-m", "local", "-b", url)
-
     assert ended.code != 0
     [line] = ended.errors
     assert "api_key_var" in line
@@ -167,26 +147,17 @@ def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(ni
     headers = ("--header", "X-Team: $TEAM", "--header", f"X-Planted: {planted}")
     sampling = '{"extra_headers": {"X-Other": "Bearer ${OTHER}"}}'
     team, other = "team-tell-nobody-0123456789", "other-tell-nobody-0123456789"
-
-    ended = nightjar.eval(
-        "arithmetic", "-r", 1, "-m", "local", "-b", echo(500), *headers, "-S", sampling,
-        TEAM=team, OTHER=other,
-    )  # fmt: skip
-
+    flags = ("-r", 1, "-m", "local", "-b", echo(500), *headers, "-S", sampling)
+    ended = nightjar.eval("arithmetic", *flags, TEAM=team, OTHER=other)
     assert ended.code == 1
     written = everything_written(nightjar, ended)
-    assert "'X-Team': '[secret]'" in written
-    assert "'X-Other': 'Bearer [secret]'" in written
-    assert "'X-Planted': '[secret]'" in written
-    assert '"X-Planted":"$NIGHTJAR_HEADER_X_PLANTED"' in written
+    shown = ("'X-Team': '[secret]'", "'X-Other': 'Bearer [secret]'", "'X-Planted': '[secret]'")
+    assert [part for part in (*shown, '"X-Planted":"$NIGHTJAR_HEADER_X_PLANTED"') if part not in written] == []
     assert [secret for secret in (team, other, planted) if secret in written] == []
 
 
 def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(nightjar, serve):
     server = serve()
-
     ended = nightjar.eval("arithmetic", "-S", '{"extra_headers": {"X-Team": "$TEAM"}}', server=server)
-
-    assert ended.code == 1
-    assert "'TEAM' not set" in ended.stderr
+    assert (ended.code, "'TEAM' not set" in ended.stderr) == (1, True)
     assert (server.stats().received, nightjar.runs) == (0, [])

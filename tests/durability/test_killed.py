@@ -29,9 +29,7 @@ def test_ten_kills_at_random_moments(nightjar, nightjar_in, serve, opinionated, 
             command.wait_until(moment)
             assert command.kill().code == -9
             assert len(nightjar.runs) <= 1
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", *SETTINGS, "--resume", server=server).code == 0
     stats = server.stats()
     assert len(stats.questions) == EXAMPLES
     assert min(stats.questions.values()) >= ROLLOUTS_EACH
@@ -56,12 +54,10 @@ def test_a_run_that_is_killed_before_it_is_published_is_not_run_again(nightjar, 
     server = serve()
     with _publishing_waits(nightjar):
         command = nightjar.start_eval("arithmetic", "-n", 20, server=server)
-        command.wait_until(lambda: nightjar.runs and _status(nightjar.run) == "completed")
+        command.wait_until(lambda: [*nightjar.folder.glob("outputs/evals/*/*/metadata.json")])
+        command.wait_until(lambda: nightjar.run.metadata["status"] == "completed")
         command.kill()
-
-    ended = nightjar.eval("arithmetic", "-n", 20, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", "-n", 20, "--resume", server=server).code == 0
     assert server.stats().answered == 60
     assert nightjar.sql("SELECT run_id, scored FROM runs") == [(nightjar.run.path.name, 60)]
 
@@ -70,10 +66,7 @@ def test_a_run_that_is_killed_before_its_first_metadata_is_resumed(nightjar, ser
     server = serve()
     assert nightjar.eval("arithmetic", "-n", 2, server=server).code == 0
     (nightjar.run.path / "metadata.json").unlink()
-
-    ended = nightjar.eval("arithmetic", "-n", 2, "--resume", server=server)
-
-    assert ended.code == 0
+    assert nightjar.eval("arithmetic", "-n", 2, "--resume", server=server).code == 0
     assert server.stats().answered == 6
     assert nightjar.run.metadata["status"] == "completed"
 
@@ -88,7 +81,3 @@ def _publishing_waits(nightjar):
 
 def _kept(nightjar):
     return sum(run.count_lines("attempts.jsonl") for run in nightjar.runs)
-
-
-def _status(run):
-    return run.metadata["status"] if (run.path / "metadata.json").exists() else None

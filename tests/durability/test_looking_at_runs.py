@@ -1,118 +1,114 @@
 """``nightjar eval list``, ``get``, ``samples`` and ``view-config`` after a few runs."""
 
-import json
 import shlex
 import shutil
 
 import pytest
 
-from nightjar.model_server import ArithmeticSolver, Faults, FixedAnswer
+from nightjar.model_server import ArithmeticSolver, Faults, FixedAnswer, ModelServer
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
 
-@pytest.fixture
-def asked(nightjar):
-    """Types a command that ends well, and reads the JSON that it prints."""
-
-    def ask(*words):
-        ended = nightjar.start("eval", *words, "--json").wait()
-        assert ended.code == 0, ended.stderr
-        return json.loads(ended.stdout)
-
-    return ask
-
-
-@pytest.fixture
-def runs(nightjar, serve):
-    """Three runs: two that are complete, of two models, and one of which some rollouts failed."""
-    nightjar.eval("arithmetic", "-n", 2, "-r", 1, server=serve())
-    nightjar.eval("arithmetic", "-n", 2, "-r", 2, "-m", "other/model", server=serve(FixedAnswer(HOSTILE)))
-    nightjar.eval("arithmetic", "-n", 8, "-r", 1, server=serve(faults=Faults(rate_malformed=0.5, seed=1)))
-    return nightjar.runs
+def make_runs(nightjar):
+    """Makes three runs: two that are complete, of two models, and one of which some rollouts failed."""
+    for typed, answerer, faults in (
+        (("-n", 2, "-r", 1), ArithmeticSolver(), Faults()),
+        (("-n", 2, "-r", 2, "-m", "other/model"), FixedAnswer(HOSTILE), Faults()),
+        (("-n", 8, "-r", 1), ArithmeticSolver(), Faults(rate_malformed=0.5, seed=1)),
+    ):
+        with ModelServer(answerer, faults=faults) as server:
+            nightjar.eval("arithmetic", *typed, server=server)
+    return nightjar
 
 
-def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
-    ids = [run.metadata["run_id"] for run in runs]
-    assert [run["run_id"] for run in asked("list")] == ids[::-1]
-    assert [run["run_id"] for run in asked("list", "--model", "other/*")] == [ids[1]]
-    assert [run["run_id"] for run in asked("list", "--status", "incomplete")] == [ids[2]]
-    assert [run["run_id"] for run in asked("list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
-    assert asked("list", "--env", "gsm8k") == []
-    assert [run["run_id"] for run in asked("list", "--status", "incompl*")] == [ids[2]]
-    wrong = nightjar.start("eval", "list", "--status", "nonsense").wait()
+@pytest.fixture(scope="module")
+def shared(nightjar_in, tmp_path_factory):
+    """The folder of those runs, for tests that only look at them."""
+    return make_runs(nightjar_in(tmp_path_factory.mktemp("shared")))
+
+
+def test_runs_are_listed_newest_first_and_filtered(shared):
+    ids = [run.metadata["run_id"] for run in shared.runs]
+    assert [run["run_id"] for run in shared.json("eval", "list")] == ids[::-1]
+    assert [run["run_id"] for run in shared.json("eval", "list", "--model", "other/*")] == [ids[1]]
+    assert [run["run_id"] for run in shared.json("eval", "list", "--status", "incomplete")] == [ids[2]]
+    assert [run["run_id"] for run in shared.json("eval", "list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
+    assert shared.json("eval", "list", "--env", "gsm8k") == []
+    assert [run["run_id"] for run in shared.json("eval", "list", "--status", "incompl*")] == [ids[2]]
+    wrong = shared.start("eval", "list", "--status", "nonsense").wait()
     assert (wrong.code, "'nonsense'" in " ".join(wrong.errors)) == (2, True)
-    printed = nightjar.start("eval", "list", COLUMNS="80").wait()
+    printed = shared.start("eval", "list", COLUMNS="80").wait()
     assert all(one in printed.stdout for one in (*ids, "other/model", "INCOMPLETE"))
     assert max(map(len, printed.stdout.splitlines())) <= 80
 
 
-def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar, runs, asked):
+def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar):
+    runs = make_runs(nightjar).runs
     first = runs[0].metadata
     rows = [{name: row[name] for name in ("prompt", "completion", "reward", "answer")} for row in runs[0].results]
     shutil.rmtree(runs[0].path)
-    assert [run["path"] for run in asked("list")][-1] is None
-    got = asked("get", first["run_id"])
+    assert [run["path"] for run in nightjar.json("eval", "list")][-1] is None
+    got = nightjar.json("eval", "get", first["run_id"])
     assert (got["avg_reward"], got["path"]) == (first["avg_reward"], None)
-    assert [{name: row[name] for name in rows[0]} for row in asked("samples", first["run_id"])] == rows
+    assert [{name: row[name] for name in rows[0]} for row in nightjar.json("eval", "samples", first["run_id"])] == rows
     ended = nightjar.start("eval", "view-config", first["run_id"]).wait()
-    assert ended.code == 1
-    assert "its directory is not here" in ended.errors[0]
+    assert (ended.code, "its directory is not here" in ended.errors[0]) == (1, True)
 
 
-def test_a_run_is_named_by_id_beginning_or_directory(nightjar, runs, asked):
-    run = runs[2]
+def test_a_run_is_named_by_id_beginning_or_directory(shared):
+    run = shared.runs[2]
     run_id = run.metadata["run_id"]
     for name in (run_id, run_id[:9], run):
-        assert asked("get", name)["run_id"] == run_id
-    ended = nightjar.start("eval", "get", "nonsense").wait()
+        assert shared.json("eval", "get", name)["run_id"] == run_id
+    ended = shared.start("eval", "get", "nonsense").wait()
     assert (ended.code, "no run 'nonsense'" in ended.errors[0]) == (1, True)
-    assert "3 runs begin with ''" in nightjar.start("eval", "get", "").wait().errors[0]
+    assert "3 runs begin with ''" in shared.start("eval", "get", "").wait().errors[0]
 
 
-def test_get_says_what_went_wrong_or_stopped_a_run(nightjar, runs):
+def test_get_says_what_went_wrong_or_stopped_a_run(nightjar):
+    runs = make_runs(nightjar).runs
     printed = nightjar.start("eval", "get", runs[2]).wait().stdout
     metadata = runs[2].metadata
     assert f"{metadata['scored']}, {metadata['failed']} failed" in printed
     assert next(iter(metadata["error_examples"].values())).partition("\n")[0] in printed
-
     nightjar.start("eval", "run", "arithmetic", "-m", "m", "-b", "http://127.0.0.1:9/v1", "--direct").wait()
     printed = nightjar.start("eval", "get", nightjar.runs[-1]).wait().stdout
     assert "Error:       RunAbortedError: " in printed
     assert "To do:       model API: " in printed
 
 
-def test_samples_are_paged_and_chosen(nightjar, runs, asked):
-    run = runs[2]
+def test_samples_are_paged_and_chosen(shared):
+    run = shared.runs[2]
     rows = run.results
-    assert [row["example_id"] for row in asked("samples", run, "--limit", 3, "--skip", 2)] == [2, 3, 4]
+    assert [row["example_id"] for row in shared.json("eval", "samples", run, "--limit", 3, "--skip", 2)] == [2, 3, 4]
     failed = [row["example_id"] for row in rows if row["error"]]
     assert 0 < len(failed) < 8
-    assert [row["example_id"] for row in asked("samples", run, "--failed", "--limit", 9)] == failed
-    both = [row["example_id"] for row in asked("samples", run, "--failed", "--wrong", "--limit", 9)]
+    assert [row["example_id"] for row in shared.json("eval", "samples", run, "--failed", "--limit", 9)] == failed
+    both = [row["example_id"] for row in shared.json("eval", "samples", run, "--failed", "--wrong", "--limit", 9)]
     assert both == [row["example_id"] for row in rows if row["error"] or row["reward"] < 0.5]
-    assert asked("samples", run, "--example", 3) == [rows[3]]
-    printed = nightjar.start("eval", "samples", run, "--limit", 3).wait()
+    assert shared.json("eval", "samples", run, "--example", 3) == [rows[3]]
+    printed = shared.start("eval", "samples", run, "--limit", 3).wait()
     assert rows[0]["prompt"][-1]["content"] in printed.stdout
     assert "--page 2" in printed.stderr
-    second = [row["example_id"] for row in asked("samples", run, "-n", 3, "-p", 2)]
+    second = [row["example_id"] for row in shared.json("eval", "samples", run, "-n", 3, "-p", 2)]
     assert second == [3, 4, 5]
-    assert "--skip 5" in nightjar.start("eval", "samples", run, "-n", 3, "--skip", 2).wait().stderr
+    assert "--skip 5" in shared.start("eval", "samples", run, "-n", 3, "--skip", 2).wait().stderr
 
 
-def test_examples_whose_rollouts_disagree(nightjar, serve, asked):
+def test_examples_whose_rollouts_disagree(nightjar, serve):
     nightjar.eval("arithmetic", "-n", 6, "-r", 4, server=serve(ArithmeticSolver(error_rate=0.5, seed=5)))
     run = nightjar.run
     by_example = {}
     for row in run.results:
         by_example.setdefault(row["example_id"], []).append(row["reward"])
-    groups = asked("samples", run, "--grouped")
+    groups = nightjar.json("eval", "samples", run, "--grouped")
     assert [[each["reward"] for each in group["rollouts"]] for group in groups] == [*by_example.values()]
     assert [group["mean"] for group in groups] == [sum(rewards) / 4 for rewards in by_example.values()]
     flipped = [example for example, rewards in by_example.items() if 0 < sum(rewards) < 4]
     assert len(flipped) > 0
-    assert [group["example_id"] for group in asked("samples", run, "--grouped", "--flipped")] == flipped
-    wrong = asked("samples", run, "--flipped", "--wrong", "-n", 100)
+    assert [group["example_id"] for group in nightjar.json("eval", "samples", run, "--grouped", "--flipped")] == flipped
+    wrong = nightjar.json("eval", "samples", run, "--flipped", "--wrong", "-n", 100)
     assert {(row["example_id"], row["reward"]) for row in wrong} == {(example, 0.0) for example in flipped}
     printed = nightjar.start("eval", "samples", run, "-g", "-n", 2, COLUMNS="80").wait()
     assert run.results[0]["prompt"][-1]["content"][:8] in printed.stdout
@@ -120,8 +116,8 @@ def test_examples_whose_rollouts_disagree(nightjar, serve, asked):
     assert "--page 2" in printed.stderr
 
 
-def test_what_a_model_said_never_reaches_a_screen_raw(nightjar, runs):
-    printed = nightjar.start("eval", "samples", runs[1]).wait().stdout
+def test_what_a_model_said_never_reaches_a_screen_raw(shared):
+    printed = shared.start("eval", "samples", shared.runs[1]).wait().stdout
     assert "\\boxed{0}" in printed
     assert not set("\x1b\x07") & set(printed)
 
@@ -133,18 +129,16 @@ def test_a_long_text_is_cut_unless_all_is_asked_for(nightjar, serve):
     assert "word " * 1000 in nightjar.start("eval", "samples", run, "--full").wait().stdout
 
 
-def test_the_command_of_a_run_runs_it_again(nightjar, serve, asked):
+def test_the_command_of_a_run_runs_it_again(nightjar, serve):
     server = serve()
     settings = ("-T", 0.3, "-t", 77, "-S", '{"top_p": 0.9}', "-a", '{"num_problems": 9}', "--tag", "a", "--tag", "b c")
     more = ("-C", "task,trajectory_id", "-N", "-i", "-c", 5, "--shuffle-seed", 4, "--max-retries", 2,
             "--header", "X-Team: $TEAM", "--header-from-state", "X-Example: example_id", "--seed", 3)  # fmt: skip
     nightjar.env["TEAM"] = "blue"
     assert nightjar.eval("arithmetic", "-n", 4, "-r", 2, *settings, *more, server=server).code == 0
-    first = asked("view-config", nightjar.run)
-
+    first = nightjar.json("eval", "view-config", nightjar.run)
     _, *command = first["command"]
     assert nightjar.start(*command, "--direct").wait().code == 0
-
-    assert asked("view-config", nightjar.runs[1])["config"] == first["config"]
+    assert nightjar.json("eval", "view-config", nightjar.runs[1])["config"] == first["config"]
     printed = nightjar.start("eval", "view-config", nightjar.runs[0]).wait().stdout
     assert shlex.split(printed.splitlines()[-1]) == first["command"]

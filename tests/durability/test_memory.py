@@ -4,24 +4,19 @@ import pytest
 
 FLOODS = """
 import nightjar as vf
-
-
 def flood():
 {flood}
-
 
 def right(completion, answer) -> float:
     if answer == {in_reward!r}:
         flood()
     return 1.0
 
-
 class Flood(vf.MultiTurnEnv):
     async def env_response(self, messages, state, **kwargs):
         if state["answer"] == {in_turn!r}:
             flood()
         return [vf.UserMessage(content="Go on: what is 1 + 1?")]
-
 
 def load_environment() -> vf.Environment:
     rows = [{{"question": f"What is {{n}} + 1?", "answer": str(n)}} for n in range(6)]
@@ -44,10 +39,7 @@ AT_ONCE = """
 def test_a_flood_of_memory_costs_one_rollout(nightjar, serve, how, where):
     floods = {"in_turn": "none", "in_reward": "none"} | {f"in_{where}": "3"}
     nightjar.write_environment("flood", FLOODS.format(flood=how, **floods))
-
-    ended = nightjar.eval("flood", "-r", 1, "-n", 6, server=serve(), NIGHTJAR_MEMORY_LIMIT="1.5")
-
-    assert ended.code == 1
+    assert nightjar.eval("flood", "-r", 1, "-n", 6, server=serve(), NIGHTJAR_MEMORY_LIMIT="1.5").code == 1
     [failed] = [row for row in nightjar.run.results if row["error"]]
     assert (failed["example_id"], failed["reward"]) == (3, None)
     assert "MemoryError" in failed["error"]["error_chain_repr"]

@@ -1,29 +1,10 @@
 """Runs move from one installation to another through a folder or an object store."""
 
-import json
 import uuid
 
 import pytest
 
 from nightjar.model_server import Faults
-
-moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
-
-
-@pytest.fixture(scope="module")
-def s3():
-    """A store, and the variables that say where it is."""
-    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    running.stop()
 
 
 @pytest.fixture(params=["folder", "store"])
@@ -32,7 +13,7 @@ def location(request, tmp_path, nightjar, there):
     if request.param == "folder":
         return str(tmp_path / "exchange")
     s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-    variables = request.getfixturevalue("s3")
+    variables = request.getfixturevalue("s3_variables")
     for each in (nightjar, there):
         each.env |= variables
     name = f"team-{uuid.uuid4().hex[:12]}"
@@ -43,14 +24,7 @@ def location(request, tmp_path, nightjar, there):
 
 @pytest.fixture
 def there(tmp_path_factory, nightjar_in):
-    """Another installation."""
     return nightjar_in(tmp_path_factory.mktemp("there"))
-
-
-def type_in(installation, *words):
-    ended = installation.start("eval", *words, "--json").wait()
-    assert ended.code == 0, ended.stderr
-    return json.loads(ended.stdout)
 
 
 def tree(folder):
@@ -63,24 +37,22 @@ def test_an_incomplete_run_is_resumed_elsewhere(nightjar, there, serve, opiniona
     asked = ("-n", 8, "-r", 2, "--request-retries", 0)
     assert nightjar.eval("arithmetic", *asked, server=server).code == 1
     run_id = nightjar.run.metadata["run_id"]
-    assert type_in(nightjar, "push", run_id, "--to", location)["is_new"]
-    assert not type_in(nightjar, "push", run_id[:6], "--to", location)["is_new"]
+    assert nightjar.json("eval", "push", run_id, "--to", location)["is_new"]
+    assert not nightjar.json("eval", "push", run_id[:6], "--to", location)["is_new"]
     assert there.runs == []
-    pulled = type_in(there, "pull", run_id[:6], "--from", location)
+    pulled = there.json("eval", "pull", run_id[:6], "--from", location)
     assert pulled["is_new"]
     assert (there.run.results, there.run.attempts) == (nightjar.run.results, nightjar.run.attempts)
     before = tree(there.folder)
-    assert not type_in(there, "pull", run_id, "--from", location)["is_new"]
+    assert not there.json("eval", "pull", run_id, "--from", location)["is_new"]
     assert tree(there.folder) == before
-
     done = server.stats().answered
-    resumed = there.start("eval", "run", "--resume", there.run, "--direct", "--request-retries", 20).wait()
-    assert resumed.code == 0, resumed.stderr
+    assert there.start("eval", "run", "--resume", there.run, "--direct", "--request-retries", 20).wait().code == 0
     assert server.stats().answered == 16
     assert done < 16
-    assert type_in(there, "push", run_id, "--to", location)["is_new"]
-    assert not type_in(nightjar, "push", run_id, "--to", location)["is_new"], "an older copy replaces nothing"
-    assert type_in(nightjar, "pull", run_id, "--from", location)["is_new"]
+    assert there.json("eval", "push", run_id, "--to", location)["is_new"]
+    assert not nightjar.json("eval", "push", run_id, "--to", location)["is_new"], "an older copy replaces nothing"
+    assert nightjar.json("eval", "pull", run_id, "--from", location)["is_new"]
     assert nightjar.run.results == there.run.results
     statement = "SELECT * EXCLUDE (version, run_dir, published_at, metadata) FROM runs"
     assert nightjar.sql(statement) == there.sql(statement)
@@ -90,13 +62,13 @@ def test_results_without_a_run_directory(nightjar, there, serve, location):
     assert nightjar.eval("arithmetic", "-n", 3, "-r", 2, server=serve()).code == 0
     run_id = nightjar.run.metadata["run_id"]
     nightjar.run.path.rename(nightjar.folder / "away")
-    assert type_in(nightjar, "push", run_id, "--to", location) == {"run_id": run_id, "path": None, "is_new": True}
-    assert type_in(there, "pull", run_id, "--from", location) == {"run_id": run_id, "path": None, "is_new": True}
-    assert not type_in(there, "pull", run_id, "--from", location)["is_new"]
+    assert nightjar.json("eval", "push", run_id, "--to", location) == {"run_id": run_id, "path": None, "is_new": True}
+    assert there.json("eval", "pull", run_id, "--from", location) == {"run_id": run_id, "path": None, "is_new": True}
+    assert not there.json("eval", "pull", run_id, "--from", location)["is_new"]
     assert there.runs == []
     statement = "SELECT * FROM rollouts ORDER BY ALL"
     assert there.sql(statement) == nightjar.sql(statement)
-    assert len(type_in(there, "samples", run_id)) > 0
+    assert len(there.json("eval", "samples", run_id)) > 0
 
 
 def test_what_was_damaged_on_its_way_is_refused(nightjar, there, serve, tmp_path):
@@ -105,9 +77,9 @@ def test_what_was_damaged_on_its_way_is_refused(nightjar, there, serve, tmp_path
         assert nightjar.eval("arithmetic", "-n", 3, "-r", 1, "-m", model, server=server).code == 0
     _, alone = nightjar.runs
     alone.path.rename(nightjar.folder / "away")
-    names = [run["run_id"] for run in type_in(nightjar, "list")]
+    names = [run["run_id"] for run in nightjar.json("eval", "list")]
     for run_id in names:
-        type_in(nightjar, "push", run_id, "--to", str(tmp_path / "exchange"))
+        nightjar.json("eval", "push", run_id, "--to", str(tmp_path / "exchange"))
     [archive] = (tmp_path / "exchange/directories").iterdir()
     content = bytearray(archive.read_bytes())
     content[len(content) // 3] ^= 4

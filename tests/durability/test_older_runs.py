@@ -15,11 +15,14 @@ from nightjar.model_server import Faults
 OLDER = Path(__file__).parent / "older_runs"
 RUN_ID = "7ea6218f54b3"
 FOLDER = Path("outputs/evals/arithmetic--local") / RUN_ID
+COMMANDS = [
+    "eval run --direct --resume", "eval retry", "eval repair", "eval rescore", "eval get", "publish",
+    "publish --new-id",
+]  # fmt: skip
 
 NOTEBOOK = """
 import sys
 import nightjar as vf
-
 def right(completion, answer):
     return float(f"{{{answer}}}" in completion[-1]["content"])
 
@@ -47,12 +50,6 @@ def change(path, **values):
     directory.write_metadata(directory.read_metadata() | values)
 
 
-def start(nightjar, *words):
-    ended = nightjar.start(*words).wait()
-    assert ended.code == 0, ended.stderr
-    return ended
-
-
 def test_the_fixture_is_of_the_first_version():
     for name in ("config.json", "metadata.json"):
         assert "format" not in json.loads((OLDER / "run" / name).read_bytes())
@@ -60,17 +57,15 @@ def test_the_fixture_is_of_the_first_version():
 
 
 def test_it_is_listed_read_published_and_extended(nightjar, older):
-    [run] = json.loads(start(nightjar, "eval", "list", "--json").stdout)
+    [run] = nightjar.json("eval", "list")
     assert (run["run_id"], run["status"], run["avg_reward"]) == (RUN_ID, "completed", 0.5)
-    assert RUN_ID in start(nightjar, "eval", "get", RUN_ID).stdout
-
-    start(nightjar, "publish", FOLDER)
-    assert "Already there" in start(nightjar, "publish", FOLDER).stdout
-    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
+    assert RUN_ID in nightjar.start("eval", "get", RUN_ID).wait().ok().stdout
+    nightjar.start("publish", FOLDER).wait().ok()
+    assert "Already there" in nightjar.start("publish", FOLDER).wait().ok().stdout
+    nightjar.start("eval", "run", "--resume", FOLDER, "--direct").wait().ok()
     assert older.stats().received == 0, "nothing is left to do"
     assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
-
-    start(nightjar, "eval", "run", "--resume", FOLDER, "-n", 5, "--direct")
+    nightjar.start("eval", "run", "--resume", FOLDER, "-n", 5, "--direct").wait().ok()
     assert older.stats().received == 4, "two rollouts of two more examples"
     assert nightjar.sql("SELECT run_id, num_examples, scored FROM runs") == [(RUN_ID, 5, 10)]
     written = [json.loads((nightjar.folder / FOLDER / name).read_bytes()) for name in ("config.json", "metadata.json")]
@@ -82,17 +77,17 @@ def test_a_killed_run_is_resumed_from_its_ledger(nightjar, older):
     (path / "metadata.json").unlink()
     for name, kept in (("attempts.jsonl", 5), ("results.jsonl", 2)):
         (path / name).write_bytes(b"".join((path / name).read_bytes().splitlines(keepends=True)[:kept]))
-    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
+    nightjar.start("eval", "run", "--resume", FOLDER, "--direct").wait().ok()
     assert older.stats().received == 1
     assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
 
 
 def test_it_is_scored_again_and_compared(nightjar, older):
-    start(nightjar, "publish", FOLDER)
-    printed = json.loads(start(nightjar, "eval", "rescore", RUN_ID, "--json").stdout)
+    nightjar.start("publish", FOLDER).wait().ok()
+    printed = nightjar.json("eval", "rescore", RUN_ID)
     assert printed["rescored_from"] == RUN_ID
     assert nightjar.sql("SELECT count(*), count(DISTINCT avg_reward) FROM runs") == [(2, 1)]
-    compared = json.loads(start(nightjar, "compare", RUN_ID, printed["run_id"], "--json").stdout)
+    compared = nightjar.json("compare", RUN_ID, printed["run_id"])
     assert compared["pairs"] == 3
     assert older.stats().received == 0
 
@@ -100,32 +95,17 @@ def test_it_is_scored_again_and_compared(nightjar, older):
 def test_it_is_pushed_and_pulled(nightjar, older, nightjar_in, tmp_path_factory):
     there = nightjar_in(tmp_path_factory.mktemp("there"))
     exchange = str(tmp_path_factory.mktemp("exchange") / "warehouse")
-    start(nightjar, "eval", "push", FOLDER, "--to", exchange)
-    start(there, "eval", "pull", RUN_ID, "--from", exchange)
+    nightjar.start("eval", "push", FOLDER, "--to", exchange).wait().ok()
+    there.start("eval", "pull", RUN_ID, "--from", exchange).wait().ok()
     assert there.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
     assert there.run.results == nightjar.run.results
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("eval", "run", "--resume", FOLDER, "--direct"),
-        ("eval", "retry", FOLDER),
-        ("eval", "repair", FOLDER),
-        ("eval", "rescore", FOLDER),
-        ("eval", "get", FOLDER),
-        ("publish", FOLDER),
-        ("publish", FOLDER, "--new-id"),
-    ],
-    ids=lambda words: " ".join(str(word) for word in words if word != FOLDER),
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, older, command):
-    path = nightjar.folder / FOLDER
-    change(path, format=3)
+    change(nightjar.folder / FOLDER, format=3)
     before = nightjar.run.content
-
-    ended = nightjar.start(*command).wait()
-
+    ended = nightjar.start(*command.split(), FOLDER).wait()
     assert ended.code == 1
     [said] = ended.errors
     assert all(fact in said for fact in (" 3", " 2", "pip install --upgrade nightjar-evals"))
@@ -135,7 +115,7 @@ def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, 
 
 def test_a_list_names_it_and_shows_the_other_runs(nightjar, older):
     change(shutil.copytree(nightjar.folder / FOLDER, nightjar.folder / FOLDER.with_name("newer")), format=3)
-    ended = start(nightjar, "eval", "list", "--json")
+    ended = nightjar.start("eval", "list", "--json").wait().ok()
     assert [run["run_id"] for run in json.loads(ended.stdout)] == [RUN_ID]
     assert "newer" in ended.stderr
 
@@ -167,7 +147,7 @@ class TestNotebooks:
         server = serve()
         first, second = self.run(notebook, "a", "one", 3, server), self.run(notebook, "b", "two", 2, server)
         for folder in ("b", "a"):
-            start(nightjar, "publish", f"{folder}/run")
+            nightjar.start("publish", f"{folder}/run").wait().ok()
         assert set(nightjar.sql("SELECT run_id, model, scored FROM runs")) == {(first, "one", 3), (second, "two", 2)}
 
     def test_a_kill_at_any_moment_does_not_change_the_id(self, nightjar, serve, notebook):
@@ -196,12 +176,9 @@ class TestNotebooks:
             directory = RunDirectory(nightjar.folder / folder / "run")
             directory.write_metadata(directory.read_metadata() | {"model": model})
             change(directory.path, base_url=server.url)
-        start(nightjar, "publish", "a/run")
-
+        nightjar.start("publish", "a/run").wait().ok()
         ended = nightjar.start("publish", "b/run").wait()
-        assert ended.code == 1
-        assert "holds another run 'run': model: held 'one', offered 'two'" in ended.errors[0]
+        assert (ended.code, "holds another run 'run': model: held 'one', offered 'two'" in ended.errors[0]) == (1, True)
         assert nightjar.sql("SELECT run_id, model FROM runs") == [("run", "one")]
-
-        start(nightjar, "publish", "b/run", "--new-id")
+        nightjar.start("publish", "b/run", "--new-id").wait().ok()
         assert [model for _, model in nightjar.sql("SELECT run_id, model FROM runs ORDER BY model")] == ["one", "two"]

@@ -2,27 +2,8 @@
 
 import json
 
-import pytest
-
 QUESTIONS = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(10)]
-
-
-@pytest.fixture
-def settings(nightjar):
-    """The flags of a run of three of ten questions, as a dict so that a test can change one."""
-    dataset = nightjar.folder / "questions.jsonl"
-    write(dataset, QUESTIONS)
-    return {"-a": json.dumps({"dataset": str(dataset)}), "-n": 3, "-r": 2, "-T": 0.7}
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
-def flags(settings):
-    return [part for pair in settings.items() for part in pair]
-
-
+OTHER = {"question": "What is 1 + 2?", "answer": "3"}
 CHANGES = [
     ({"-T": 1.0}, "sampling_args: saved {'temperature': 0.7}, asked for {'temperature': 1.0}"),
     ({"--shuffle-seed": 1}, "shuffle_seed: saved None, asked for 1"),
@@ -31,43 +12,36 @@ CHANGES = [
 ]
 
 
-def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
-    server = serve()
-    assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
-    run, before = nightjar.run, nightjar.run.content
+def test_a_run_is_not_resumed_with_other_settings_but_may_grow_and_change_its_pace(nightjar, serve):
+    server, dataset = serve(), nightjar.folder / "questions.jsonl"
+    settings = {"-a": json.dumps({"dataset": str(dataset)}), "-n": 3, "-r": 2, "-T": 0.7}
 
-    def refused(difference, changed, endpoint=server):
-        ended = nightjar.eval("gsm8k", *flags(settings | changed), "--resume", run, server=endpoint)
-        assert ended.code == 1
-        [line] = ended.stderr.splitlines()
+    def write(rows):
+        dataset.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+    def evaluate(changed, *more, endpoint=server):
+        flags = [part for pair in (settings | changed).items() for part in pair]
+        return nightjar.eval("gsm8k", *flags, *more, server=endpoint)
+
+    def refused(difference, changed, **options):
+        line = evaluate(changed, "--resume", run, **options).only_line
         assert line.startswith(f"Error: Cannot resume {run}: ")
         assert difference in line
         assert run.content == before
 
+    write(QUESTIONS)
+    evaluate({}).ok()
+    run, before = nightjar.run, nightjar.run.content
     for changed, difference in CHANGES:
         refused(difference, changed)
-    other_args = json.dumps(json.loads(settings["-a"]) | {"system_prompt": None})
-    refused("env_args: saved ", {"-a": other_args})
+    refused("env_args: saved ", {"-a": json.dumps({"dataset": str(dataset), "system_prompt": None})})
     refused("base_url: saved ", {}, endpoint=serve())
-
-    dataset = nightjar.folder / "questions.jsonl"
-    write(dataset, [QUESTIONS[0], {"question": "What is 1 + 2?", "answer": "3"}, *QUESTIONS[2:]])
+    write([QUESTIONS[0], OTHER, *QUESTIONS[2:]])
     refused("dataset_fingerprint: saved ", {})
     assert server.stats().received == 6
 
-
-def test_a_run_may_grow_and_change_its_pace(nightjar, serve, settings):
-    server = serve()
-    assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
-    write(nightjar.folder / "questions.jsonl", [*QUESTIONS, {"question": "What is 1 + 2?", "answer": "3"}])
-
-    for number, resume in ((5, ["--resume"]), (-1, ["--resume", nightjar.run])):
-        ended = nightjar.eval(
-            "gsm8k", *flags(settings | {"-n": number}), *resume, "-c", 2, "--max-retries", 5, server=server
-        )
-        assert ended.code == 0
-
-    assert nightjar.run.metadata["num_examples"] == 11
-    assert nightjar.run.metadata["scored"] == 22
+    write([*QUESTIONS, OTHER])
+    for number, resume in ((5, ["--resume"]), (-1, ["--resume", run])):
+        evaluate({"-n": number}, *resume, "-c", 2, "--max-retries", 5).ok()
     assert server.stats().received == 22, "each question is asked twice, in whichever session"
     assert nightjar.sql("SELECT num_examples, scored FROM runs") == [(11, 22)]

@@ -10,18 +10,13 @@ from nightjar.model_server import Faults, FixedAnswer, Recording
 
 PARSED_OTHERWISE = """
 import re
-
 import nightjar as vf
-
-
 def first_number(text):
     found = re.findall(r"-?\\d+", text)
     return found[0] if found else ""
 
-
 def same_text(completion, answer, parser):
     return float(parser.parse_answer(completion) == answer)
-
 
 rubric = vf.Rubric([same_text], parser=vf.Parser(first_number))
 """
@@ -40,29 +35,19 @@ def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
     assert ended.code == 0, ended.stderr
     assert server.stats().received == 1319
     assert first.content == before
-    said, asked_for = (
-        [json.loads(line) for line in (gsm8k / name).read_text("utf-8").splitlines()]
-        for name in ("recorded-6b-finetuning.jsonl", "test.jsonl")
-    )
+    files = (gsm8k / name for name in ("recorded-6b-finetuning.jsonl", "test.jsonl"))
+    said, asked_for = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
     answers = {row["question"].strip(): row["answer"].rpartition("####")[2].strip() for row in asked_for}
-    right = sum(_first_number(row["completion"]) == answers[row["question"].strip()] for row in said)
+    numbers = [re.findall(r"-?[0-9]+", row["completion"])[:1] for row in said]
+    right = sum([answers[row["question"].strip()]] == first for row, first in zip(said, numbers, strict=True))
     assert 0 < right < 286, "the other parser makes a difference"
     [_, second] = nightjar.runs
-    metadata = second.metadata
-    assert metadata["avg_reward"] == pytest.approx(right / 1319)
-    assert (metadata["status"], metadata["scored"], metadata["rescored_from"]) == (
-        "completed", 1319, first.metadata["run_id"],
-    )  # fmt: skip
-    assert metadata["version_info"]["scoring_hash"] != first.metadata["version_info"]["scoring_hash"]
-    assert nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at") == [
-        (None, pytest.approx(286)), (first.metadata["run_id"], pytest.approx(right)),
-    ]  # fmt: skip
+    metadata, run_id = second.metadata, first.metadata["run_id"]
+    found = (metadata["avg_reward"], metadata["status"], metadata["scored"], metadata["rescored_from"])
+    assert found == (pytest.approx(right / 1319), "completed", 1319, run_id)
+    rewards = nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at")
+    assert rewards == [(None, pytest.approx(286)), (run_id, pytest.approx(right))]
     assert nightjar.sql("SELECT count(DISTINCT scoring_hash) FROM runs") == [(2,)]
-
-
-def _first_number(text):
-    found = re.search(r"-?[0-9]+", text)
-    return found and found.group()
 
 
 def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve):
@@ -74,12 +59,10 @@ def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve)
     assert "What to do (judge): " in ended.stderr
     [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
     assert re.fullmatch(f"eval rescore outputs/evals/.*{failed.metadata['run_id']}", command)
-
     ended = nightjar.start(*command.split()).wait()
     assert ended.code == 1
     [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
     assert command.startswith(f"eval rescore {failed.metadata['run_id']} "), "the first run lacks no rollout"
-
     judged = json.dumps({"judge_base_url": serve(FixedAnswer("A")).url})
     assert nightjar.start(*shlex.split(command), "-a", judged).wait().code == 0
     assert [run.metadata["avg_reward"] for run in nightjar.runs] == [None, None, 1.0]
@@ -87,13 +70,10 @@ def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve)
 
 ENVIRONMENT = """
 import nightjar as vf
-
 WORTH = 1.0
-
 
 def exact(completion, answer):
     return WORTH * (answer in completion[-1]["content"])
-
 
 def load_environment(unit="", worth=1.0):
     global WORTH
@@ -112,20 +92,14 @@ def test_a_mended_answer_is_scored_with_and_a_changed_question_is_refused(nightj
     server = serve()
     assert nightjar.eval("sums", "-n", -1, "-r", 2, server=server).code == 0
     assert set(_rewards(nightjar.run)) == {0.0}
-
     nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n"))
-    ended = nightjar.start("eval", "rescore", nightjar.run, "--env-args", '{"worth": 0.5}').wait()
-
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.start("eval", "rescore", nightjar.run, "--env-args", '{"worth": 0.5}').wait().ok()
     assert "10 examples have a new answer or info" in ended.stderr
     assert _rewards(nightjar.runs[1]) == [0.5] * 20
     assert server.stats().received == 20
-
     nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n").replace("What is", "How much is"))
     ended = nightjar.start("eval", "rescore", nightjar.runs[0]).wait()
-
-    assert ended.code == 1
-    assert "10 examples of run" in ended.errors[0]
+    assert (ended.code, "10 examples of run" in ended.errors[0]) == (1, True)
     assert len(nightjar.runs) == 2
 
 
@@ -134,9 +108,7 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
     assert nightjar.eval("arithmetic", "-n", 10, "-r", 2, server=server).code == 1
     [first] = nightjar.runs
     received = server.stats().received
-
     ended = nightjar.start("eval", "rescore", first).wait()
-
     assert ended.code == 1
     [_, second] = nightjar.runs
     assert f"resume the original run {first.metadata['run_id']}, and score it again" in ended.stdout
@@ -144,21 +116,16 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
     assert _rewards(second) == _rewards(first)
     assert server.stats().received == received
     assert nightjar.sql("SELECT min(input_tokens) > 0 FROM runs") == [(True,)]
-
     ended = nightjar.eval("arithmetic", "-n", 10, "-r", 2, "--resume", second, server=server)
-
-    assert ended.code == 1
-    assert "rescored_from" in ended.errors[0]
+    assert (ended.code, "rescored_from" in ended.errors[0]) == (1, True)
     assert server.stats().received == received
 
 
 SCORED_BY = """
-from nightjar.compat.nemo import ScorerInput, benchmark, scorer
-
-
+from nightjar.compat.nemo import benchmark, scorer
 @benchmark(name="sums", dataset=[{{"n": n, "target": str(2 * n)}} for n in range(8)], prompt="What is {{n}} + {{n}}?")
 @scorer
-def check(sample: ScorerInput) -> dict:
+def check(sample):
     if sample.metadata["n"] in {raises}:
         raise RuntimeError("not so")
     return {{"correct": {worth} * (sample.target in sample.response)}}
@@ -175,14 +142,12 @@ def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_reque
     command.kill()
     assert 1.0 in _rewards(nightjar.run)
     generated = nightjar.run.count_lines("attempts.jsonl")
-
     bench.write_text(SCORED_BY.format(worth=0.75, raises=(3,)))  # another scorer, which raises for one example
     received = server.stats().received
     ended = nightjar.eval(*asked, "--resume", "--max-retries", 0, server=server)
     assert (ended.code, _rewards(nightjar.run).count(0.75)) == (1, 14)
     assert "has changed since run" in ended.stderr
     assert server.stats().received - received == 16 - generated
-
     bench.write_text(SCORED_BY.format(worth=0.5, raises=()))  # it is mended
     received = server.stats().received
     ended = nightjar.eval(*asked, "--resume", server=server)
@@ -193,19 +158,14 @@ def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_reque
 
 LOCKED = """
 import threading
-
 import nightjar as vf
-
-
 class Locked(vf.SingleTurnEnv):
     async def setup_state(self, state):
         state["lock"] = threading.Lock()
         return await super().setup_state(state)
 
-
 def right(completion, answer):
     return {worth} * (answer in completion[-1]["content"])
-
 
 def load_environment():
     rows = [{{"question": f"What is {{n}} + {{n}}?", "answer": str(n + n)}} for n in range(4)]
@@ -219,10 +179,7 @@ def test_a_run_with_unsaved_state_is_not_resumed_with_other_code(nightjar, serve
     assert nightjar.eval("locked", "-n", 2, "-r", 1, server=server).code == 0
     before = nightjar.run.content
     nightjar.write_environment("locked", LOCKED.format(worth=0.5))
-
     ended = nightjar.eval("locked", "-n", 4, "-r", 1, "--resume", server=server)
-
-    assert ended.code == 1
-    assert "without state['lock']" in ended.errors[0]
+    assert (ended.code, "without state['lock']" in ended.errors[0]) == (1, True)
     assert f"nightjar eval rescore {nightjar.run.metadata['run_id']}" in ended.errors[0]
     assert (nightjar.run.content, server.stats().received) == (before, 2)

@@ -31,10 +31,7 @@ def wait_for_silence(server):
 
 def test_its_directory_alone_says_all_of_a_run(nightjar, killed):
     run_id = nightjar.run.metadata["run_id"]
-
-    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait()
-
-    assert ended.code == 0, ended.stderr
+    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait().ok()
     printed = json.loads(ended.stdout)
     assert (printed["run_id"], printed["scored"], printed["sampling_args"]) == (run_id, 24, {"temperature": 0.5})
     assert killed.stats().received <= 24 + 4, "what was in flight at the kill is asked again"
@@ -44,7 +41,6 @@ def test_the_time_before_a_kill_counts(nightjar, killed):
     before = nightjar.run.attempts
     assert nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait().code == 0
     after = nightjar.run.attempts[len(before) :]
-
     assert nightjar.run.metadata["time_ms"] >= _span_ms(before) + _span_ms(after)
 
 
@@ -58,9 +54,7 @@ def test_a_folder_that_was_renamed_or_moved_is_the_same_run(nightjar, killed, pl
     run_id, target = nightjar.run.metadata["run_id"], nightjar.folder / place
     target.parent.mkdir(parents=True, exist_ok=True)
     nightjar.run.path.rename(target)
-
     assert nightjar.start("eval", "run", "--resume", place, "--direct").wait().code == 0
-
     assert json.loads((target / "metadata.json").read_bytes())["run_id"] == run_id
     assert nightjar.sql("SELECT run_id, scored FROM runs") == [(run_id, 24)]
     assert killed.stats().received <= 24 + 4
@@ -78,13 +72,11 @@ def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
     server = serve()
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
     before, content = nightjar.run.metadata, nightjar.run.content
-
     if form == "path":
         ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait()
     else:
         resume = ["--resume", nightjar.run] if "path" in form else ["--resume"]
         ended = nightjar.eval("arithmetic", *SETTINGS, *resume, server=server)
-
     assert ended.code == 0, ended.stderr
     assert server.stats().received == 24
     after = nightjar.run.metadata
@@ -93,20 +85,9 @@ def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
     assert nightjar.sql("SELECT count(*) FROM runs") == [(1,)]
 
 
-def test_a_near_miss_is_named_and_nothing_is_started(nightjar, killed):
-    received = killed.stats().received
-
-    ended = nightjar.eval("arithmetic", "-n", 12, "-r", 3, "-T", 0.5, "--resume", server=killed)
-
-    assert ended.code == 1
-    assert "rollouts_per_example: saved 2, asked for 3" in ended.errors[0]
-    assert (killed.stats().received, len(nightjar.runs)) == (received, 1)
-
-
 def test_without_an_environment_there_must_be_a_directory(nightjar):
     for words in ((), ("--resume",)):
         ended = nightjar.start("eval", "run", *words, "--direct").wait()
-        assert ended.code == 2
-        assert "'ENV'" in ended.errors[0]
+        assert (ended.code, "'ENV'" in ended.errors[0]) == (2, True)
     ended = nightjar.start("eval", "run", "--resume", "nowhere", "--direct").wait()
     assert (ended.code, "'nowhere'" in ended.errors[0]) == (1, True)

@@ -34,12 +34,10 @@ def test_only_what_meets_the_condition_is_done_again(nightjar, serve, failed):
     assert server.stats().received == limited
     assert [row for row in run.results if row["error"]] == broken
     assert nightjar.sql("SELECT status, failed FROM runs") == [("incomplete", len(broken))]
-
     ended = nightjar.start("eval", "retry", run_id[:6]).wait()
     assert (ended.code, server.stats().received) == (0, limited + len(broken))
     assert chains(run) == [None] * 40
     assert "Next:      nightjar sql" in ended.stdout
-
     assert nightjar.start("eval", "retry", run_id).wait().code == 0
     assert server.stats().received == limited + len(broken)  # no rollout remains
 
@@ -48,14 +46,11 @@ def is_broken(row):
     return row["error"] is not None and "InternalServerError" in row["error"]["error_chain_repr"]
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "is_chosen"),
-    [
-        ("--where", "error <> 'RateLimitError'", is_broken),
-        ("--where", "error = 'ModelError' AND example_id < 10 -- the first half", lambda row: row["example_id"] < 10),
-        ("--class", "rate-limit", lambda row: not is_broken(row)),
-    ],
-)
+@pytest.mark.parametrize(("option", "value", "is_chosen"), [
+    ("--where", "error <> 'RateLimitError'", is_broken),
+    ("--where", "error = 'ModelError' AND example_id < 10 -- the first half", lambda row: row["example_id"] < 10),
+    ("--class", "rate-limit", lambda row: not is_broken(row)),
+])  # fmt: skip
 def test_a_condition_or_class_chooses_failures(nightjar, serve, failed, option, value, is_chosen):
     run, run_id, port = failed
     wanted = sum(is_chosen(row) for row in run.results if row["error"])
@@ -65,19 +60,14 @@ def test_a_condition_or_class_chooses_failures(nightjar, serve, failed, option, 
     assert "'weather'" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
 
 
-@pytest.mark.parametrize(
-    ("condition", "said"),
-    [
+def test_conditions_that_are_of_no_use_are_refused_and_change_nothing(nightjar, failed):
+    run, run_id, _ = failed
+    before = run.content
+    for condition, said in (
         ("error = 'SandboxError'", "No failed rollout of run"),
         ("eror = 'RateLimitError'", 'column "eror" not found'),
         ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
         ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
-    ],
-)
-def test_a_condition_that_is_of_no_use_is_refused_and_changes_nothing(nightjar, failed, condition, said):
-    run, run_id, _ = failed
-    before = run.content
-    ended = nightjar.start("eval", "retry", run_id, "--where", condition).wait()
-    assert ended.code == 1
-    assert said in " ".join(ended.errors)
-    assert run.content == before
+    ):
+        ended = nightjar.start("eval", "retry", run_id, "--where", condition).wait()
+        assert (ended.code, said in " ".join(ended.errors), run.content == before) == (1, True, True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,7 +19,6 @@ from nightjar.model_server import Answer, Faults, last_user_text
 
 BENCH = """
     from nightjar.compat.nemo import benchmark, numeric_match, scorer
-
     ROWS = [{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"} for a in range(200)]
 
     @benchmark(name="sums", dataset=ROWS, prompt="What is {a} + 1?", target_field="answer", system_prompt="Be brief.")
@@ -29,26 +29,19 @@ BENCH = """
 """
 BROKEN = """
     from nightjar.compat.nemo import EvalEnvironment, register
-
     @register("broken")
     class Broken(EvalEnvironment):
         async def dataset_size(self):
             return 1
-
         async def prepare(self):
             raise KeyError("no data")
-
-        async def seed(self, idx):
-            raise NotImplementedError
-
-        async def verify(self, response, expected, sandbox=None, **metadata):
-            raise NotImplementedError
+        async def seed(self, idx): ...
+        async def verify(self, response, expected, sandbox=None, **metadata): ...
 """
 # As a resources server of NeMo Gym is: it has no problems, and takes the whole of what was asked and answered
 NEMO_GYM = """
     import json, os
     from fastapi import FastAPI, Request, Response
-
     app = FastAPI()
 
     @app.post("/seed_session")
@@ -79,9 +72,14 @@ class WrongBySize:
 
 
 @pytest.fixture
-def served(nightjar):
+def write(nightjar):
+    return lambda source, name="bench.py": (nightjar.folder / name).write_text(textwrap.dedent(source))
+
+
+@pytest.fixture
+def served(nightjar, write):
     """Serves the benchmark of this file; returns where."""
-    (nightjar.folder / "bench.py").write_text(textwrap.dedent(BENCH))
+    write(BENCH)
 
     def start(*arguments):
         started = nightjar.start("serve", "bench.py:sums", "--host", "127.0.0.1", "--port", "0", *arguments)
@@ -165,8 +163,8 @@ async def test_many_sessions_at_once(served):
     assert psutil.Process(server.pid).memory_info().rss < 600_000_000
 
 
-def test_problems_are_exported(served, nightjar):
-    (nightjar.folder / "bench.py").write_text(textwrap.dedent(BENCH))
+def test_problems_are_exported(write, nightjar):
+    write(BENCH)
     ended = nightjar.start("serve", "-b", "bench.py:sums", "--export-data", "data").wait()
     assert (ended.code, ended.stdout) == (0, "Wrote data/sums.jsonl\n")
     rows = [json.loads(line) for line in (nightjar.folder / "data/sums.jsonl").read_text().splitlines()]
@@ -185,21 +183,16 @@ def test_a_port_that_is_taken(served, nightjar):
     assert nightjar.start("serve").wait().code == 2
 
 
-@pytest.mark.parametrize(
-    ("source", "env", "message"),
-    [
-        ("", "no-such-env", "no-such-env"),
-        (BROKEN, "bench.py:broken", "Benchmark 'broken' failed to initialise: KeyError: 'no data'"),
-        (BENCH.replace("{a} + 1", "{b} + 1"), "bench.py:sums", "Benchmark 'sums', row 1: "),
-        ("", "container://simple-evals#gsm8k", "as a whole, by 'nightjar eval run'"),
-    ],
-    ids=["missing", "broken", "wrong field", "container"],
-)
-def test_a_benchmark_that_cannot_be_served(nightjar, source, env, message):
-    (nightjar.folder / "bench.py").write_text(textwrap.dedent(source))
+@pytest.mark.parametrize(("source", "env", "message"), [
+    ("", "no-such-env", "no-such-env"),
+    (BROKEN, "bench.py:broken", "Benchmark 'broken' failed to initialise: KeyError: 'no data'"),
+    (BENCH.replace("{a} + 1", "{b} + 1"), "bench.py:sums", "Benchmark 'sums', row 1: "),
+    ("", "container://simple-evals#gsm8k", "as a whole, by 'nightjar eval run'"),
+], ids=["missing", "broken", "wrong field", "container"])  # fmt: skip
+def test_a_benchmark_that_cannot_be_served(nightjar, write, source, env, message):
+    write(source)
     ended = nightjar.start("serve", env, "--port", "0").wait()
-    assert (ended.code, len(ended.errors), ended.stdout) == (1, 1, "")
-    assert message in ended.stderr
+    assert (message in ended.error, ended.stdout) == (True, "")
 
 
 def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_after_a_resume(served, nightjar, serve):
@@ -223,17 +216,11 @@ def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_after_a_resu
 
 
 @pytest.fixture
-def nemo_gym(nightjar):
-    """Writes a server of NeMo Gym, and its problems."""
-    (nightjar.folder / "their_server.py").write_text(textwrap.dedent(NEMO_GYM))
-    rows = [
-        {
-            "responses_create_params": {"input": [{"role": "user", "content": f"{number} + 0 = ?"}]},
-            "gold": {"answer": str(number)},
-        }
-        for number in range(10)
-    ]
-    (nightjar.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+def nemo_gym(nightjar, write):
+    write(NEMO_GYM, "their_server.py")
+    asked = {number: [{"role": "user", "content": f"{number} + 0 = ?"}] for number in range(10)}
+    rows = [{"responses_create_params": {"input": asked[n]}, "gold": {"answer": str(n)}} for n in asked]
+    write("".join(json.dumps(row) + "\n" for row in rows), "rows.jsonl")
     return nightjar
 
 
@@ -242,13 +229,10 @@ def asked_of(nightjar):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@pytest.mark.parametrize(
-    "started_by",
-    [
-        "module:their_server",
-        "cmd:: 1,2 & sleep 1000 & exec python3 -m uvicorn their_server:app --host {host} --port $PORT",
-    ],
-)
+@pytest.mark.parametrize("started_by", [
+    "module:their_server",
+    "cmd:: 1,2 & sleep 1000 & exec python3 -m uvicorn their_server:app --host {host} --port $PORT",
+])  # fmt: skip
 def test_a_server_of_nemo_gym_is_started_for_a_run_and_is_told_what_was_asked(nemo_gym, serve, started_by):
     before = set(psutil.pids())
     uri = f"gym://{started_by}?protocol=native&data=rows.jsonl"
@@ -256,9 +240,8 @@ def test_a_server_of_nemo_gym_is_started_for_a_run_and_is_told_what_was_asked(ne
     ended = nemo_gym.start_eval(uri, "-n", "5", "-r", "1", server=serve(), PATH=path).wait()
     assert (ended.code, ended.errors) == (0, [])
     told = asked_of(nemo_gym)
-    assert sorted(body["responses_create_params"]["input"][0]["content"] for body in told) == [
-        f"{number} + 0 = ?" for number in range(5)
-    ]
+    said = sorted(body["responses_create_params"]["input"][0]["content"] for body in told)
+    assert said == [f"{number} + 0 = ?" for number in range(5)]
     assert nemo_gym.sql("SELECT scored, failed FROM runs") == [(5, 0)]
     assert {row["length"] > 0 for row in (each["metrics"] for each in nemo_gym.run.results)} == {True}
     assert not left_over(before, nemo_gym.folder)
@@ -276,47 +259,36 @@ def test_a_server_ends_with_a_run_that_is_killed(nemo_gym, serve, killed):
         os.kill(guard, signal.SIGKILL)
     run.kill()
     deadline = time.monotonic() + 60
-    while left_over(before, nemo_gym.folder):
-        assert time.monotonic() < deadline
+    while left_over(before, nemo_gym.folder) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert not left_over(before, nemo_gym.folder)
 
 
 def left_over(before, folder):
     """Gives the processes that were not there before and work in a folder."""
-    found = []
-    for process in psutil.process_iter(["pid", "cwd", "cmdline", "status"]):
-        is_new = process.info["pid"] not in before and process.info["status"] != psutil.STATUS_ZOMBIE
-        words = " ".join(process.info["cmdline"] or ())
-        if is_new and process.info["cwd"] == str(folder) and ("uvicorn" in words or "sleep 1000" in words):
-            found.append(process.info["pid"])
-    return found
+    there = [process.info for process in psutil.process_iter(["pid", "cwd", "cmdline", "status"])]
+    new = [each for each in there if each["pid"] not in before and each["status"] != psutil.STATUS_ZOMBIE]
+    words = {each["pid"]: " ".join(each["cmdline"] or ()) for each in new if each["cwd"] == str(folder)}
+    return [pid for pid, typed in words.items() if "uvicorn" in typed or "sleep 1000" in typed]
 
 
-def test_a_server_that_does_not_start_is_told_with_what_it_said(nightjar):
+def test_a_server_that_does_not_start_is_reported_with_what_it_said(nightjar):
     ended = nightjar.eval("gym://cmd:echo no such data >&2; exit 3", "-m", "m", "-b", "http://127.0.0.1:9/v1")
-    assert ended.code == 1
-    assert "ended with code 3: no such data" in ended.errors[0]
-    assert "The server of gym://cmd:echo" in ended.errors[0]
+    assert re.search("gym://cmd:echo.* ended with code 3: no such data", ended.error)
 
 
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("gym://", "'gym://' names no server"),
-        ("gym://module:", "'gym://module:' names no server"),
-        ("container://img:1", "'container://img:1' names no task"),
-        ("container://img:1#gsm8k", "needs docker or podman"),
-        ("gym://127.0.0.1:9", "http://127.0.0.1:9/dataset_size does not respond"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "message"), [
+    ("gym://", "'gym://' names no server"), ("gym://module:", "'gym://module:' names no server"),
+    ("container://img:1", "'container://img:1' names no task"), ("container://img:1#gsm8k", "needs docker or podman"),
+    ("gym://127.0.0.1:9", "http://127.0.0.1:9/dataset_size does not respond"),
+])  # fmt: skip
 def test_a_uri_that_leads_nowhere(nightjar, uri, message):
     ended = nightjar.eval(uri, "-m", "m", "-b", "http://127.0.0.1:9/v1", PATH="")
-    assert (ended.code, nightjar.runs) == (1, [])
-    assert message in ended.errors[0]
+    assert (message in ended.error, nightjar.runs) == (True, [])
 
 
-def test_a_benchmark_is_validated(nightjar, serve):
-    (nightjar.folder / "bench.py").write_text(textwrap.dedent(BENCH))
+def test_a_benchmark_is_validated(nightjar, write, serve):
+    write(BENCH)
     good = nightjar.start("validate", "bench.py:sums", "-v").wait()
     *_, told, verdict = good.stdout.splitlines()
     assert (good.code, verdict) == (0, "PASS")
@@ -331,20 +303,16 @@ def test_a_benchmark_is_validated(nightjar, serve):
     assert (unset.code, "NO_SUCH_KEY" in unset.errors[0]) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "finding"),
-    [
-        ("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}",
-         "FAIL: an empty reply is worth 1 (10×)"),
-        ('"odd" if a % 2 else', '"?" if a == 3 else',
-         "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)"),
-        ("{a} + 1", "{b} + 1", "Benchmark 'sums', row 1: "),
-    ],
-    ids=["lenient scorer", "scorer that raises", "wrong field"],
-)  # fmt: skip
-def test_a_wrong_benchmark_fails_validation(nightjar, right, wrong, finding):
-    (nightjar.folder / "wrong.py").write_text(textwrap.dedent(BENCH.replace(right, wrong)))
-    ended = nightjar.start("validate", "wrong.py").wait()
+@pytest.mark.parametrize(("right", "wrong", "finding"), [
+    ("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}",
+     "FAIL: an empty reply is worth 1 (10×)"),
+    ('"odd" if a % 2 else', '"?" if a == 3 else',
+     "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)"),
+    ("{a} + 1", "{b} + 1", "Benchmark 'sums', row 1: "),
+], ids=["lenient scorer", "scorer that raises", "wrong field"])  # fmt: skip
+def test_a_wrong_benchmark_fails_validation(nightjar, write, right, wrong, finding):
+    write(BENCH.replace(right, wrong))
+    ended = nightjar.start("validate", "bench.py").wait()
     assert ended.code == 1
     assert [line for line in ended.stdout.splitlines() if line.startswith("FAIL") and finding in line]
 

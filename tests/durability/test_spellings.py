@@ -8,7 +8,6 @@ from nightjar.model_server import Faults
 
 ENVIRONMENT = """
 from nightjar.environments import SingleTurnEnv
-
 class Sums(SingleTurnEnv):
     async def setup_state(self, state):
         state["difficulty"] = len(state["answer"])
@@ -32,12 +31,10 @@ def test_a_resume_finds_the_run_under_another_spelling(nightjar, serve, first, a
     assert nightjar.eval(first, "--request-retries", 0, server=serve(faults=Faults(rate_500=0.5))).code == 1
     run, failed = nightjar.run, nightjar.run.metadata["failed"]
     server = serve()
-
     # The endpoint is part of what a run is, so the second server takes the place of the first in its configuration.
     config = run.path / "config.json"
     config.write_text(config.read_text().replace(nightjar.run.metadata["base_url"], server.url))
     shutil.rmtree(nightjar.folder / "outputs/warehouse")  # which knows the run by its first endpoint
-
     assert nightjar.eval(again, "--resume", server=server).code == 0
     assert nightjar.run.metadata["scored"] == 15
     assert nightjar.run.metadata["env_id"] == first
@@ -53,8 +50,7 @@ def test_the_run_of_another_environment_is_not_resumed(nightjar, serve):
 
 
 def test_state_columns_that_no_rollout_has_are_named_once(nightjar, serve):
-    ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve())
-    assert ended.code == 0
+    ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve()).ok()
     [warning] = [line for line in ended.stderr.splitlines() if line.startswith("WARNING")]
     assert "'dificulty', 'nothing'" in warning
     assert "difficulty, final_env_response" in warning

@@ -12,27 +12,13 @@ def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
     first.wait_until(lambda: nightjar.runs and nightjar.run.attempts)
     first.send(signal.SIGSTOP)  # so that it does not end before the others start
     config = nightjar.run.content["config.json"]
-
     forms = (["--resume"], ["--resume", nightjar.run])
     others = [nightjar.start_eval("arithmetic", *settings, *form, server=server) for form in forms]
     for second in others:
         ended = second.wait()
-        assert ended.code == 1
-        [line] = ended.stderr.splitlines()
-        assert line.startswith(f"Error: Run {nightjar.run.path.name!r} is being written by process {first.pid} on ")
-
+        assert f"Run {nightjar.run.path.name!r} is being written by process {first.pid} on " in ended.only_line
     assert nightjar.run.content["config.json"] == config
     first.send(signal.SIGCONT)
     assert first.wait().code == 0
     assert server.stats().answered == 150
     assert nightjar.run.metadata["scored"] == 150
-
-
-def test_two_runs_at_the_same_time_are_both_published(nightjar, serve):
-    server = serve()
-    both = [nightjar.start_eval("arithmetic", "-n", 50, server=server) for _ in range(2)]
-
-    assert [run.wait().code for run in both] == [0, 0]
-    assert len(nightjar.runs) == 2
-    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 150)] * 2
-    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(300,)]

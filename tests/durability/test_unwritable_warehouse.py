@@ -47,18 +47,13 @@ def refused(nightjar, serve):
 
 
 class TestBeforeTheRun:
-    @pytest.mark.parametrize(
-        ("warehouse", "reason"),
-        [
-            ("file", "Not a directory"),
-            ("file/team", "Not a directory (file)"),
-            ("house", "Not a directory (house/segments)"),
-            ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
-            ("link", "No such file or directory"),
-            ("duckdb:file/team.duckdb", "Not a directory ({folder}/file)"),
-        ],
+    @pytest.mark.parametrize(("warehouse", "reason"), [
+        ("file", "Not a directory"), ("file/team", "Not a directory (file)"),
+        ("house", "Not a directory (house/segments)"), ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
+        ("link", "No such file or directory"), ("duckdb:file/team.duckdb", "Not a directory ({folder}/file)"),
+    ],
         ids=["a file", "inside of a file", "segments is a file", "a long name", "a broken link", "tables in a file"],
-    )
+    )  # fmt: skip
     def test_a_place_that_cannot_be_a_warehouse(self, nightjar, refused, warehouse, reason):
         (nightjar.folder / "file").touch()
         (nightjar.folder / "house").mkdir()
@@ -127,8 +122,7 @@ class TestBeforeTheRun:
         (tmp_path / "missing/s3fs.py").write_text("raise ImportError('no s3fs here')")
         server, path = serve(), str(tmp_path / "missing")
         ended = nightjar.eval("arithmetic", "--warehouse", "s3://team/runs", server=server, PYTHONPATH=path)
-        assert ended.code == 1
-        [line] = ended.stderr.splitlines()
+        line = ended.only_line
         assert "Cannot open the warehouse s3://team/runs: a package is missing" in line
         assert "pip install 'nightjar-evals[s3]'" in line
         assert server.stats().received == 0
@@ -168,7 +162,6 @@ class TestAWarehouseThatBreaksMeanwhile:
 
     def test_leaves_the_results_and_says_how_to_publish_them(self, nightjar, started):
         ended = started.wait()
-
         assert ended.code == 1
         assert nightjar.run.metadata["status"] == "completed"
         assert nightjar.run.metadata["scored"] == len(nightjar.run.results) == 120
@@ -179,7 +172,6 @@ class TestAWarehouseThatBreaksMeanwhile:
         assert "120 of 120 scored" in ended.stdout
         assert "not published in outputs/warehouse" in ended.stdout
         assert f"Next:      nightjar publish {path}" in ended.stdout
-
         (nightjar.folder / "outputs/warehouse").unlink()
         _, *command = shlex.split(line.partition("To publish them later: ")[2])
         assert nightjar.start(*command).wait().code == 0
@@ -188,7 +180,18 @@ class TestAWarehouseThatBreaksMeanwhile:
     def test_ctrl_c_works_as_usual(self, nightjar, started):
         started.send(signal.SIGINT)
         ended = started.wait()
-
         assert ended.code == 130
         assert nightjar.run.metadata["status"] == "cancelled"
         assert "To publish them later: nightjar publish outputs/" in ended.errors[-1]
+
+
+@pytest.mark.parametrize(
+    "command", ["prices set m --input 1 --output 2", "prices remove m", "import {run_dir}", "rebuild {run_dir}"]
+)
+def test_commands_that_change_a_disk_that_became_read_only_are_refused(nightjar, mount, run_writer, tmp_path, command):
+    disk = mount("size=4m")
+    run_dir = run_writer.write(tmp_path / "run-1")
+    Warehouse(disk).publish(run_dir)
+    mount("remount,ro")
+    ended = nightjar.start("warehouse", *command.format(run_dir=run_dir).split(), "--warehouse", disk).wait()
+    assert f"Cannot write the warehouse {disk}: Read-only file system ({disk}/segments). {ADVICE}" in ended.only_line

@@ -1,7 +1,7 @@
 """A full disk of the warehouse: a publish that does not fit leaves everything as it was, and is completed later."""
 
-import os
 import random
+import shutil
 
 import pytest
 
@@ -37,23 +37,15 @@ def make_run(tmp_path, run_writer):
 
 
 def fill(disk, leaving_bytes):
-    """Takes all of a disk but so much."""
     with (disk / "filler").open("wb") as filler:
-        while (free := free_bytes(disk)) > leaving_bytes:
+        while (free := shutil.disk_usage(disk).free) > leaving_bytes:
             filler.write(b"x" * min(4096, free - leaving_bytes))
             filler.flush()
 
 
-def free_bytes(disk):
-    state = os.statvfs(disk)
-    return state.f_bavail * state.f_frsize
-
-
 def run_ids(folder):
     warehouse = Warehouse(folder)
-    whole = warehouse.query(
-        "SELECT run_id FROM runs JOIN rollouts USING (run_id) WHERE length(completion::VARCHAR) > 0"
-    )
+    whole = warehouse.query("SELECT run_id FROM runs JOIN rollouts USING (run_id) WHERE length(completion::TEXT) > 0")
     return sorted(run_id for (run_id,) in whole.rows)
 
 
@@ -70,7 +62,6 @@ def test_a_publish_that_does_not_fit_changes_nothing(disk, grow, make_run, leavi
     warehouse.publish(make_run("first", 20))
     fill(disk, leaving_bytes)
     files = {path for path in folder.rglob("*") if path.is_file()}
-
     for _ in range(2):
         with pytest.raises(WarehouseError, match="No space left on device") as caught:
             warehouse.publish(make_run("large", 200))
@@ -78,7 +69,6 @@ def test_a_publish_that_does_not_fit_changes_nothing(disk, grow, make_run, leavi
         assert {path for path in folder.rglob("*") if path.is_file()} == files
         assert run_ids(folder) == ["first"]
         check(folder)
-
     grow()
     assert warehouse.publish(make_run("large", 200)).is_new
     assert run_ids(folder) == ["first", "large"]
@@ -92,15 +82,12 @@ def test_a_pack_and_a_snapshot_that_do_not_fit_fail_no_publish(disk, grow, make_
     for number in range(FAN_IN - 1):
         warehouse.publish(make_run(f"run-{number}", 100))
     fill(disk, 200_000)
-
     assert warehouse.publish(make_run("run-3", 100)).is_new
-
     assert "The run is published, but small segments were not packed: Cannot pack the warehouse" in caplog.text
     assert "Cannot replace" in caplog.text
     assert caplog.text.count("No space left on device") == 2
     assert run_ids(folder) == ["run-0", "run-1", "run-2", "run-3"]
     assert not any(path.name.startswith((".", "pack-")) for path in folder.rglob("*"))
-
     grow()
     caplog.clear()
     assert warehouse.publish(make_run("run-4", 1)).is_new

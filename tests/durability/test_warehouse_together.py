@@ -75,7 +75,6 @@ print(packed)
 
 
 def finish(process):
-    """Returns what a process printed; fails with what it complained about."""
     out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, errors) == (0, "")
     return out
@@ -83,8 +82,6 @@ def finish(process):
 
 @pytest.fixture
 def run_dirs(tmp_path, run_writer):
-    """Folders of run directories, one folder for each publisher."""
-
     whole = {"num_examples": EXAMPLES, "rollouts": ROLLOUTS, "scored": ROLLOUTS, "failed": 0, "status": "completed"}
 
     def make(publishers, runs_each):
@@ -108,7 +105,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def start(fork):
-    """Starts a script in a process of its own, which ends with the test."""
     with ExitStack() as started:
 
         def start(script, *arguments):
@@ -119,7 +115,6 @@ def start(fork):
 
 
 def check(folder, runs):
-    """Everything is there once, and the doctor finds nothing that needs to be mended."""
     warehouse = Warehouse(folder)
     counts = "SELECT count(*), count(DISTINCT run_id) FROM"
     assert warehouse.query(f"{counts} runs").rows == [(runs, runs)]
@@ -171,7 +166,6 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
         assert len(finish(process).split()) == runs_each
     finish(reader)
     check(folder, publishers * runs_each)
-
     last = next(own[0].iterdir())
     metadata = json.loads((last / "metadata.json").read_bytes())
     (last / "metadata.json").write_text(json.dumps({**metadata, "finished_at": "2026-11-21T00:00:00Z"}))

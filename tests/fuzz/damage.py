@@ -1,7 +1,5 @@
 """Damage by chance, the same each time: a few cases in ``make test``, thousands with ``make fuzz``."""
 
-from __future__ import annotations
-
 import os
 import random
 

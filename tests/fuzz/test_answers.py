@@ -1,7 +1,5 @@
 """Answers of endpoints that are damaged anywhere: an answer all the same, or an invalid one, and never a crash."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Run directories that are damaged anywhere: an error that names the file, or the numbers that were there before."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

@@ -55,14 +55,9 @@ def asked(engine, method, pattern):
 class TestRequests:
     async def test_a_container_has_limits_and_no_more_rights(self, engine, start):
         await start(
-            memory_gb=1,
-            disk_size_gb=0.25,
-            cpu_cores=2,
-            max_processes=100,
-            timeout_minutes=5,
-            gpu_count=1,
+            memory_gb=1, disk_size_gb=0.25, cpu_cores=2, max_processes=100, timeout_minutes=5, gpu_count=1,
             labels=["experiment-7"],
-        )
+        )  # fmt: skip
         [config] = asked(engine, "POST", "/containers/create")
         host = config["HostConfig"]
         assert config | {
@@ -132,13 +127,10 @@ class TestFailures:
             await start()
         assert engine.containers == {}
 
-    @pytest.mark.parametrize(
-        ("fault", "match"),
-        [
-            (("POST", r"/containers/\w+/exec", 409, "container is not running"), "not running"),
-            (("GET", r"/exec/\w+/json", 404, "no such exec"), "ended.*no such exec"),
-        ],
-    )
+    @pytest.mark.parametrize(("fault", "match"), [
+        (("POST", r"/containers/\w+/exec", 409, "container is not running"), "not running"),
+        (("GET", r"/exec/\w+/json", 404, "no such exec"), "ended.*no such exec"),
+    ])  # fmt: skip
     async def test_a_command_in_an_ended_container_is_an_error(self, engine, start, fault, match):
         sandbox = await start()
         engine.faults.append(fault)
@@ -174,16 +166,7 @@ class Wrapped:
     """A connection that is not a plain socket, such as TLS or SSH: it has only blocking calls."""
 
     def __init__(self, connection):
-        self._connection = connection
-
-    def recv(self, size):
-        return self._connection.recv(size)
-
-    def sendall(self, data):
-        return self._connection.sendall(data)
-
-    def close(self):
-        self._connection.close()
+        self.recv, self.sendall, self.close = connection.recv, connection.sendall, connection.close
 
 
 async def test_connections_other_than_plain_sockets_are_read_in_threads(start, provider, monkeypatch):

@@ -53,10 +53,8 @@ class Shell:
     folder: Path
 
     def run(self, *arguments):
-        """Runs a Python command in the folder, in a new interpreter."""
-        return subprocess.run(
-            [self.python, *map(str, arguments)], cwd=self.folder, timeout=120, capture_output=True, text=True
-        )
+        typed = [self.python, *map(str, arguments)]
+        return subprocess.run(typed, cwd=self.folder, timeout=120, capture_output=True, text=True)
 
     def nightjar(self, *arguments, **env):
         """Types a command of Nightjar in the folder; pip reaches no network, and does not compile."""
@@ -72,7 +70,6 @@ class Shell:
         return subprocess.CompletedProcess((), process.returncode, printed, errors)
 
     def ok(self, *arguments, **env):
-        """Runs a command that must succeed, and returns what it printed."""
         ended = self.nightjar(*arguments, **env)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -104,7 +101,6 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """A virtual environment on top of the one that runs the tests."""
     folder = tmp_path_factory.mktemp("python")
     venv.create(folder, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
@@ -131,7 +127,6 @@ def shell(python, its_fork, tmp_path):
 
 @pytest.fixture(scope="module")
 def made(python, its_fork, tmp_path_factory):
-    """A folder with an environment of each kind, and one in several files."""
     shell = Shell(python, its_fork, tmp_path_factory.mktemp("made"))
     for name, options in {**KINDS, "in-files": ["--kind", "tool", "--multi-file"]}.items():
         shell.ok("env", "init", name, *options)
@@ -209,8 +204,8 @@ class TestInstall:
         project = shell.folder / "environments" / "my_env" / "pyproject.toml"
         project.write_text(project.read_text().replace("num_examples = 5", "num_examples = 2"))
         assert shell.ok("env", "install", "my-env", "--no-editable", *OFFLINE) == "my-env 0.1.0 (installed)\n"
-        (tmp_path / "elsewhere").mkdir()
         elsewhere = Shell(shell.python, shell.fork, tmp_path / "elsewhere")
+        elsewhere.folder.mkdir()
         with ModelServer(ArithmeticSolver()) as server:
             ended = elsewhere.ok("eval", "run", "my-env", "-m", "m", "-b", server.url, "--direct", "--json")
         assert json.loads(ended)["num_examples"] == 2
@@ -240,8 +235,7 @@ class TestInstall:
         (shell.folder / "far-env").rename(shell.folder / "source")
         assert shell.ok("env", "install", "ada/far-env@1.2", **links) == "far-env 1.2.0 (installed)\n"
         line = shell.error("env", "install", "far-env@1.3", **links)
-        assert "Cannot install 'far-env@1.3'" in line
-        assert "satisfies the requirement far-env==1.3 (from versions: 1.2.0)" in line
+        assert re.search(r"'far-env@1.3'.* far-env==1.3 \(from versions: 1.2.0\)", line)
 
     def test_what_nightjar_could_not_work_with_is_refused(self, shell):
         shell.write_package("by-hand", ["verifiers", "pydantic<2"])
@@ -250,21 +244,14 @@ class TestInstall:
 
     def test_a_package_that_is_no_environment(self, shell):
         shell.write_package("by-hand", ["verifiers"], source="x = 1")
-        assert "'by-hand' 1.0 is installed, but is not an environment" in shell.error(
-            "env", "install", "./by-hand", *OFFLINE
-        )
+        line = shell.error("env", "install", "./by-hand", *OFFLINE)
+        assert "'by-hand' 1.0 is installed, but is not an environment" in line
 
-    @pytest.mark.parametrize(
-        ("name", "message"),
-        [
-            ("./nowhere", "'./nowhere'"),
-            ("empty/", "'empty' .* pyproject.toml"),
-            ("alone", "nightjar eval run alone"),
-            ("no such name", "'no such name'"),
-            ("my-env@newest", "'newest' in 'my-env@newest'"),
-            ("no-such-env", "the requirement no-such-env"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "message"), [
+        ("./nowhere", "'./nowhere'"), ("empty/", "'empty' .* pyproject.toml"), ("alone", "nightjar eval run alone"),
+        ("no such name", "'no such name'"), ("my-env@newest", "'newest' in 'my-env@newest'"),
+        ("no-such-env", "the requirement no-such-env"),
+    ])  # fmt: skip
     def test_what_cannot_be_installed(self, shell, name, message):
         (shell.folder / "environments").mkdir()
         (shell.folder / "empty").mkdir()
@@ -284,8 +271,6 @@ class TestForARun:
     LOADS = """
 import needed
 import nightjar as vf
-
-
 def load_environment():
     return vf.SingleTurnEnv(dataset=[{"question": "1 + 1", "answer": "2"}])
 """
@@ -304,11 +289,8 @@ def load_environment():
         repository.rename(shell.folder / "repository")
         url = f"git+{(shell.folder / 'repository').as_uri()}@main"
         with ModelServer(ArithmeticSolver()) as server:
-            for asked in (
-                ["ada/far-env@1.2"],
-                ["far-env", "--env-source", str(wheel)],
-                ["far-env", "--env-source", url],
-            ):
+            for source in ([], ["--env-source", str(wheel)], ["--env-source", url]):
+                asked = ["far-env" if source else "ada/far-env@1.2", *source]
                 first = self.evaluate(shell, server.url, *asked, PIP_NO_BUILD_ISOLATION="0")
                 assert (first.returncode, "Installing" in first.stderr) == (0, True), first.stderr
                 second = self.evaluate(shell, server.url, *asked, PIP_FIND_LINKS="")
@@ -348,17 +330,14 @@ class TestInstaller:
         with pytest.raises(EnvironmentPackageError, match=r"has no pip, and there is no uv\. Try: .* -m ensurepip"):
             install(["my-env"])
 
-    @pytest.mark.parametrize(
-        ("log", "expected"),
-        [
-            (["ERROR: Cannot install a and b.", "ERROR: ResolutionImpossible: see"], "Cannot install a and b"),
-            (["  error: subprocess-exited-with-error", "      ValueError: no files", "ERROR: Failed to build x"],
-             "ValueError: no files"),
-            (["  × No solution found:", "  ╰─▶ Because x was not found, it cannot be used."],
-             "Because x was not found, it cannot be used"),
-            ([], "the installer said nothing"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("log", "expected"), [
+        (["ERROR: Cannot install a and b.", "ERROR: ResolutionImpossible: see"], "Cannot install a and b"),
+        (["  error: subprocess-exited-with-error", "      ValueError: no files", "ERROR: Failed to build x"],
+         "ValueError: no files"),
+        (["  × No solution found:", "  ╰─▶ Because x was not found, it cannot be used."],
+         "Because x was not found, it cannot be used"),
+        ([], "the installer said nothing"),
+    ])  # fmt: skip
     def test_the_reason_of_a_failure(self, log, expected):
         assert reason(log) == expected
 
@@ -373,11 +352,3 @@ class TestList:
         ]
         [calc] = [line for line in shown if line.split()[:1] == ["calc"]]
         assert calc.split() == ["calc", "0.1.0", "environments/calc", "Computations", "with", "a", "calculator."]
-
-    def test_as_json(self, made):
-        rows = {row["env_id"]: row for row in json.loads(made.ok("env", "list", "--json"))}
-        tries = {"env_id": "tries", "version": "0.1.0", "origin": "local", "location": "environments/tries",
-                 "module": "environments/tries/tries.py", "description": "Word problems with several tries.",
-                 "tags": ["multi-turn", "math", "eval"], "distribution": None, "installed_version": None}  # fmt: skip
-        assert rows["tries"] == tries
-        assert rows["gsm8k"]["origin"] == "built-in"

@@ -16,7 +16,6 @@ PROGRAM = """
 import asyncio
 from nightjar.environments.rubrics import MathRubric
 from nightjar.core.rollout.state import State
-
 async def main():
     rubric = MathRubric(timeout_seconds=30)
     columns = {"prompt": [], "answer": "2", "example_id": 0}

@@ -21,51 +21,41 @@ DATASET = [{"question": "What is 4 + 3?", "answer": "7"}]
 SERVER = """
 import os, sys, time, asyncio
 from mcp.server.mcpserver import Image, MCPServer
-
-server = MCPServer("calculator")
-
-@server.tool()
 def add(a: int, b: int) -> int:
     "Adds two numbers."
     return a + b
 
-@server.tool()
 def fail() -> str:
     raise ValueError("no luck")
 
-@server.tool()
 def pid() -> int:
     return os.getpid()
 
-@server.tool()
 async def wait(seconds: float) -> str:
     await asyncio.sleep(seconds)
     return "waited"
 
-@server.tool()
 def crash() -> str:
     print("out of paper", file=sys.stderr, flush=True)
     os._exit(3)
 
-@server.tool()
 def environment(name: str) -> str:
     return os.environ.get(name, "not set")
 
-@server.tool()
 def draw() -> list:
     return ["a dot", Image(data=b"dot", format="png")]
 
-@server.tool()
 def chatter() -> str:
-    for _ in range(3000):
-        print("x" * 100, file=sys.stderr)
+    print(("x" * 100 + chr(10)) * 3000, file=sys.stderr)
     return "said"
 
+server = MCPServer("calculator")
+for tool in (add, fail, pid, wait, crash, environment, draw, chatter):
+    server.tool(sys.argv[1] + tool.__name__ if sys.argv[1:] else None)(tool)
 server.run()
 """
 SMALL = """
 import json, os, sys
-
 def answer(method, parameters):
     match method:
         case "initialize":
@@ -113,7 +103,6 @@ def is_running(pid):
 
 
 async def ended(pid, seconds=10.0):
-    """Waits until a process is no more."""
     limit = time.monotonic() + seconds
     while is_running(pid):
         assert time.monotonic() < limit, f"process {pid} is still there"
@@ -122,7 +111,6 @@ async def ended(pid, seconds=10.0):
 
 @pytest.fixture(scope="module")
 def calculator():
-    """An environment with one server, which all tests share."""
     env = MCPEnv([python(SERVER)], dataset=DATASET)
     yield env
     asyncio.run(tear_down(env))
@@ -134,10 +122,7 @@ class TestTools:
         assert [tool.__name__ for tool in calculator.tools] == list(calculator.tool_map) == list(calculator.mcp_tools)
         add = calculator.tool_defs[0]
         assert (add.name, add.description, add.strict) == ("add", "Adds two numbers.", None)
-        assert {name: schema["type"] for name, schema in add.parameters["properties"].items()} == {
-            "a": "integer",
-            "b": "integer",
-        }
+        assert [schema["type"] for schema in add.parameters["properties"].values()] == ["integer", "integer"]
 
     async def test_a_rollout_calls_them_and_counts_the_calls(self, calculator, play, response):
         call = {"id": "call_0", "name": "add", "arguments": '{"a": 4, "b": 3}'}
@@ -162,7 +147,7 @@ class TestTools:
             return 2 * x
 
         monkeypatch.setenv("NIGHTJAR_SECRET", "not for servers")
-        other = {"name": "b", "command": sys.executable, "args": ["-c", SERVER.replace("def ", "def b_")]}
+        other = {"name": "b", "command": sys.executable, "args": ["-c", SERVER, "b_"]}
         servers = [python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}]
         env = MCPEnv(servers, dataset=DATASET, tools=[double])
         try:
@@ -185,9 +170,8 @@ class TestServersThatEnd:
         assert await answer(calculator, "pid") != before
 
     async def test_calls_at_the_same_time_fail_and_start_one_server(self, calculator):
-        said = await asyncio.gather(
-            *(answer(calculator, "wait", seconds=20) for _ in range(3)), answer(calculator, "crash")
-        )
+        calls = [*(answer(calculator, "wait", seconds=20) for _ in range(3)), answer(calculator, "crash")]
+        said = await asyncio.gather(*calls)
         assert all("ended while" in text for text in said)
         assert len(set(await asyncio.gather(*(answer(calculator, "pid") for _ in range(5))))) == 1
 
@@ -209,10 +193,8 @@ class TestServersThatEnd:
 class TestServersThatDoNotStart:
     def test_a_command_that_is_not_there(self):
         config = MCPServerConfig("files", "no-such-command-anywhere", ["--root", "a b"])
-        with pytest.raises(InfraError) as raised:
+        with pytest.raises(InfraError, match=r"'files'.*FileNotFoundError.*no-such-command-anywhere --root 'a b'"):
             MCPEnv([config], dataset=DATASET)
-        assert "MCP server 'files' did not start: FileNotFoundError" in str(raised.value)
-        assert "no-such-command-anywhere --root 'a b'" in str(raised.value)
 
     def test_a_program_that_ends_says_why(self):
         with pytest.raises(InfraError, match="it wrote to stderr: give me a key"):
@@ -241,15 +223,11 @@ class TestWhereItIsMade:
 
         async def make_and_use():
             make()
-            return [int(await answer(env, "pid")) for env in made]
+            return {int(await answer(env, "pid")) for env in made}
 
-        assert len(set(asyncio.run(make_and_use()))) == 2
-
-        async def end():
-            for env in made:
-                await tear_down(env)
-
-        asyncio.run(end())
+        assert len(asyncio.run(make_and_use())) == 2
+        for env in made:
+            asyncio.run(tear_down(env))
 
 
 class TestTheEnd:
@@ -308,35 +286,33 @@ class TestTheEnd:
         assert (process.returncode, printed, errors) == (0, "", "")
 
 
+IMAGE = {"uri": "file:///a.png", "blob": "AAAA", "mime_type": "image/png"}
+
+
 class TestContent:
     """Results as a server may give them, without a server."""
 
-    def test_blocks(self):
-        from mcp import types
+    @pytest.fixture
+    def types(self):
+        from mcp import types  # takes 1.7 s
 
+        return types
+
+    def embedded(self, types, **resource):
+        kind = types.TextResourceContents if "text" in resource else types.BlobResourceContents
+        return types.EmbeddedResource(resource=kind(**resource))
+
+    def test_blocks(self, types):
         link = types.ResourceLink(name="manual", uri="file:///manual.txt")
-        text = types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///a.txt", text="inside"))
-        data = types.EmbeddedResource(
-            resource=types.BlobResourceContents(uri="file:///a.zip", blob="AAAA", mime_type="application/zip")
-        )
+        text = self.embedded(types, uri="file:///a.txt", text="inside")
+        data = self.embedded(types, uri="file:///a.zip", blob="AAAA", mime_type="application/zip")
         sound = types.AudioContent(data="AAAA", mime_type="audio/wav")
-        result = types.CallToolResult(content=[link, text, data, sound])
-        assert tool_content(result).splitlines() == [
-            "manual: file:///manual.txt",
-            "inside",
-            "[application/zip: file:///a.zip]",
-            "[audio/wav]",
-        ]
+        assert tool_content(types.CallToolResult(content=[link, text, data, sound])).splitlines() == [
+            "manual: file:///manual.txt", "inside", "[application/zip: file:///a.zip]", "[audio/wav]",
+        ]  # fmt: skip
 
-    def test_an_image_among_resources(self):
-        from mcp import types
-
-        image = types.BlobResourceContents(uri="file:///a.png", blob="AAAA", mime_type="image/png")
-        result = types.CallToolResult(content=[types.EmbeddedResource(resource=image)])
-        assert tool_content(result) == [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
-
-    def test_structured_content_alone_and_nothing_at_all(self):
-        from mcp import types
-
+    def test_an_image_structured_content_alone_and_nothing_at_all(self, types):
+        image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+        assert tool_content(types.CallToolResult(content=[self.embedded(types, **IMAGE)])) == image
         assert tool_content(types.CallToolResult(content=[], structured_content={"a": "ä"})) == '{"a": "ä"}'
         assert tool_content(types.CallToolResult(content=[])) == "No result returned from tool"

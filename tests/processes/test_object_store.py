@@ -58,14 +58,9 @@ while True:
 print("seen", flush=True)
 """
 
-CONTENTS = {
-    "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
-    "rollouts": "FROM rollouts ORDER BY ALL",
-    "attempts": "FROM attempts ORDER BY ALL",
-    "metrics": "FROM metrics ORDER BY ALL",
-    "examples": "FROM examples ORDER BY ALL",
-    "leaderboard": "FROM leaderboard ORDER BY ALL",
-}
+KINDS = ("rollouts", "attempts", "metrics", "examples", "leaderboard")
+CONTENTS = {"runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL"}
+CONTENTS |= {kind: f"FROM {kind} ORDER BY ALL" for kind in KINDS}
 
 
 def contents(warehouse):
@@ -83,7 +78,6 @@ def runs(warehouse):
 
 @pytest.fixture
 def start(fork):
-    """Starts a script in a process of its own, which ends with the test."""
     fork.prepare("s3fs")
     with ExitStack() as started:
 
@@ -94,34 +88,14 @@ def start(fork):
         yield start
 
 
-def finish(process, given=None):
-    _, errors = process.communicate(given, timeout=90)
+def finish(process):
+    _, errors = process.communicate(timeout=90)
     return process.returncode, errors
 
 
-def free_port():
-    with closing(socket.create_server(("127.0.0.1", 0))) as found:
-        return found.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def server():
-    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
 @pytest.fixture
-def bucket(server, monkeypatch):
-    for name, value in {
-        "AWS_ENDPOINT_URL": server,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
+def bucket(s3_variables, monkeypatch):
+    for name, value in s3_variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
     name = f"team-{uuid.uuid4().hex[:12]}"
@@ -139,14 +113,10 @@ def warehouse(location):
     return Warehouse(location)
 
 
-@pytest.fixture
 def objects(location):
-    def listed():
-        files = s3fs.S3FileSystem()
-        files.invalidate_cache()
-        return sorted(path.partition("/evals/warehouse/")[2] for path in files.find(location))
-
-    return listed
+    files = s3fs.S3FileSystem()
+    files.invalidate_cache()
+    return sorted(path.partition("/evals/warehouse/")[2] for path in files.find(location))
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +184,13 @@ class TestReading:
         monkeypatch.setattr(remote_files, "SMALL_BYTES", 10_000)
         texts = [run_writer.rollout(i, 0, 1.0, completion=[{"content": os.urandom(2000).hex()}]) for i in range(2000)]
         warehouse.publish(run_writer.write(tmp_path / "run", texts))
-        fetched = []
-        read = remote_files.RemoteFiles.read_range
-        monkeypatch.setattr(
-            remote_files.RemoteFiles,
-            "read_range",
-            lambda self, path, start, end: fetched.append(end - start) or read(self, path, start, end),
-        )
+        fetched, read = [], remote_files.RemoteFiles.read_range
+
+        def read_range(self, path, start, end):
+            fetched.append(end - start)
+            return read(self, path, start, end)
+
+        monkeypatch.setattr(remote_files.RemoteFiles, "read_range", read_range)
         assert ask_here(warehouse, "SELECT sum(reward) FROM rollouts") == [(2000.0,)]
         assert 0 < sum(fetched) < 500_000
         assert ask_here(warehouse, "SELECT sum(length(completion)) FROM rollouts")[0][0] > 8_000_000
@@ -249,11 +219,8 @@ class TestTogether:
     def test_machines_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
-        processes = [
-            start(PUBLISH, location, *run_dirs),
-            start(PUBLISH, location, *others, run_dirs[0]),
-            start(READ, location, 7),
-        ]
+        processes = [start(PUBLISH, location, *own) for own in (run_dirs, [*others, run_dirs[0]])]
+        processes.append(start(READ, location, 7))
         assert [finish(process) for process in processes] == [(0, "")] * 3
         assert runs(warehouse) == [*(f"other-{i}" for i in range(3)), *(f"run-{i}" for i in range(4))]
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(28,)]
@@ -267,23 +234,21 @@ class TestTogether:
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
     def test_a_publisher_killed_in_an_upload_leaves_nothing_to_see(
-        self, start, warehouse, location, objects, run_dirs, monkeypatch
+        self, start, warehouse, location, run_dirs, monkeypatch
     ):
         warehouse.publish(run_dirs[0])
-        before = objects()
+        before = objects(location)
         process = start(PUBLISH_ALL_BUT_THE_LAST_FILE, location, run_dirs[1])
         assert process.stdout.readline() == "uploaded\n"
         process.send_signal(signal.SIGKILL)
         assert finish(process)[0] == -signal.SIGKILL
-        assert len(objects()) == len(before) + 4
+        assert len(objects(location)) == len(before) + 4
         assert runs(warehouse) == ["run-0"]
-
         pack_everything(open_store(location))
-        assert len(objects()) == len(before) + 4, "another machine may be uploading these"
+        assert len(objects(location)) == len(before) + 4, "another machine may be uploading these"
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
         pack_everything(open_store(location))
-        assert objects() == before
-
+        assert objects(location) == before
         warehouse.publish(run_dirs[1])
         assert runs(warehouse) == ["run-0", "run-1"]
 
@@ -295,7 +260,6 @@ class TestPacking:
         assert pack_everything(open_store(location)) == 1
         assert contents(filled) == before
         assert contents(Warehouse(location)) == before
-
         assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
@@ -312,7 +276,6 @@ class TestPacking:
         packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
         assert len(packs) == 2
         assert contents(filled) == before
-
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
@@ -337,17 +300,13 @@ class TestPruningWhileAnotherPacks:
     def meanwhile(self, monkeypatch):
         """Does something once when the next pack is about to be committed, or has just been."""
 
-        def arrange(before=None, after=None):
-            commit, todo = object_store.ObjectStore.commit, {"before": before, "after": after}
-
-            def do(when):
-                if action := todo.pop(when, None):
-                    action()
+        def arrange(**todo):
+            commit = object_store.ObjectStore.commit
 
             def interrupted(self, segment, scratch):
-                do("before")
+                todo.pop("before", bool)()
                 is_new = commit(self, segment, scratch)
-                do("after")
+                todo.pop("after", bool)()
                 return is_new
 
             monkeypatch.setattr(object_store.ObjectStore, "commit", interrupted)
@@ -367,17 +326,14 @@ class TestPruningWhileAnotherPacks:
         assert runs(Warehouse(place)) == others
         pack_everything(open_store(place))
         assert runs(Warehouse(place)) == others
-        assert Warehouse(place).query("SELECT count(DISTINCT run_id), count(prompt) > 0 FROM rollouts").rows == [
-            (len(others), True)
-        ]
+        counts = "SELECT count(DISTINCT run_id), count(prompt) > 0 FROM rollouts"
+        assert Warehouse(place).query(counts).rows == [(len(others), True)]
 
     def test_the_packer_reports_it_and_leaves_no_pack(self, place, meanwhile):
         meanwhile(before=lambda: prune(open_store(place), ["run-1"]))
         with pytest.raises(WarehouseError) as caught:
             pack_everything(open_store(place))
-        assert str(caught.value) == (
-            f"Cannot pack the warehouse {place}: run 'run-1' was removed from it meanwhile. Try again."
-        )
+        assert "run 'run-1' was removed from it meanwhile" in str(caught.value)
         assert not any(segment.is_pack for segment in open_store(place).catalog().segments.values())
         assert pack_everything(open_store(place)) == 1
 
@@ -429,15 +385,14 @@ class TestTrouble:
         assert runs(warehouse) == ["run-0"]
 
     def test_a_server_that_stays_away_is_an_error_in_one_line(self, bucket, run_dirs, monkeypatch):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         s3fs.S3FileSystem.clear_instance_cache()
         house = Warehouse(f"s3://{bucket}/elsewhere")
         for action in (lambda: house.publish(run_dirs[0]), lambda: house.query("FROM runs")):
-            with pytest.raises(WarehouseError) as caught:
+            one_line = f"^[^\n]*s3://{bucket}/elsewhere: Could not connect[^\n]*$"
+            with pytest.raises(WarehouseError, match=one_line) as caught:
                 action()
-            assert str(caught.value).startswith(f"Cannot read the warehouse s3://{bucket}/elsewhere: Could not connect")
-            assert "\n" not in str(caught.value)
             assert "a-secret-key" not in str(caught.value)
         s3fs.S3FileSystem.clear_instance_cache()
 
@@ -449,10 +404,9 @@ class TestTrouble:
                 raise OSError("Slow Down,\nsays the store to a-secret-key")
 
         monkeypatch.setattr(warehouse._backend.store._files, "_filesystem", Unwilling())
-        with pytest.raises(WarehouseError) as caught:
+        named = rf"{location}: cannot read segments/run-0\..*/runs.parquet.*: Slow Down, says the store to \*\*\*$"
+        with pytest.raises(WarehouseError, match=named):
             ask_here(warehouse, "FROM runs")
-        assert str(caught.value).startswith(f"Cannot read the warehouse {location}: cannot read segments/run-0.")
-        assert str(caught.value).endswith(f"/runs.parquet of {location}: Slow Down, says the store to ***")
 
     def test_a_bucket_that_does_not_exist(self, bucket, run_dirs):
         house = Warehouse("s3://no-such-bucket/a")
@@ -460,16 +414,16 @@ class TestTrouble:
             with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
                 action()
 
-    def test_the_check_before_a_run_leaves_nothing(self, warehouse, objects, run_dirs):
+    def test_the_check_before_a_run_leaves_nothing(self, warehouse, location, run_dirs):
         warehouse.check_writable()
-        assert objects() == []
+        assert objects(location) == []
         warehouse.publish(run_dirs[0])
-        before = objects()
+        before = objects(location)
         warehouse.check_writable()
-        assert objects() == before
+        assert objects(location) == before
 
-    def test_the_check_before_a_run_refuses_segments_of_a_newer_nightjar(self, filled, location, objects):
-        path = f"{location}/{next(path for path in objects() if path.endswith('segment.json'))}"
+    def test_the_check_before_a_run_refuses_segments_of_a_newer_nightjar(self, filled, location):
+        path = f"{location}/{next(path for path in objects(location) if path.endswith('segment.json'))}"
         files = s3fs.S3FileSystem()
         files.pipe_file(path, json.dumps({**json.loads(files.cat_file(path)), "schema": 99}).encode())
         with pytest.raises(WarehouseError, match=rf"at version 99, this Nightjar knows version {SCHEMA}"):
@@ -485,7 +439,6 @@ class TestOtherPlaces:
         assert runs(Warehouse(tmp_path / "a house")) == ["run-0"]
 
     def test_a_password_in_a_url_is_not_shown(self):
-        with pytest.raises(WarehouseError) as caught:
+        with pytest.raises(WarehouseError, match=r"nosuch://\*\*\*@files.example.com/runs") as caught:
             Warehouse("nosuch://ann:s3cret@files.example.com/runs")
-        assert "nosuch://***@files.example.com/runs" in str(caught.value)
         assert "s3cret" not in str(caught.value)

@@ -13,12 +13,7 @@ import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments.games.openenv_env import (
-    OpenEnvEnv,
-    parse_action,
-    render_messages,
-    tool_result,
-)
+from nightjar.environments.games.openenv_env import OpenEnvEnv, parse_action, render_messages, tool_result
 from nightjar.environments.games.openenv_server import (
     BuildManifest,
     OpenEnvError,
@@ -44,8 +39,6 @@ def render(observation, context):
 
 @pytest.fixture
 def project(tmp_path):
-    """Writes a project with the box's server, and returns its folder."""
-
     def write(contract="gym", transport="ws", command=None, **fields):
         shutil.copy(WORLD, tmp_path / "server.py")
         command = command or f"cd /app/env && python3 server.py {PORT} {contract} {transport}"
@@ -80,18 +73,14 @@ class TestActions:
         assert state["metrics"] == {"sum_step_rewards": 0.9, "num_turns": 3.0}
 
     async def test_end_without_a_last_word_when_asked_to(self, project, play):
-        env = box(project(), ask_after_end=False)
-        state, client = await play(env, '{"guess": 2}')
+        state, client = await play(env := box(project(), ask_after_end=False), '{"guess": 2}')
         assert (len(client.asked), state["reward"], env._servers) == (1, 1.0, set())
         assert said(state["completion"]) == ['{"guess": 2}', "right, 1 tried"]
 
-    @pytest.mark.parametrize(
-        ("answer", "reason"),
-        [
-            ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
-            ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),
-        ],
-    )
+    @pytest.mark.parametrize(("answer", "reason"), [
+        ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
+        ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),
+    ])  # fmt: skip
     @pytest.mark.parametrize("transport", ["ws", "http"])
     async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
         state, _ = await play(box(project(transport=transport)), answer)
@@ -100,7 +89,7 @@ class TestActions:
 
     async def test_that_the_world_fails_on_are_an_error_of_the_rollout(self, project, play):
         state, _ = await play(box(project()), '{"guess": 99}')
-        assert (str(state["error"]), state["reward"]) == ("Server error: the box broke (code: EXECUTION_ERROR)", None)
+        assert ("the box broke" in str(state["error"]), state["reward"]) == (True, None)
 
     async def test_are_all_taken_within_the_limit_of_turns(self, project, play):
         state, client = await play(box(project(), max_turns=2), '{"guess": 1}', '{"guess": 2}')
@@ -109,17 +98,14 @@ class TestActions:
     async def test_of_several_rollouts_are_taken_in_worlds_of_their_own(self, project, play):
         env = box(project())
         len(env.examples)
-        played = await asyncio.gather(
-            *(play(env, '{"guess": 1}', f'{{"guess": {n + 2}}}', example_id=n) for n in range(3))
-        )
+        guesses = (play(env, '{"guess": 1}', f'{{"guess": {n + 2}}}', example_id=n) for n in range(3))
+        played = await asyncio.gather(*guesses)
         assert [state["reward"] for state, _ in played] == [0.9, 0.9, 0.9]
 
     async def test_are_scored_the_same_when_read_back_from_disk(self, project, play, make_state):
-        env = box(project())
-        state, _ = await play(env, '{"guess": 2}')
+        state, _ = await play(env := box(project()), '{"guess": 2}')
         row, unsaved = records.attempt_row(state, 1, "h")
-        columns = dict(env.examples[0])
-        restored = records.restore_state(make_state(columns=columns), orjson.loads(orjson.dumps(row)))
+        restored = records.restore_state(make_state(columns=dict(env.examples[0])), orjson.loads(orjson.dumps(row)))
         await env.rubric.score_group([restored])
         assert (unsaved, restored["reward"]) == ([], 1.0)
 
@@ -135,10 +121,7 @@ class TestToolCalls:
         state, client = await play(box(project("mcp", transport)), looks, "I give up")
         assert [tool.name for tool in client.asked[0][3]] == ["look", "open"]
         assert client.asked[0][3][1].parameters["required"] == ["number"]
-        assert [(message.role, message.content) for message in state["completion"][1:3]] == [
-            ("tool", '{"last_digit": 2}'),
-            ("tool", "locked"),
-        ]
+        assert said(state["completion"][1:3]) == ['{"last_digit": 2}', "locked"]
         assert (state["reward"], state["stop_condition"]) == (0.25, "mcp_no_tool_calls")
 
     async def test_end_when_the_world_ends_the_episode(self, project, play, response):
@@ -148,15 +131,9 @@ class TestToolCalls:
         assert said(state["completion"])[1:] == ['{"last_digit": 2}', "open"]
 
     async def test_that_fail_are_shown_to_the_model(self, project, play, response):
-        wrong = response(
-            tool_calls=[
-                self.call("dance"),
-                self.call("open"),
-                {"id": "3", "name": "look", "arguments": "[1]"},
-                {"id": "4", "name": "look", "arguments": "{"},
-                {"id": "5", "name": " ", "arguments": "{}"},
-            ]
-        )
+        odd = [{"id": given, "name": "look", "arguments": given} for given in ("[1]", "{")]
+        odd.append({"id": "5", "name": " ", "arguments": "{}"})
+        wrong = response(tool_calls=[self.call("dance"), self.call("open"), *odd])
         state, _ = await play(box(project("mcp")), wrong, "sorry")
         assert said(state["completion"])[1:-1] == [
             '{"error": {"message": "no tool dance"}}',
@@ -224,9 +201,9 @@ class TestServersThatDoNotStart:
             made = 0
 
             def new_sandbox(self, request):
-                self.made += 1
-                if self.made > 1:
+                if self.made:
                     raise SandboxRefusedError("no more sandboxes")
+                self.made = 1
                 return super().new_sandbox(request)
 
         state, client = await play(box(project(), sandbox_provider=Once()), '{"guess": 2}')
@@ -253,18 +230,13 @@ class TestServersThatDoNotStart:
 
 class TestProjects:
     @pytest.mark.parametrize(
-        ("fields", "problem"),
-        [
-            ({"image": " "}, "`image` must be a non-empty string, found ' '"),
-            ({"port": "eighty"}, "`port` must be an integer, found 'eighty'"),
-            ({"start_command": None}, "`start_command` must be a non-empty string, found None"),
-            ({"contract": "rest"}, "`contract` must be either 'gym' or 'mcp', found 'rest'"),
-        ],
-    )
-    def test_with_a_wrong_manifest_are_refused(self, project, fields, problem):
-        with pytest.raises(OpenEnvError) as raised:
+        ("fields", "field"),
+        [({"image": " "}, "image"), ({"port": "eighty"}, "port"), ({"start_command": None}, "start_command"),
+         ({"contract": "rest"}, "contract")],
+    )  # fmt: skip
+    def test_with_a_wrong_manifest_are_refused(self, project, fields, field):
+        with pytest.raises(OpenEnvError, match=f"`{field}` must be .*, found {fields[field]!r}") as raised:
             read_manifest(project(**fields))
-        assert str(raised.value) == f"Invalid .build.json: {problem}"
         assert isinstance(raised.value, RuntimeError)
 
     @pytest.mark.parametrize(
@@ -290,10 +262,8 @@ class TestProjects:
         module = tmp_path / "boxes_next_to_their_project.py"
         module.write_text(
             "from nightjar.environments.games.openenv_env import OpenEnvEnv\n"
-            "class Boxes(OpenEnvEnv):\n"
-            "    pass\n"
-            "def load_environment():\n"
-            "    return Boxes(prompt_renderer=print)\n"
+            "class Boxes(OpenEnvEnv): pass\n"
+            "load_environment = lambda: Boxes(prompt_renderer=print)\n"
         )
         monkeypatch.syspath_prepend(tmp_path)
         assert import_module(module.stem).load_environment().openenv_project == str(tmp_path / "proj")
@@ -303,14 +273,12 @@ class TestProjects:
         (folder / "__pycache__").mkdir()
         (folder / "__pycache__" / "server.pyc").write_text("x")
         with tarfile.open(fileobj=io.BytesIO(packed(folder))) as tar:
-            names = tar.getnames()
-        assert sorted(names) == [".", "./.build.json", "./server.py"]
+            assert sorted(tar.getnames()) == [".", "./.build.json", "./server.py"]
 
     def test_name_the_packages_that_they_need(self, tmp_path):
         assert needed_packages(tmp_path) == []
-        (tmp_path / "pyproject.toml").write_text(
-            '[project]\ndependencies = ["openenv-core[core]==0.2.1", "numpy >= 2"]\n'
-        )
+        wanted = '["openenv-core[core]==0.2.1", "numpy >= 2"]'
+        (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {wanted}\n")
         assert needed_packages(tmp_path) == ["openenv-core[core]", "numpy"]
 
 
@@ -318,16 +286,13 @@ SINGLE = {"properties": {"message": {"type": "string"}, "metadata": {"type": "ob
 
 
 class TestMessages:
-    @pytest.mark.parametrize(
-        ("text", "schema", "action"),
-        [
-            ('{"a": 1}', {}, {"a": 1}),
-            ("hello", SINGLE, {"message": "hello"}),
-            ('"quoted"', SINGLE, {"message": '"quoted"'}),
-            ("hello", {"properties": {"word": {"type": "string"}}}, {"word": "hello"}),
-            ("```\nhello\n```", SINGLE, {"message": "hello"}),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "schema", "action"), [
+        ('{"a": 1}', {}, {"a": 1}),
+        ("hello", SINGLE, {"message": "hello"}),
+        ('"quoted"', SINGLE, {"message": '"quoted"'}),
+        ("hello", {"properties": {"word": {"type": "string"}}}, {"word": "hello"}),
+        ("```\nhello\n```", SINGLE, {"message": "hello"}),
+    ])  # fmt: skip
     def test_become_actions(self, text, schema, action):
         assert parse_action(text, schema) == action
 
@@ -336,14 +301,11 @@ class TestMessages:
         with pytest.raises(ValueError, match="Failed to parse action JSON"):
             parse_action("hello", schema)
 
-    @pytest.mark.parametrize(
-        ("rendered", "problem"),
-        [
-            ("hello", "must return a non-empty list of chat messages for step, found 'hello'"),
-            ([], r"must return a non-empty list of chat messages for step, found \[\]"),
-            ([{"role": "assistant", "content": None}], "a message without content for step, at index 0"),
-        ],
-    )
+    @pytest.mark.parametrize(("rendered", "problem"), [
+        ("hello", "must return a non-empty list of chat messages for step, found 'hello'"),
+        ([], r"must return a non-empty list of chat messages for step, found \[\]"),
+        ([{"role": "assistant", "content": None}], "a message without content for step, at index 0"),
+    ])  # fmt: skip
     async def test_of_a_renderer_that_are_none_are_refused(self, rendered, problem):
         with pytest.raises(OpenEnvError, match=problem):
             await render_messages(lambda observation: rendered, {}, "step")
@@ -352,31 +314,22 @@ class TestMessages:
         async def later(observation, **details):
             return [{"role": "user", "content": f"{observation} {sorted(details)}"}]
 
-        messages = await render_messages(later, "box", "reset", seed=1)
-        assert said(messages) == ["box ['context', 'seed']"]
+        assert said(await render_messages(later, "box", "reset", seed=1)) == ["box ['context', 'seed']"]
 
-    @pytest.mark.parametrize(
-        ("schema", "expected"),
-        [
-            ({"properties": {"tool_name": {}, "arguments": {}}}, True),
-            ({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]}, True),
-            ({"properties": {"guess": {"type": "integer"}}}, False),
-            ({"properties": {"move": {"enum": [["a"], "left"]}}}, False),
-            (None, False),
-        ],
-    )
+    @pytest.mark.parametrize(("schema", "expected"), [
+        ({"properties": {"tool_name": {}, "arguments": {}}}, True),
+        ({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]}, True),
+        ({"properties": {"guess": {"type": "integer"}}}, False),
+        ({"properties": {"move": {"enum": [["a"], "left"]}}}, False),
+        (None, False),
+    ])  # fmt: skip
     def test_schemas_of_tool_calls_are_recognised(self, schema, expected):
         assert takes_tool_calls(schema) is expected
 
-    @pytest.mark.parametrize(
-        ("observation", "result"),
-        [
-            ({"result": {"content": [], "data": [1]}, "error": None}, [1]),
-            ({"result": "plain"}, "plain"),
-            ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}),
-            ("bare", "bare"),
-        ],
-    )
+    @pytest.mark.parametrize(("observation", "result"), [
+        ({"result": {"content": [], "data": [1]}, "error": None}, [1]), ({"result": "plain"}, "plain"),
+        ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}), ("bare", "bare"),
+    ])  # fmt: skip
     def test_results_of_tools_are_unwrapped(self, observation, result):
         assert tool_result(observation) == result
 

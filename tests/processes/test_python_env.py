@@ -1,16 +1,13 @@
 """``PythonEnv``: a Python that remembers, in a sandbox."""
 
 import json
+import re
 
 import pytest
 
 from nightjar.clients import ClientConfig
 from nightjar.environments.rubrics import Rubric
-from nightjar.environments.tools.python_env import (
-    PythonEnv,
-    PythonWorkerNotReadyError,
-    PythonWorkerRequestError,
-)
+from nightjar.environments.tools.python_env import PythonEnv, PythonWorkerNotReadyError, PythonWorkerRequestError
 from nightjar.errors import SandboxError
 from nightjar.model_server import ModelServer, Script, tool_call
 from nightjar.sandboxes import LocalProvider
@@ -46,81 +43,50 @@ async def ask(make_state):
         await env.destroy_sandbox(state)
 
 
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
+RESTARTED = "The Python process was restarted: its variables are lost."
+QUICK = {"timeout_per_command_seconds": 1}
+TIMED_OUT = "Error: Command timed out after 1s"
+
+
 class TestTheTool:
     def test_takes_code_and_replaces_bash(self):
         env = environment(docker_image="python:3.13")
         assert env.sandbox_request.docker_image == "python:3.13"
-        [tool] = env.tool_defs
-        assert tool.name == "python"
-        assert list(tool.parameters["properties"]) == ["code"]
+        assert [(tool.name, list(tool.parameters["properties"])) for tool in env.tool_defs] == [("python", ["code"])]
 
     @needs_bubblewrap
-    @pytest.mark.parametrize(
-        ("code", "shown"),
-        [
-            ("6 * 7", "Out[1]: 42"),
-            ("print('hi')", "hi"),
-            ("x = 1", "(no output)"),
-            ("None", "(no output)"),
-            ("", "(no output)"),
-            ("''", "Out[1]: ''"),
-            ("import sys; print('a'); print('b', file=sys.stderr); 'c'", "a\nstderr:\nb\nOut[1]: 'c'"),
-            ("for i in range(2):\n    print(i)\ni", "0\n1\nOut[1]: 1"),
-        ],
-    )
+    @pytest.mark.parametrize(("code", "shown"), [
+        ("6 * 7", "Out[1]: 42"), ("print('hi')", "hi"), ("x = 1", "(no output)"), ("None", "(no output)"),
+        ("", "(no output)"), ("''", "Out[1]: ''"), ("for i in range(2):\n    print(i)\ni", "0\n1\nOut[1]: 1"),
+        ("import sys; print('a'); print('b', file=sys.stderr); 'c'", "a\nstderr:\nb\nOut[1]: 'c'"),
+    ])  # fmt: skip
     async def test_shows_what_was_written_and_the_last_value(self, ask, code, shown):
         python = await ask()
         assert await python(code) == shown
 
     @needs_bubblewrap
-    async def test_remembers_and_counts(self, ask):
-        python = await ask()
-        await python("def double(x):\n    return 2 * x")
-        assert await python("double(21)") == "Out[2]: 42"
-        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] == 2
-
-    @needs_bubblewrap
-    async def test_shows_tracebacks(self, ask):
-        python = await ask()
-        shown = await python("print('before')\n1 / 0")
-        assert shown.startswith("before\nTraceback (most recent call last):\n")
-        assert shown.endswith("\nZeroDivisionError: division by zero")
-        assert await python("1") == "Out[2]: 1"
-
-    @needs_bubblewrap
-    async def test_reports_a_timeout_and_keeps_the_variables(self, ask):
-        python = await ask(timeout_per_command_seconds=1)
-        await python("x = 5")
-        assert await python("while True: pass") == "Error: Command timed out after 1s"
-        assert await python("x") == "Out[3]: 5"
-
-    @needs_bubblewrap
-    async def test_restarts_python_that_cannot_be_interrupted(self, ask):
-        python = await ask(timeout_per_command_seconds=1)
-        stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
-        lost = "The Python process was restarted: its variables are lost."
-        assert await python(stubborn) == f"Error: Command timed out after 1s\n{lost}"
-        assert await python("1") == "Out[1]: 1"
-
-    @needs_bubblewrap
-    async def test_restarts_python_that_has_ended(self, ask):
-        python = await ask()
-        shown = await python("import os; os._exit(7)")
-        assert shown.startswith("Error: The Python process is gone: it ended with exit code 7")
-        assert shown.endswith("its variables are lost.")
-        assert await python("2") == "Out[1]: 2"
-
-    @needs_bubblewrap
-    async def test_takes_one_answer_from_code_that_forks(self, ask):
-        python = await ask()
-        assert await python("import os\nfor _ in range(4):\n    os.fork()\n3") == "Out[1]: 3"
-        assert await python("1 + 1") == "Out[2]: 2"
-
-    @needs_bubblewrap
-    async def test_reports_that_memory_was_used_up(self, ask):
-        python = await ask()
-        shown = await python("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()")
-        assert "more than 0.25 GB of memory" in shown or "Traceback" in shown
+    @pytest.mark.parametrize(("options", "dialogue"), [
+        ({}, [("def double(x):\n    return 2 * x", r"\(no output\)"), ("double(21)", r"Out\[2\]: 42")]),
+        ({}, [("print(1)\n1 / 0", r"1\nTraceback .*\nZeroDivisionError: .*"), ("1", r"Out\[2\]: 1")]),
+        (QUICK, [("x = 5", r"\(no output\)"), ("while True: pass", TIMED_OUT), ("x", r"Out\[3\]: 5")]),
+        (QUICK, [(STUBBORN, rf"{TIMED_OUT}\n{RESTARTED}"), ("1", r"Out\[1\]: 1")]),
+        ({}, [("import os; os._exit(7)", "Error: .* exit code 7.*its variables are lost."), ("2", r"Out\[1\]: 2")]),
+        ({}, [("import os\nfor _ in range(4):\n    os.fork()\n3", r"Out\[1\]: 3"), ("1 + 1", r"Out\[2\]: 2")]),
+        ({}, [("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()",
+               ".*(more than 0.25 GB of memory|Traceback).*")]),
+    ],
+        ids=[
+            "remembers and counts", "shows tracebacks", "keeps variables after a timeout",
+            "restarts one that cannot be interrupted", "restarts one that has ended", "takes one answer of forks",
+            "reports that memory was used up",
+        ],
+    )  # fmt: skip
+    async def test_in_a_dialogue(self, ask, options, dialogue):
+        python = await ask(**options)
+        for code, shown in dialogue:
+            assert re.fullmatch(shown, await python(code), re.DOTALL)
+        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] <= len(dialogue)
 
 
 @needs_bubblewrap

@@ -26,6 +26,7 @@ from nightjar.warehouse import Warehouse
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 PROMPT = "nightjar>"
 HINT = "end the statement with ; or discard it with Ctrl-C"
+MISTAKE = 'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
 RING = "\a"
 SECONDS = 30
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
@@ -73,6 +74,10 @@ class Terminal:
             self.stream.feed(os.read(self.file, 65536))
         return self.text
 
+    def wait_until_it_asks(self):
+        self.wait_for(lambda text: text.endswith(PROMPT))
+        return self
+
     def ask(self, *keys):
         """Types a line, and returns what is on the screen between this prompt and the next."""
         before = self.text.count(PROMPT)
@@ -110,11 +115,9 @@ def environment(tmp_path, published):
     shutil.copytree(published, tmp_path / "warehouse")
     return {
         **{name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS", "LINES"}},
-        "NIGHTJAR_HOME": str(tmp_path / "home"),
-        "NIGHTJAR_WAREHOUSE": str(tmp_path / "warehouse"),
-        "PROMPT_TOOLKIT_NO_CPR": "1",
-        "TERM": "xterm",
-    }
+        "NIGHTJAR_HOME": str(tmp_path / "home"), "NIGHTJAR_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm",
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -132,9 +135,7 @@ def open_terminal(environment, fork):
 
 @pytest.fixture
 def prompt(open_terminal):
-    terminal = open_terminal("sql")
-    terminal.wait_for(lambda text: text.endswith(PROMPT))
-    return terminal
+    return open_terminal("sql").wait_until_it_asks()
 
 
 def test_a_statement_goes_on_until_its_semicolon(prompt):
@@ -144,7 +145,7 @@ def test_a_statement_goes_on_until_its_semicolon(prompt):
 
 
 def test_a_mistake_is_one_line_and_the_prompt_goes_on(prompt):
-    assert prompt.ask("SELCT 1;") == 'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
+    assert prompt.ask("SELCT 1;") == MISTAKE
     assert prompt.ask(".table").startswith("Error: Unknown command '.table'. Choose one of: .tables,")
     assert prompt.ask("hardest").startswith("Error: Query 'hardest' needs a value for 'env'.")
     assert "1 row in" in prompt.ask("SELECT 1;")
@@ -154,10 +155,7 @@ def test_what_is_pasted_is_done_line_by_line_up_to_a_mistake(prompt):
     answer = prompt.ask(f"{PASTE}.format csv\rSELECT 1 AS a;\rleaderboard\rSELCT 2;\rSELECT 3 AS c;{PASTED}")
     assert "a\n1\n1 row in" in answer
     assert "env_id,model,avg_reward" in answer
-    assert answer.endswith(
-        'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
-        "The following input was not run: SELECT 3 AS c;\n"
-    )
+    assert answer.endswith(f"{MISTAKE}The following input was not run: SELECT 3 AS c;\n")
 
 
 def test_a_named_query_needs_no_command(prompt):
@@ -235,18 +233,12 @@ def test_dot_commands(prompt):
     assert prompt.end() == 0
 
 
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("SELECT run_id FROM leader", "SELECT run_id FROM leaderboard"),
-        ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"),
-        ("SELE", "SELECT"),
-        (".sche", ".schema"),
-        (".run hard", ".run hardest"),
-        (".run hardest env=sums mod", ".run hardest env=sums model="),
-        ("hardest env=su", "hardest env=sums"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "completed"), [
+    ("SELECT run_id FROM leader", "SELECT run_id FROM leaderboard"),
+    ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"), ("SELE", "SELECT"), (".sche", ".schema"),
+    (".run hard", ".run hardest"), (".run hardest env=sums mod", ".run hardest env=sums model="),
+    ("hardest env=su", "hardest env=sums"),
+])  # fmt: skip
 def test_tab_completes(prompt, typed, completed):
     prompt.type(typed)
     prompt.wait_for(lambda text: text.endswith(typed))
@@ -260,8 +252,7 @@ def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal,
     assert prompt.end() == 0
     history = Path(environment["NIGHTJAR_HOME"]) / "sql_history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
-    again = open_terminal("sql")
-    again.wait_for(lambda text: text.endswith(PROMPT))
+    again = open_terminal("sql").wait_until_it_asks()
     again.type(UP)
     again.wait_for(lambda text: text.endswith("SELECT 41 + 1;"))
     assert "42" in again.ask()
@@ -281,8 +272,7 @@ def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal, form, shown):
 
 def test_parquet_is_not_for_terminals(open_terminal):
     terminal = open_terminal("sql", "FROM runs", "--format", "parquet")
-    assert terminal.end() == 2
-    assert "name a file with --output" in terminal.text
+    assert (terminal.end(), "--output" in terminal.text) == (2, True)
 
 
 def test_a_pipe_is_read_and_its_statements_run_in_turn(environment, fork):

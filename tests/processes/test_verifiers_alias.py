@@ -5,16 +5,13 @@ import os
 import subprocess
 import sys
 import textwrap
-from functools import partial
 
 import pytest
 
 REAL = """
 IS_REAL = True
-
 class SingleTurnEnv:
     def __init__(self, **kwargs): ...
-
 class Rubric:
     def __init__(self, **kwargs): ...
 """
@@ -23,7 +20,6 @@ ENVIRONMENT = """
 import verifiers as vf
 from verifiers.types import Messages, State
 from verifiers.utils.data_utils import extract_boxed_answer
-
 class Talk(vf.MultiTurnEnv):
     async def env_response(self, messages: Messages, state: State, **kwargs) -> Messages:
         return [{"role": "user", "content": "go on"}]
@@ -35,31 +31,24 @@ def load_environment(max_turns: int = 2) -> vf.Environment:
 
 OLD_ENVIRONMENT = """
 import verifiers as vf
-
 def load_environment():
     return vf.SingleTurnEnv(dataset=[{"question": "2+2?"}], rubric=vf.Rubric())
 """
 
 
-def python(code, folder, *, path=(), **variables):
-    """Runs Python code in a process of its own; returns what it prints."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NIGHTJAR_")}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=folder,
-        env=kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def run(tmp_path):
-    """Runs Python code in the test's folder."""
-    return partial(python, folder=tmp_path)
+    """Runs Python code in a process of its own in the test's folder; returns what it prints."""
+
+    def run(code, *, path=(), **variables):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("NIGHTJAR_")}
+        env = kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
 
 
 @pytest.fixture
@@ -73,29 +62,19 @@ def real(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes an environment into ./environments."""
-
-    def write(source):
-        folder = tmp_path / "environments"
-        folder.mkdir()
-        (folder / "talk.py").write_text(source)
-
-    return write
+    (tmp_path / "environments").mkdir()
+    return (tmp_path / "environments" / "talk.py").write_text
 
 
 WAYS = [
-    "import verifiers as vf; found = vf.types.State",
-    "import verifiers as vf; found = vf.utils.usage_utils.State",
-    "import verifiers.types; found = verifiers.types.State",
-    "from verifiers import types; found = types.State",
-    "from verifiers import State as found",
-    "from verifiers.types import State as found",
-    "from verifiers.types import *; found = State",
-    "from verifiers import *; found = State",
+    "import verifiers as vf; found = vf.types.State", "import verifiers as vf; found = vf.utils.usage_utils.State",
+    "import verifiers.types; found = verifiers.types.State", "from verifiers import types; found = types.State",
+    "from verifiers import State as found", "from verifiers.types import State as found",
+    "from verifiers.types import *; found = State", "from verifiers import *; found = State",
     "from verifiers.types import ChatMessages, ModelResponse, State as found",
     "from verifiers.utils import *; import verifiers.types as types; found = types.State",
     "import importlib; found = importlib.import_module('verifiers.types').State",
-]
+]  # fmt: skip
 
 MISSING = {
     "import verifiers.trainers": ("ModuleNotFoundError", "'verifiers.trainers'"),
@@ -105,15 +84,12 @@ MISSING = {
 }
 
 
-@pytest.fixture
-def seen(tmp_path):
-    """The outcome of all ways to import, in one process."""
+def test_names_and_errors_of_all_modules(run):
     code = f"""
         import importlib, json, sys
         import nightjar
         from nightjar.compat.verifiers import install, is_installed
         from nightjar.compat.verifiers.modules import SOURCES
-
         before = is_installed()
         install()
         install()
@@ -151,16 +127,12 @@ def seen(tmp_path):
                     taken.add(name)
         print(json.dumps(seen))
     """
-    return json.loads(python(code, tmp_path))
-
-
-def test_names_and_errors_of_all_modules(seen):
+    seen = json.loads(run(code))
     assert seen["differing"] == []
     assert seen["ways"] == dict.fromkeys(WAYS, True)
-    assert {way: kind for way, (kind, _) in seen["missing"].items()} == {
-        way: kind for way, (kind, _) in MISSING.items()
-    }
-    assert [way for way, (_, named) in MISSING.items() if named not in seen["missing"][way][1]] == []
+    assert seen["missing"].keys() == MISSING.keys()
+    for way, (kind, named) in MISSING.items():
+        assert (seen["missing"][way][0], named in seen["missing"][way][1]) == (kind, True)
     assert seen["slow"] == [], "it is imported before it is needed"
     assert seen["installed"] == [False, True]
 
@@ -193,7 +165,6 @@ LOAD = """
     from nightjar.environments import load_environment
     from nightjar.environments.packages.aliases import preferred
     from nightjar.errors import ConfigError
-
     def load():
         try:
             env = load_environment("talk")

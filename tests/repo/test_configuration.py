@@ -3,8 +3,6 @@
 ``python tests/repo/test_configuration.py`` writes the table of docs/configuration.md.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -36,7 +34,6 @@ class WithMoons(RunConfig):
 
 
 def table(kind: type[RunConfig]) -> str:
-    """Returns the table of fields in docs/configuration.md."""
     lines = ["| field | flag | type | default | what it is | fixed |", "| --- | --- | --- | --- | --- | --- |"]
     compared = kind(env_id="any").identity()
     for name, field in parameters(kind).items():

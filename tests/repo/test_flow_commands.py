@@ -1,7 +1,5 @@
 """The flow runs that the README and the flows' modules say to start: the deployments and parameters are there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imports point one way, and stand at the top of files; those inside functions and for typing alone count."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -16,64 +14,46 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("nightjar",)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PREFECT_SIDE = ("nightjar.hosting", "nightjar.flows", "nightjar.tasks", "nightjar.blocks")
 
 LATE = {
-    "datasets": "1.6 s, and rows may be lists",
-    "docker": "0.3 s, and an extra, for containers alone",
-    "duckdb": "0.15 s, which who asks the warehouse leaves to the process that answers",
-    "nightjar.flows.dask_rescoring": "as flows.evaluation",
-    "nightjar.flows.evaluation": "Prefect, 2.5 s, which reads its settings when it is imported",
-    "fsspec": "0.1 s, for object stores and parts of runs alone",
-    "griffe": "0.15 s, for tools that have a docstring",
-    "huggingface_hub": "0.3 s, for who pushes a run alone",
-    "math_verify": "0.7 s, for MathRubric alone",
-    "mcp": "1.7 s, for MCPEnv alone",
-    "nightjar.cli.eval.exchange": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.dry_run": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.live": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
-    "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
-    "nightjar.evaluation.part_runs": "as duckdb, for parts of runs alone",
-    "nightjar.hosting.flow_runs": "for 'eval rescore --dask' alone",
-    "nightjar.hosting.deployments": "Prefect, 2.5 s: spent while its server starts, after usage errors are found",
-    "nightjar.hosting.submitting": "as nightjar.cli.eval.running",
-    "nightjar.hosting.lost_results": "0.2 s, the records of runs, for which 'nightjar down' need not wait",
-    "nightjar.compat.nemo.environments.lm_eval_task": "0.1 s, for 'list --source lm-eval' alone",
-    "nightjar.compat.nemo.environments.skills": "0.1 s, for 'list --source skills' alone",
-    "nightjar.warehouse.backend": "as duckdb",
-    "nightjar.warehouse.database": "as duckdb",
-    "nightjar.warehouse.pricing": "as nightjar.runs.jsonl",
-    "nightjar.warehouse.reading": "as duckdb",
-    "nightjar.warehouse.served": "as nightjar.runs.jsonl",
-    "nightjar.warehouse.storage": "fsspec, for object stores alone",
-    "nightjar.warehouse.writing": "as nightjar.runs.jsonl",
-    "numpy": "0.2 s, for example data sets alone",
-    "pyarrow": "0.2 s, for data sets and Parquet alone",
-    "scipy": "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone",
-    "resource": "not there on Windows",
-    "rich": "0.1 s, for one function of the names of verifiers",
-    "nightjar.tasks.away": "Prefect, 2.5 s, as flows.evaluation",
-    "nightjar.tasks.sent_environments": "Prefect, 2.5 s, as flows.evaluation",
-    "termios": "there is none on Windows",
-    "tqdm": "0.1 s, for --debug alone",
-    "tqdm.contrib.logging": "as tqdm",
-    "tty": "as termios",
-}
-"""What is imported inside functions, with all that is in it, and why: the CPU time that its import takes."""
+    "1.6 s, and rows may be lists": "datasets", "0.3 s, and an extra, for containers alone": "docker",
+    "0.15 s, which who asks the warehouse leaves to the process that answers": "duckdb nightjar.warehouse.backend "
+    "nightjar.warehouse.database nightjar.warehouse.reading nightjar.evaluation.part_runs",
+    "Prefect, 2.5 s, which reads its settings when it is imported": "nightjar.flows.dask_rescoring "
+    "nightjar.flows.evaluation nightjar.tasks.away nightjar.tasks.sent_environments",
+    "Prefect, 2.5 s: spent while its server starts, after usage errors are found": "nightjar.hosting.deployments",
+    "0.1 s, for object stores and parts of runs alone": "fsspec nightjar.warehouse.storage",
+    "0.15 s, for tools that have a docstring": "griffe", "0.3 s, for who pushes a run alone": "huggingface_hub",
+    "0.7 s, for MathRubric alone": "math_verify", "1.7 s, for MCPEnv alone": "mcp",
+    "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait": "nightjar.cli.eval.exchange "
+    "nightjar.cli.eval.dry_run nightjar.cli.eval.hosted nightjar.cli.eval.live nightjar.cli.eval.running "
+    "nightjar.hosting.submitting",
+    "0.2 s, prompt_toolkit, for a terminal alone": "nightjar.cli.sql.prompt",
+    "for 'eval rescore --dask' alone": "nightjar.hosting.flow_runs",
+    "0.2 s, the records of runs, for which 'nightjar down' need not wait": "nightjar.hosting.lost_results",
+    "0.1 s, for 'list --source' alone": "nightjar.compat.nemo.environments.lm_eval_task "
+    "nightjar.compat.nemo.environments.skills",
+    "as nightjar.runs.jsonl": "nightjar.warehouse.pricing nightjar.warehouse.served nightjar.warehouse.writing",
+    "0.2 s, for example data sets alone": "numpy", "0.2 s, for data sets and Parquet alone": "pyarrow",
+    "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone": "scipy",
+    "not there on Windows": "resource termios tty", "0.1 s, for one function of the names of verifiers": "rich",
+    "0.1 s, for --debug alone": "tqdm tqdm.contrib.logging",
+}  # fmt: skip
+"""What is imported inside functions, with all that is in it, by reason: the CPU time that its import takes."""
 
 
 def test_every_import_inside_a_function_has_a_reason() -> None:
+    late = {module for modules in LATE.values() for module in modules.split()}
     found, used = defaultdict(set), set()
     for module, imported in late_imports():
-        keys = {key for key in LATE if imported == key or imported.startswith(f"{key}.")}
+        keys = {key for key in late if imported == key or imported.startswith(f"{key}.")}
         used |= keys
         if not keys:
             found[module].add(imported)
     assert dict(found) == {}
-    assert used == set(LATE)
+    assert used == late
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
@@ -116,18 +96,15 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
-@pytest.mark.parametrize(
-    ("modules", "absent"),
-    [
-        ("nightjar.evaluation, nightjar.benchmarks.gsm8k", {"prefect"}),
-        ("nightjar.hosting.server, nightjar.hosting.supervisor, nightjar.hosting.flow_runs", {"prefect"}),
-        ("nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights", {"scipy"}),
-        (
-            "nightjar.flows; from nightjar.flows import query",
-            {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("modules", "absent"), [
+    ("nightjar.evaluation, nightjar.benchmarks.gsm8k", {"prefect"}),
+    ("nightjar.hosting.server, nightjar.hosting.supervisor, nightjar.hosting.flow_runs", {"prefect"}),
+    ("nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights", {"scipy"}),
+    (
+        "nightjar.flows; from nightjar.flows import query",
+        {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"},
+    ),
+])  # fmt: skip
 def test_modules_load_only_what_they_need(modules: str, absent: set[str]) -> None:
     code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -136,26 +113,17 @@ def test_modules_load_only_what_they_need(modules: str, absent: set[str]) -> Non
 
 @cache
 def imports() -> grimp.ImportGraph:
-    return grimp.build_graph(*PACKAGES, include_external_packages=True)
+    return grimp.build_graph("nightjar", include_external_packages=True)
 
 
 def late_imports() -> Iterator[tuple[str, str]]:
     """Gives what is imported inside functions: the module where, and the module that."""
-    for package in PACKAGES:
-        for path in sources_of(package):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, FUNCTIONS))
-            for node in {inner for function in functions for inner in ast.walk(function)}:
-                if isinstance(node, ast.Import):
-                    yield from ((module, alias.name) for alias in node.names)
-                elif isinstance(node, ast.ImportFrom):
-                    yield module, node.module or ""
-
-
-def sources_of(package: str) -> list[Path]:
-    """Returns the files of a package, linked folders included."""
-    found = os.walk(ROOT / package, followlinks=True)
-    return sorted(Path(folder, name) for folder, _, names in found for name in names if name.endswith(".py"))
-
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    found = os.walk(ROOT / "nightjar", followlinks=True)
+    for path in sorted(Path(folder, name) for folder, _, names in found for name in names if name.endswith(".py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, FUNCTIONS))
+        for node in {inner for function in functions for inner in ast.walk(function)}:
+            if isinstance(node, ast.Import):
+                yield from ((module, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield module, node.module or ""

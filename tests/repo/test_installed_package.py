@@ -1,7 +1,5 @@
 """One package is installed, ``nightjar``, which works beside a user's own ``flows``, ``tasks`` and ``blocks``."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -22,12 +20,9 @@ OWN_TEST = """
     from blocks import mine as block
     from flows import mine as flow
     from tasks import mine as task
-
     from nightjar.blocks import ModelEndpoint
     from nightjar.flows import evaluate
     from nightjar.tasks import generate
-
-
     def test_both_can_be_imported():
         assert (flow, task, block) == ("my flow", "my task", "my block")
         assert evaluate.name == "evaluate"
@@ -36,7 +31,6 @@ OWN_TEST = """
 
 
 def build(source: Path, target: str, folder: Path) -> Path:
-    """Builds a wheel or a source distribution of a folder, and returns its path."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     [built] = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
@@ -91,25 +85,18 @@ def own_folder(tmp_path: Path) -> Path:
 
 
 def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run([python, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
 
 
 def test_the_wheel_holds_nightjar_with_its_flows_and_sql_and_nothing_else(wheel: Path) -> None:
     names = contents(wheel).keys()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"nightjar"}
     assert {
-        "nightjar/__init__.pyi",
-        "nightjar/blocks/model_endpoint.py",
-        "nightjar/flows/evaluation.py",
-        "nightjar/flows/__init__.pyi",
-        "nightjar/py.typed",
-        "nightjar/reports/templates/base.html",
-        "nightjar/tasks/evaluation.py",
-        "nightjar/warehouse/storage/tables.sql",
-    } <= names
+        "nightjar/__init__.pyi", "nightjar/blocks/model_endpoint.py", "nightjar/flows/evaluation.py",
+        "nightjar/flows/__init__.pyi", "nightjar/py.typed", "nightjar/reports/templates/base.html",
+        "nightjar/tasks/evaluation.py", "nightjar/warehouse/storage/tables.sql",
+    } <= names  # fmt: skip
 
 
 def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(

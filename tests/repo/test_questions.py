@@ -4,8 +4,6 @@ They are about runs that are made here: the recorded answers of two models to GS
 nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for review.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -30,11 +28,9 @@ GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 PAGES = ("README.md", "docs/warehouse.md")
 PAIR = re.compile(r"```sh\n((?:nightjar sql \"[^`]*?\"\n)+)```\n```\n(.*?)```", re.DOTALL)
 RUN_IDS = {
-    "1489c10aac35": "6b-finetuning",
-    "af9fe193abad": "6b-verification",
-    "d62f9b351acd": "first night",
+    "1489c10aac35": "6b-finetuning", "af9fe193abad": "6b-verification", "d62f9b351acd": "first night",
     "694b616765b8": "second night",
-}
+}  # fmt: skip
 """The ids that the pages name, and which run each is."""
 
 

@@ -1,7 +1,5 @@
 """What the README says to type works as it stands there."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -21,18 +19,12 @@ pytestmark = pytest.mark.slow
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def shell_blocks() -> list[str]:
-    return re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
-
-
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs a block of the README in an empty folder, without Prefect, with this Python's ``nightjar``."""
     environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_API_URL": "",
-    }
+        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": "",
+    }  # fmt: skip
     return subprocess.run(
         ["bash", "-euc", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
@@ -40,7 +32,8 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_first_evaluation_and_the_first_question(tmp_path: Path) -> None:
-    [evaluation] = [block for block in shell_blocks() if "nightjar model-server --port" in block]
+    blocks = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    [evaluation] = [block for block in blocks if "nightjar model-server --port" in block]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,7 +1,5 @@
 """The repository keeps its promises: packaging, entry points, help, documents."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess
@@ -24,8 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("command", [command for command in [*GROUPS, *COMMANDS] if len(command.split()) < 3])
 def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
     shown = CliRunner().invoke(app, [*command.split(), "--help"])
-    assert shown.exit_code == 0
-    assert "Usage:" in shown.output
+    assert (shown.exit_code, "Usage:" in shown.output) == (0, True)
     documents = (ROOT / "README.md").read_text() + (ROOT / "CHANGELOG.md").read_text()
     assert f"nightjar {command}" in documents
 
@@ -34,7 +31,6 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     code = """
         import sys
         from nightjar.cli import main
-
         sys.argv = ["nightjar", "--help"]
         try:
             main()
@@ -65,13 +61,11 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
     assert declared["pull"] == []
     assert declared["deployments"] == [
         {
-            "name": name or flow.name,
-            "description": description,
-            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}",
-            "work_pool": {"name": WORK_POOL.name},
+            "name": name or flow.name, "description": description,
+            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}", "work_pool": {"name": WORK_POOL.name},
         }
         for flow, description, name, _ in DEPLOYMENTS
-    ]
+    ]  # fmt: skip
     assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
     assert f"prefect worker start --pool {WORK_POOL.name}\n" in text
 

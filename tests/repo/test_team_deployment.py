@@ -1,7 +1,5 @@
 """What ``deployments/`` has for a team: the compose file, the image and the Kubernetes values hold together."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -19,7 +17,6 @@ DOCKERFILE = (DEPLOYMENTS / "Dockerfile").read_text()
 
 
 def compose() -> list[str]:
-    """Returns the command of compose that is here; skips the test where none is."""
     for command in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
             return command
@@ -35,18 +32,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def config(folder: Path) -> Any:
-    done = subprocess.run(
-        [*compose(), "-f", "docker-compose.yaml", "config"], cwd=folder, capture_output=True, text=True
-    )
+    command = [*compose(), "-f", "docker-compose.yaml", "config"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     return yaml.safe_load(done.stdout) if done.returncode == 0 else done.stderr
 
 
 def test_the_compose_file_is_valid_and_says_what_is_to_be_set(folder: Path) -> None:
     shutil.copy(folder / "example.env", folder / ".env")
     assert "set it in deployments/.env" in config(folder)
-    text = (
-        (folder / ".env").read_text().replace("PASSWORD=\n", "PASSWORD=abc\n").replace("STRING=\n", "STRING=us:def\n")
-    )
+    text = (folder / ".env").read_text().replace("PASSWORD=\n", "PASSWORD=abc\n")
+    text = text.replace("STRING=\n", "STRING=us:def\n")
     (folder / ".env").write_text(text)
     services = config(folder)["services"]
     assert {name: service["image"] for name, service in services.items()} == {
