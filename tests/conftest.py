@@ -52,6 +52,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Does not import files whose tests are all slow if slow tests are left out."""
+    if "not slow" not in (config.option.markexpr or "") or not collection_path.name.startswith("test_"):
+        return None
+    marks = (line for line in collection_path.read_text("utf-8").splitlines() if line.startswith("pytestmark ="))
+    return True if any("mark.slow" in line for line in marks) else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Gives each process a file at a time, but all of ``flows`` to one: the server that they share starts in 20 s."""

@@ -20,6 +20,8 @@ from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError, Error, SandboxError
 from nightjar.sandboxes.request import sandbox_access
 
+pytestmark = pytest.mark.slow
+
 SCORES = {
     "results": {
         "tasks": {

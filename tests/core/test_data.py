@@ -75,6 +75,7 @@ class TestSources:
         assert calls == []
         assert (len(examples), examples[0]["question"], calls) == (1, "a", [True])
 
+    @pytest.mark.slow
     def test_a_dataset_of_the_datasets_library(self):
         import datasets
 

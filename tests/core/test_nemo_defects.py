@@ -13,6 +13,8 @@ from nightjar.environments.seeded.bridge import as_environment
 from nightjar.errors import ConfigError, ResumeMismatchError, RunAbortedError, SandboxError
 from nightjar.model_server import FixedAnswer, ModelServer, last_user_text
 
+pytestmark = pytest.mark.slow
+
 ONE_BENCHMARK = "from nightjar.compat.nemo import benchmark\nbenchmark('{}', [{{'target': '1'}}])(lambda _: 1.0)\n"
 
 

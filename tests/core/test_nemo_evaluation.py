@@ -18,6 +18,8 @@ from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, RunE
 from nightjar.importers import convert, find_results
 from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 
+pytestmark = pytest.mark.slow
+
 
 class Sums(nemo.EvalEnvironment):
     """Problems with the answers 0, 1, 2, …"""

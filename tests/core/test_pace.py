@@ -202,6 +202,7 @@ class TestPace:
         # 400 requests at 16 / 0.075 a second, then the longest chain of refusals: 0.2^4 * 400 < 1
         assert 1 < seconds < 400 / 213 + 4 * 1.5 + 1
 
+    @pytest.mark.slow
     def test_a_limit_that_halves_and_recovers_is_followed_within_15_seconds(self, simulate):
         endpoint, _, _ = simulate(11_000, 64, per_second=100, slow_between=(20, 80))
 

@@ -17,6 +17,8 @@ from nightjar.environments.seeded.rows import image_url
 from nightjar.errors import ConfigError, DatasetError
 from nightjar.model_server import Answer, ModelServer
 
+pytestmark = pytest.mark.slow
+
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 NAMES = {RED: "red", GREEN: "green", BLUE: "blue"}
 

@@ -17,6 +17,8 @@ from nightjar.evaluation.config.registry import Registry
 from nightjar.evaluation.config.suite import load_suite
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(CONFIGS.parent) for path in CONFIGS.rglob("*.toml"))
 NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper"]

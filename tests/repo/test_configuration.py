@@ -24,6 +24,8 @@ from nightjar.evaluation.config import PROVIDERS, RunConfig, parameters, parse_r
 from nightjar.evaluation.config.parameters import GROUPS
 from nightjar.flows.evaluation import evaluate
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 TEXT = "Moons that the model is told of."
 

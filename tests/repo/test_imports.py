@@ -44,6 +44,7 @@ LATE = {
 """What is imported inside functions, with all that is in it, by reason: the CPU time that its import takes."""
 
 
+@pytest.mark.slow
 def test_every_import_inside_a_function_has_a_reason() -> None:
     late = {module for modules in LATE.values() for module in modules.split()}
     found, used = defaultdict(set), set()
@@ -96,6 +97,7 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("modules", "absent"), [
     ("nightjar.evaluation, nightjar.benchmarks.gsm8k", {"prefect"}),
     ("nightjar.hosting.server, nightjar.hosting.supervisor, nightjar.hosting.flow_runs", {"prefect"}),

@@ -1,6 +1,5 @@
 """The repository keeps its promises: packaging, entry points, help, documents."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -9,12 +8,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from nightjar.cli.app import COMMANDS, GROUPS, app
-from nightjar.hosting.deployments import DEPLOYMENTS, WORK_POOL
-from nightjar.hosting.server import FLOWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,34 +49,6 @@ def test_every_dependency_is_pinned_to_a_version() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
     assert names <= {line.partition("==")[0].lower().replace("_", "-") for line in lines}
-
-
-def test_prefect_yaml_declares_what_up_registers() -> None:
-    text = (ROOT / "deployments" / "prefect.yaml").read_text()
-    declared = yaml.safe_load(text)
-    assert declared["pull"] == []
-    assert declared["deployments"] == [
-        {
-            "name": name or flow.name, "description": description,
-            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}", "work_pool": {"name": WORK_POOL.name},
-        }
-        for flow, description, name, _ in DEPLOYMENTS
-    ]  # fmt: skip
-    assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
-    assert f"prefect worker start --pool {WORK_POOL.name}\n" in text
-
-
-def test_every_flow_has_a_deployment() -> None:
-    flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
-    named = set(re.findall(r'^@flow\(name="([\w-]+)"', flows, re.MULTILINE))
-    assert {each.flow.name for each in DEPLOYMENTS} == set(FLOWS) == named
-
-
-@pytest.mark.parametrize("flow", [each.flow for each in DEPLOYMENTS], ids=lambda flow: flow.name)
-def test_every_flow_validates_its_parameters(flow) -> None:
-    parameters = inspect.signature(flow.fn).parameters.values()
-    asked = {"env_id": "e"} if flow.name == "evaluate" else {p.name: "x" for p in parameters if p.default is p.empty}
-    assert asked.items() <= flow.validate_parameters(asked).items()
 
 
 def test_links_in_documents_lead_somewhere() -> None:
