@@ -46,15 +46,16 @@ class RunLog:
     def tail(self, count: int) -> list[LogLine]:
         """Returns the last lines. ``new`` continues from there, without older lines."""
         newest: dict[str, dict[str, Any]] = {}
+        known = max(1, count)
         for page in self._pages(sort="TIMESTAMP_DESC"):
             newest.update((record["id"], record) for record in page)
-            if len(newest) >= count:
+            if len(newest) >= known:
                 break
-        shown = [*newest.values()][:count]
-        if len(newest) >= count:
-            self._begin_at(shown[-1]["timestamp"])
-        self._seen |= {record["id"] for record in shown}
-        return [LogLine.of(record) for record in reversed(shown)]
+        read = [*newest.values()][:known]
+        if len(newest) >= known:
+            self._begin_at(read[-1]["timestamp"])
+        self._seen |= {record["id"] for record in read}
+        return [LogLine.of(record) for record in reversed(read[:count])]
 
     def new(self) -> Iterator[LogLine]:
         behind = {record["id"]: record for page in self._pages(len(self._seen)) for record in page}

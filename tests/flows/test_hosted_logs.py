@@ -151,3 +151,10 @@ def test_following_a_log_survives_an_overloaded_server(services, before, said, r
     got += [json.loads(line)["message"] for line in shown.splitlines()]
     assert Counter(got) == Counter(said.messages)
     assert following.returncode == 0
+
+
+def test_a_tail_without_lines_is_followed_by_new_lines_only(said, log):
+    said.write(1, 2)
+    assert log.tail(0) == []
+    said.write(3)
+    assert new(log) == ["line 2"]
