@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 TOKENS_OF_A_REQUEST = 30
 JUDGED = """
 import nightjar as vf

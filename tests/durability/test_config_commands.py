@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from nightjar.model_server import FixedAnswer
+
+pytestmark = pytest.mark.long
 
 JUDGED = """\
 from nightjar.compat.nemo import benchmark, needs_judge, scorer

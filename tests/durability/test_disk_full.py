@@ -4,6 +4,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 EXAMPLES, ROLLOUTS, CONCURRENCY = 100, 300, 8
 SETTINGS = ("-n", EXAMPLES, "-r", 3, "-c", CONCURRENCY)
 

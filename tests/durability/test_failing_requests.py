@@ -59,6 +59,7 @@ def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_se
     assert len(received) < most
 
 
+@pytest.mark.long
 def test_with_retries_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
     ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
@@ -80,6 +81,7 @@ def test_with_retries_every_rollout_is_scored(nightjar, serve):
     assert {_key(row): list(range(1, row["attempts"] + 1)) for row in run.results} == numbers
 
 
+@pytest.mark.long
 def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_these(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
     ended = nightjar.eval("arithmetic", "-n", 100, "--request-retries", 0, server=server)
@@ -116,6 +118,20 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
     assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(0, injected)]
 
 
+def test_an_endpoint_that_is_not_up_yet_is_waited_for(nightjar, serve):
+    port = serve().port + 1  # probably free
+    words = ("-n", 30, "-r", 1, "-m", "local", "-b", f"http://127.0.0.1:{port}/v1")
+    run = nightjar.start_eval("arithmetic", *words, "--wait-for-endpoint", 2)
+    run.wait_until(lambda: "does not answer yet" in run.stderr)
+    serve(port=port)
+    assert run.wait().code == 0
+    assert nightjar.run.metadata["scored"] == 30
+
+    started = nightjar.eval("arithmetic", *words[:-1], "http://127.0.0.1:1/v1", "--wait-for-endpoint", 0.05)
+    assert (started.code, "first 5 requests failed" in started.stderr) == (1, True)
+
+
+@pytest.mark.long
 def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
     """With retries on, an endpoint that has answered before is waited for."""
     server, url = _start_model_server(nightjar, port=0)

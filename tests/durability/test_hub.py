@@ -14,6 +14,8 @@ from hub_server import HubServer
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 TOKEN = "hf_ThisIsTheTokenOfAnn"
 SETTINGS = ("-n", 5, "-r", 2, "-m", "team/model")
 

@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 SETTINGS = ("-n", 50, "-c", 8)
 
 

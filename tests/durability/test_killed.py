@@ -4,9 +4,12 @@ import random
 from collections import Counter
 from contextlib import contextmanager
 
+import pytest
 from filelock import FileLock
 
 from nightjar.model_server import Faults
+
+pytestmark = pytest.mark.long
 
 EXAMPLES, ROLLOUTS_EACH, CONCURRENCY = 100, 3, 8
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH

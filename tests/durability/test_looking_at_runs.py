@@ -7,6 +7,8 @@ import pytest
 
 from nightjar.model_server import ArithmeticSolver, Faults, FixedAnswer, ModelServer
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
 

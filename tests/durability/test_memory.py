@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 FLOODS = """
 import nightjar as vf
 def flood():

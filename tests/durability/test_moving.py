@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["folder", "store"])
 def location(request, tmp_path, nightjar, there):

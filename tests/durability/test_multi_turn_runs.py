@@ -9,6 +9,8 @@ import pytest
 
 from nightjar.model_server import Faults, Script, ToolCallAnswer, last_user_text
 
+pytestmark = pytest.mark.long
+
 EXAMPLES, ROLLOUTS_EACH, CONCURRENCY, TURNS = 16, 2, 6, 3
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH
 SETTINGS = ("-n", EXAMPLES, "-r", ROLLOUTS_EACH, "-c", CONCURRENCY)

@@ -7,6 +7,8 @@ import pytest
 
 from nightjar.model_server import FixedAnswer
 
+pytestmark = pytest.mark.long
+
 BENCH = """
     from nightjar.compat.nemo import benchmark, exact_match, scorer
     ROWS = [{"q": f"{n}?", "target": "4" if n % 2 else "5", "response": "a column"} for n in range(30)]

@@ -12,6 +12,8 @@ import pytest
 from nightjar.engine.runs import RunDirectory
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 OLDER = Path(__file__).parent / "older_runs"
 RUN_ID = "7ea6218f54b3"
 FOLDER = Path("outputs/evals/arithmetic--local") / RUN_ID

@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 QUESTIONS = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(10)]
 OTHER = {"question": "What is 1 + 2?", "answer": "3"}
 CHANGES = [

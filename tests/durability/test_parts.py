@@ -7,6 +7,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 TIMES = {"finished_at", "generation_ms", "timing", "latency_ms", "started_at", "date", "time", "time_ms",
          "published_at"}  # fmt: skip
 OWN = {"run_id", "id", "created", "trajectory_id", "pace", "digest", "digests"}

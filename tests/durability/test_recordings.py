@@ -9,6 +9,8 @@ import pytest
 
 from nightjar.model_server import Recording
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("recording", "right"), [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)]

@@ -8,6 +8,8 @@ import pytest
 
 from nightjar.model_server import Faults, FixedAnswer, Recording
 
+pytestmark = pytest.mark.long
+
 PARSED_OTHERWISE = """
 import re
 import nightjar as vf

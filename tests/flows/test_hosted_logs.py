@@ -16,6 +16,8 @@ import pytest
 from nightjar.hosting.run_logs import RunLog
 from nightjar.hosting.server import PrefectApi
 
+pytestmark = pytest.mark.long
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

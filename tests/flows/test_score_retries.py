@@ -18,7 +18,7 @@ from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.tasks import evaluation as tasks
 from nightjar.tasks.evaluation import aggregate, generate, load_env, score
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
 JUDGED = '''
 from pathlib import Path
 from threading import Lock

@@ -12,7 +12,7 @@ from nightjar.errors import RunCancelledError
 from nightjar.flows.evaluation import evaluate
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
 LIMIT = 8
 SLOW = Faults(latency_ms=250)
 SHARED = {"env_id": "arithmetic", "endpoint": "shared", "rollouts_per_example": 1, "max_concurrent": 32}
