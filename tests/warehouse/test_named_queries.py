@@ -259,7 +259,7 @@ class TestDeclarations:
         ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
         ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
         ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [l"]),
-        ("flips;", {}, ["'a' and 'b'", "a (run_id of the run before), b (run_id of the run after)"]),
+        ("flips;", {}, ["'a' and 'b'", "a (run_id of the earlier run), b (run_id of the later run)"]),
         ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
         ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
         ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),

@@ -328,7 +328,7 @@ class TestStatements:
         assert re.search(r"^ +env \[model\] \[limit=20\]$", text, re.MULTILINE)
         assert "FROM flips($a, $b)" in run("--list", "flips").stdout
         listed = {query["name"]: query for query in json.loads(run("--list", "--json").stdout)}
-        about = {"required": True, "default": None, "about": "run_id of the run before"}
+        about = {"required": True, "default": None, "about": "run_id of the earlier run"}
         assert listed["flips"]["parameters"][0] == {"name": "a", "type": "run", **about}
 
     def test_statements_and_names_on_stdin_run_one_by_one(self, run):

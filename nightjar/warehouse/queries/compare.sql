@@ -1,10 +1,10 @@
--- Two models on the examples that both were scored on, in the newest large run of each.
+-- Two models compared on the examples that both have scored, in the newest full run of each model.
 --
--- The difference is b minus a, paired by example; its standard error is stderr. Where examples is 0, they have no
--- example in common; without an environment, not even that.
+-- The column difference is b minus a, paired by example, and stderr is its standard error. If the column examples is 0,
+-- the models have no scored example in common. If env_id is NULL as well, they have no environment in common.
 --
--- $a model: model
--- $b model: the model to compare it with
+-- $a model: the first model
+-- $b model: the second model, which is compared with the first
 -- $env environment = NULL: only this environment
 WITH chosen AS (
     SELECT env_id, model, run_id

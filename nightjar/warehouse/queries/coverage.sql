@@ -1,7 +1,7 @@
--- Runs that are not complete, and how many rollouts they owe; --resume RUN_DIR does only these.
+-- Incomplete runs with the number of their remaining rollouts (owed); --resume RUN_DIR does only the remaining ones.
 --
 -- $env environment = NULL: only this environment
--- $days integer = 30: runs that began in the last so many days
+-- $days integer = 30: only runs that began at most this number of days ago
 SELECT
     env_id,
     model,

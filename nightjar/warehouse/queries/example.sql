@@ -1,9 +1,9 @@
--- One example in full: what was asked, and what every model answered in its newest large run.
+-- One example in full: the question, and the answers of every model in its newest full run.
 --
 -- Shown in full.
 --
 -- $env environment: environment
--- $example: its example_id, or 8 and more characters that its example_hash begins with
+-- $example: the example_id, or at least the first 8 characters of the example_hash
 WITH chosen AS (
     SELECT chosen.model AS asked_model, rollouts.*
     FROM rollouts

@@ -1,7 +1,7 @@
--- Why rollouts failed in the last days: error classes, how often, where, and the newest message.
+-- Why rollouts failed: the error classes, with the number of rollouts, where they occurred, and the newest message.
 --
 -- $env environment = NULL: only this environment
--- $days integer = 7: of runs that began in the last so many days
+-- $days integer = 7: only runs that began at most this number of days ago
 SELECT
     coalesce(errors.chain, errors.error) AS error,
     errors.phase,

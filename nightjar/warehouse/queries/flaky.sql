@@ -1,9 +1,9 @@
--- Examples that a model gets right only sometimes, over its newest rollouts of each.
+-- Examples that a model gets right only sometimes, over its newest rollouts of each example.
 --
 -- $env environment: environment
 -- $model model = NULL: only this model
--- $rollouts integer = 8: how many of the newest rollouts of an example count
--- $limit integer = 20: rows
+-- $rollouts integer = 8: number of the newest rollouts of each example that count
+-- $limit integer = 20: maximum number of rows
 WITH newest AS (
     SELECT runs.model, rollouts.example_hash, rollouts.example_id, rollouts.correct
     FROM rollouts

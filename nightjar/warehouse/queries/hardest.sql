@@ -1,8 +1,8 @@
--- The hardest examples of an environment: least reward in the newest large run of every model.
+-- The hardest examples of an environment: those with the lowest mean reward over the newest full run of every model.
 --
 -- $env environment: environment
 -- $model model = NULL: only this model
--- $limit integer = 20: rows
+-- $limit integer = 20: maximum number of rows
 WITH newest AS (
     SELECT run_id
     FROM leaderboard

@@ -1,6 +1,6 @@
--- Who leads in each environment: every model's newest run that is no quick one.
+-- Who leads in each environment: the newest full run of every model, best model first.
 --
--- Means are comparable where the dataset is the same.
+-- Means are comparable only if the column dataset is the same.
 --
 -- $env environment = NULL: only this environment
 SELECT

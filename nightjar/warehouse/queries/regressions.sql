@@ -1,9 +1,9 @@
--- What got worse last night: examples with less reward than in the comparable run before.
+-- What got worse last night: examples with a lower mean reward than in the previous comparable run.
 --
 -- $env environment = NULL: only this environment
 -- $model model = NULL: only this model
--- $days integer = 1: the newer run began in the last so many days
--- $limit integer = 50: rows
+-- $days integer = 1: only if the newer run began at most this number of days ago
+-- $limit integer = 50: maximum number of rows
 SELECT
     regressions.env_id,
     regressions.model,

@@ -1,12 +1,13 @@
--- Completions that contain a text, the newest runs first; capitals do not matter.
+-- Completions that contain a text, the newest runs first; upper and lower case are not distinguished.
 --
--- What counts is what was said, thought, called or answered by a tool. The passage is about 80 characters on each side
--- of the first place in the completion, which stands between « and »; role says whose words they are.
+-- The search covers the texts of messages, reasoning, tool calls and results of tools. The column passage shows the
+-- first match in the completion between « and », with about 80 characters on each side. role is the role of that
+-- message.
 --
--- $text: what to look for
+-- $text: the text to search for
 -- $env environment = NULL: only this environment
 -- $model model = NULL: only this model
--- $limit integer = 20: rows
+-- $limit integer = 20: maximum number of rows
 WITH found AS (
     -- The first condition is fast, on the completion as it is stored; the second leaves out the names of fields.
     SELECT

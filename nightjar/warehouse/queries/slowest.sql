@@ -1,11 +1,11 @@
--- The slowest runs of the last days, and how long a rollout took in them.
+-- The slowest runs, and how long their rollouts took.
 --
--- minutes is the whole run; median_seconds and p95_seconds are of generating a rollout, scoring_seconds is the mean of
--- scoring one.
+-- The column minutes is the time of the whole run. The columns median_seconds and p95_seconds are the median and the
+-- 95th percentile of the time to generate a rollout; scoring_seconds is the mean time to score a rollout.
 --
 -- $env environment = NULL: only this environment
--- $days integer = 30: runs that began in the last so many days
--- $limit integer = 20: rows
+-- $days integer = 30: only runs that began at most this number of days ago
+-- $limit integer = 20: maximum number of rows
 WITH slowest AS (
     SELECT env_id, model, started_at, time_ms / 60000 AS minutes, scored + failed AS rollouts, run_id
     FROM runs

@@ -1,9 +1,10 @@
--- What was spent by month and model: all attempts, failed ones too.
+-- Spending by month and model, over all attempts including failed attempts.
 --
--- It is in the currency of the prices. A run without a price adds nothing; unpriced_runs counts these.
+-- The column spent is in the currency of the prices. A run without a price adds nothing to it; unpriced_runs counts
+-- such runs.
 --
 -- $env environment = NULL: only this environment
--- $months integer = 12: this month and those before it
+-- $months integer = 12: number of months, including the current month
 SELECT
     strftime(started_at, '%Y-%m') AS month,
     model,

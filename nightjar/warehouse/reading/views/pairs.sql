@@ -20,8 +20,8 @@ FROM measured
 GROUP BY run_id, example_hash;
 
 -- The only definition of pairs: two sides, paired by the content of examples. It takes many comparisons at once, as two
--- lists of sides in the same order. A side is a list of runs, and its value of an example is the mean of their means. An
--- example appears if both sides were asked it; a side without a value has NULL.
+-- lists of sides in the same order. A side is a list of runs. The value of an example on a side is the mean of the
+-- runs' means. An example appears if both sides contain it; its value is NULL on a side where it has no value.
 CREATE OR REPLACE MACRO side_results(sides, metric := 'reward') AS TABLE
 WITH members AS (
     SELECT unnest(range(1, len(sides) + 1)) AS side, unnest(sides) AS run_ids
@@ -60,8 +60,9 @@ JOIN side_results(after, metric := metric) AS b USING (side, example_hash);
 CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
 FROM paired_sides([before], [after], metric := metric);
 
--- No rows, but an error if one of the runs is not in the warehouse. The column is not constant, so that no filter above
--- removes the check. The error is in a branch of a CASE, so that it is not raised for a run that exists.
+-- Returns no rows, but raises an error if one of the runs is not in the warehouse. The column is not constant, so that
+-- no outer filter removes the check. The error is in a branch of a CASE, so that it is not raised for a run that
+-- exists.
 CREATE OR REPLACE MACRO missing_runs(run_ids) AS TABLE
 SELECT missing
 FROM (
@@ -83,8 +84,8 @@ UNION ALL
 SELECT missing::BIGINT, missing, missing, missing, missing, missing, missing::VARCHAR FROM missing_runs([a, b])
 ORDER BY example_id;
 
--- For every configuration, the run that represents it (as in leaderboard) against the newest earlier run with more than
--- half as many scored examples. If the dataset grew, the common examples are compared.
+-- Compares the representative run of every configuration (as in leaderboard) with the newest earlier run that has more
+-- than half as many scored examples. If the dataset grew, the common examples are compared.
 CREATE OR REPLACE VIEW regressions AS
 WITH ranked AS (
     SELECT
@@ -142,4 +143,4 @@ FROM pairs(a, b)
 WHERE (correct_a >= 0.5) <> (correct_b >= 0.5)
 ORDER BY flip, example_id;
 
-COMMENT ON VIEW regressions IS 'examples with less reward in the newest representative run than in the one before, by example_hash';
+COMMENT ON VIEW regressions IS 'examples with a lower mean reward in the representative run than in the previous run, paired by example_hash';

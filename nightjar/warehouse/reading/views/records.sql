@@ -74,8 +74,8 @@ FROM written
 LEFT JOIN done USING (run_id, example_id, rollout_index)
 ORDER BY ALL;
 
--- Of several notes with a reward, by any author, the newest counts. A note that agrees with the recorded reward overrules
--- nothing; a note on a failed rollout does.
+-- If several notes of any authors propose a reward, the newest note counts. A note that agrees with the recorded reward
+-- overrules nothing; a note that proposes a reward for a failed rollout overrules it.
 CREATE OR REPLACE VIEW overruled_rollouts AS
 WITH said AS (
     SELECT run_id, example_id, rollout_index, arg_max(overruled_reward, written_at) AS overruled_reward
@@ -106,28 +106,28 @@ WHERE run_id IN (SELECT run_id FROM overruled_rollouts)
 GROUP BY ALL
 ORDER BY ALL;
 
-COMMENT ON VIEW gate_decisions IS 'decisions of nightjar gate; their benchmarks are the comparisons with the same gate_id';
+COMMENT ON VIEW gate_decisions IS 'decisions of nightjar gate; the rows of comparisons with the same gate_id are the benchmarks of a decision';
 COMMENT ON COLUMN gate_decisions.verdict IS 'GO, NO-GO or INCONCLUSIVE';
-COMMENT ON COLUMN gate_decisions.level IS 'one-sided probability of any false breach';
-COMMENT ON VIEW comparisons IS 'recorded comparisons of runs, by nightjar gate and nightjar compare --record';
-COMMENT ON COLUMN comparisons.decision IS 'PASS, BREACH, INSUFFICIENT or MISSING in a gate; else PASS, REGRESSION or INCONCLUSIVE';
-COMMENT ON COLUMN comparisons.margin IS 'how much worse the candidate may be';
-COMMENT ON COLUMN comparisons.difference IS 'candidate minus baseline, mean over the pairs; low to high is its interval at 1 - alpha';
-COMMENT ON COLUMN comparisons.p IS 'probability of a loss this large if the true loss is the margin; p_adjusted is for all benchmarks of the gate';
-COMMENT ON COLUMN comparisons.p_sign_flips IS 'probability of a difference this bad if nothing changed, by sign flips with this seed';
-COMMENT ON COLUMN comparisons.nights IS 'number of nights that together show a breach most clearly; NULL if none were tested';
+COMMENT ON COLUMN gate_decisions.level IS 'accepted one-sided probability of at least one false breach';
+COMMENT ON VIEW comparisons IS 'comparisons of runs that nightjar gate or nightjar compare --record has recorded';
+COMMENT ON COLUMN comparisons.decision IS 'PASS, BREACH, INSUFFICIENT or MISSING in a gate; otherwise PASS, REGRESSION or INCONCLUSIVE';
+COMMENT ON COLUMN comparisons.margin IS 'how much worse than the baseline the candidate may be';
+COMMENT ON COLUMN comparisons.difference IS 'mean over the pairs of candidate minus baseline; its interval at 1 - alpha is low to high';
+COMMENT ON COLUMN comparisons.p IS 'probability of such a large loss if the true loss is the margin; p_adjusted is corrected for all benchmarks';
+COMMENT ON COLUMN comparisons.p_sign_flips IS 'probability of such a bad difference if nothing changed, by sign flips with the seed of this row';
+COMMENT ON COLUMN comparisons.nights IS 'number of nights that together show a breach most clearly; NULL if no nights were tested';
 COMMENT ON VIEW notes IS 'notes on rollouts, written in nightjar view; rollouts.reward keeps the recorded value';
 COMMENT ON COLUMN notes.mark IS 'wrong grade, bad question or interesting';
-COMMENT ON COLUMN notes.overruled_reward IS 'the reward that the author proposes; NULL if none';
+COMMENT ON COLUMN notes.overruled_reward IS 'the reward that the author proposes; NULL if the author proposes none';
 COMMENT ON COLUMN notes.is_outdated IS 'whether the rollout was repeated after the note was written';
-COMMENT ON VIEW overruled_rollouts IS 'rollouts whose reward a note overrules: the newest note that is not outdated, if it disagrees';
-COMMENT ON VIEW overruled_runs IS 'runs with overruled rollouts: their means with and without the overruled rewards';
-COMMENT ON COLUMN overruled_runs.overruled_avg_reward IS 'mean with the overruled rewards; avg_reward is without them';
+COMMENT ON VIEW overruled_rollouts IS 'rollouts whose newest current note proposes another reward than the recorded one';
+COMMENT ON VIEW overruled_runs IS 'runs with overruled rollouts: their recorded means and the means with the proposed rewards';
+COMMENT ON COLUMN overruled_runs.overruled_avg_reward IS 'mean with the rewards that notes propose; avg_reward is the recorded mean';
 COMMENT ON COLUMN overruled_runs.overruled IS 'number of overruled rollouts';
-COMMENT ON VIEW nights IS 'a suite on one date and its verdict: nightjar nights';
+COMMENT ON VIEW nights IS 'one night of a suite, with its verdict; see nightjar nights';
 COMMENT ON COLUMN nights.verdict IS 'accepted, worse, incomplete, skipped or running';
-COMMENT ON VIEW night_evaluations IS 'an evaluation of a night against the accepted nights before it';
+COMMENT ON VIEW night_evaluations IS 'an evaluation of a night, compared with the accepted nights before this night';
 COMMENT ON COLUMN night_evaluations.change IS 'same, worse, better, new or missing';
-COMMENT ON COLUMN night_evaluations.difference IS 'this run minus the accepted nights, mean reward over the pairs';
-COMMENT ON COLUMN night_evaluations.p_worse IS 'probability of a difference this low if nothing changed';
+COMMENT ON COLUMN night_evaluations.difference IS 'mean over the pairs of the reward of this run minus the reward of the accepted nights';
+COMMENT ON COLUMN night_evaluations.p_worse IS 'probability of such a low difference if nothing changed';
 COMMENT ON COLUMN night_evaluations.differs IS 'settings in which the runs differ, such as dataset';

@@ -3,18 +3,18 @@
 
 CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 
--- When a run began, or the first later moment that is known.
+-- Returns when a run began. If this is unknown, it returns the first later time that is known.
 CREATE OR REPLACE MACRO began(started_at, finished_at, published_at) AS coalesce(started_at, finished_at, published_at);
 
 -- The id of the run that a part belongs to; NULL for a whole run. Parts exist until they are joined.
 CREATE OR REPLACE MACRO part_of(run_id) AS
     nullif(regexp_extract(run_id, '^([\w-]+)\.part-[1-9]\d*-of-[1-9]\d*$', 1), '');
 
--- Of runs and parts, those that count as results.
+-- Returns whether a run counts as a result; parts do not.
 CREATE OR REPLACE MACRO is_finished(status, run_id) AS
     status IN ('completed', 'incomplete') AND part_of(run_id) IS NULL;
 
--- What tokens cost, given the prices of a million.
+-- Returns the cost of tokens, given the prices of a million tokens.
 CREATE OR REPLACE MACRO token_cost(input_tokens, output_tokens, input_price, output_price) AS
     (input_tokens * input_price + output_tokens * output_price) / 1e6;
 
@@ -204,41 +204,41 @@ GROUP BY run_id, example_id
 ORDER BY run_id, example_id;
 
 COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
-COMMENT ON COLUMN runs.version IS 'version of the published content; a newer one replaces it';
-COMMENT ON COLUMN runs.rollouts IS 'requested rollouts; the existing ones are scored + failed';
+COMMENT ON COLUMN runs.version IS 'version of the published content; a newer version replaces an older one';
+COMMENT ON COLUMN runs.rollouts IS 'number of requested rollouts; the number of existing rollouts is scored + failed';
 COMMENT ON COLUMN runs.coverage IS 'scored / rollouts';
-COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL if there are none';
+COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL if no rollout is scored';
 COMMENT ON COLUMN runs.scoring_hash IS 'SHA-256 of the scoring code: environment, rubric, reward functions, parser';
-COMMENT ON COLUMN runs.rescored_from IS 'the run whose rollouts it scored again; NULL if it asked the model itself';
+COMMENT ON COLUMN runs.rescored_from IS 'the run whose rollouts this run scored again; NULL for a run that is not rescored';
 COMMENT ON COLUMN runs.part_of IS 'the run that this part belongs to, until all parts are joined; NULL for a whole run';
-COMMENT ON COLUMN runs.cost IS 'cost of the recorded rollouts, in the currency of prices; NULL without a price, 0 for a rescored run';
+COMMENT ON COLUMN runs.cost IS 'cost of the recorded rollouts, in the currency of prices; NULL if there is no price, 0 for a rescored run';
 COMMENT ON COLUMN runs.metadata IS 'the whole metadata.json';
 COMMENT ON COLUMN runs.config IS 'the whole config.json';
 COMMENT ON COLUMN runs.protocol IS 'protocol of the endpoint, such as openai_chat_completions; NULL for runs of other programs';
-COMMENT ON VIEW rollouts IS 'an attempt at an example: its record, one per example and rollout_index';
-COMMENT ON COLUMN rollouts.finish_reason IS 'of the last model call, as the endpoint returned it';
+COMMENT ON VIEW rollouts IS 'the final record of each rollout: one row per run, example and rollout_index';
+COMMENT ON COLUMN rollouts.finish_reason IS 'finish reason of the last model call, as the endpoint returned it';
 COMMENT ON COLUMN rollouts.outcome IS 'scored, truncated, timed_out, content_filtered, empty or failed';
 COMMENT ON COLUMN rollouts.model_ms IS 'time in model calls including retries; NULL if unknown';
-COMMENT ON COLUMN rollouts.reward IS 'NULL for a failed rollout, never 0';
-COMMENT ON COLUMN rollouts.correct IS 'reward >= the pass_threshold of the run';
-COMMENT ON COLUMN rollouts.metrics IS 'a NaN or infinite score is NULL';
-COMMENT ON COLUMN rollouts.error IS 'class of the failure; NULL if there is none';
+COMMENT ON COLUMN rollouts.reward IS 'weighted sum of the metrics; NULL for a failed rollout, never 0';
+COMMENT ON COLUMN rollouts.correct IS 'whether the reward is at least the pass_threshold of the run';
+COMMENT ON COLUMN rollouts.metrics IS 'score of each metric; NULL for a NaN or infinite score';
+COMMENT ON COLUMN rollouts.error IS 'class of the error; NULL if the rollout did not fail';
 COMMENT ON COLUMN rollouts.model IS 'the model name that the server returned';
 COMMENT ON COLUMN rollouts.task IS 'a name, or JSON text if the environment gives an object';
-COMMENT ON COLUMN rollouts.trajectory IS 'the model calls, from the ledger';
-COMMENT ON COLUMN rollouts.state IS 'the columns of --state-columns';
-COMMENT ON VIEW attempts IS 'every attempt at a rollout, including failed ones: the ledger';
+COMMENT ON COLUMN rollouts.trajectory IS 'the model calls, as recorded in attempts.jsonl';
+COMMENT ON COLUMN rollouts.state IS 'values of the state that --state-columns selects';
+COMMENT ON VIEW attempts IS 'every attempt at a rollout, including failed attempts, as recorded in attempts.jsonl';
 COMMENT ON VIEW examples IS 'the distinct contents of examples';
-COMMENT ON VIEW prices IS 'prices of a million tokens of a model since a date: nightjar warehouse prices';
+COMMENT ON VIEW prices IS 'prices of a million tokens of a model from a date on; see nightjar warehouse prices';
 COMMENT ON VIEW metrics IS 'the named components of a rollout''s reward, one per row';
 COMMENT ON COLUMN metrics.value IS 'NULL if the score was NaN or infinite';
-COMMENT ON VIEW errors IS 'why rollouts failed';
-COMMENT ON COLUMN errors.phase IS 'generation or scoring';
+COMMENT ON VIEW errors IS 'the error of each failed rollout';
+COMMENT ON COLUMN errors.phase IS 'phase in which the rollout failed: generation or scoring';
 COMMENT ON VIEW finished_runs IS 'the finished runs, and whether each can represent its model';
-COMMENT ON COLUMN finished_runs.is_full IS 'more than half as many scored examples as the largest run within ten days';
-COMMENT ON COLUMN finished_runs.is_sound IS 'at least 95 % scored, or no run within ten days was';
-COMMENT ON VIEW leaderboard IS 'for every environment and model, the newest run that can represent it';
+COMMENT ON COLUMN finished_runs.is_full IS 'whether the run has scored more than half as many examples as the largest run within ten days';
+COMMENT ON COLUMN finished_runs.is_sound IS 'whether at least 95 % of the rollouts are scored, or no run within ten days reaches 95 %';
+COMMENT ON VIEW leaderboard IS 'for every environment and model, the newest run that can represent the model';
 COMMENT ON VIEW history IS 'the finished runs in order of time';
-COMMENT ON COLUMN history.change IS 'against the previous run of the same configuration on the same examples';
-COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples whose rollouts were all scored';
+COMMENT ON COLUMN history.change IS 'difference of avg_reward from the previous run of the same configuration and dataset';
+COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over the examples whose rollouts are all scored';
 COMMENT ON VIEW example_rewards IS 'the mean reward of each example of a run';

@@ -148,12 +148,12 @@ JOIN segments.runs USING (run_id)
 WHERE category IS NOT NULL
 ORDER BY started_at DESC NULLS LAST, run_id, count DESC, category;
 
-COMMENT ON VIEW cost IS 'tokens and cost of all attempts of a run, including failed ones; without rescored runs';
+COMMENT ON VIEW cost IS 'tokens and cost of all attempts of a run, including failed attempts; rescored runs are left out';
 COMMENT ON VIEW retries IS 'failed attempts by run and error, with their time and tokens';
 COMMENT ON VIEW steps IS 'time and tokens of each rollout, and why it failed or was wrong';
-COMMENT ON COLUMN steps.model_ms IS 'time in model calls; the whole generation if no call was timed';
+COMMENT ON COLUMN steps.model_ms IS 'time in model calls; the time of the whole generation if no call was timed';
 COMMENT ON COLUMN steps.verify_ms IS 'time of scoring';
-COMMENT ON COLUMN steps.failure_category IS 'NULL for correct rollouts, and for wrong ones without a category';
+COMMENT ON COLUMN steps.failure_category IS 'why the rollout failed or was wrong; NULL for a correct rollout or if no category applies';
 COMMENT ON VIEW runtime_stats IS 'tokens, latency percentiles, rates and finish reasons of a run';
 COMMENT ON COLUMN runtime_stats.total_retries IS 'retried requests in the last session';
 COMMENT ON VIEW failures IS 'failed and wrong rollouts of a run by category';
