@@ -206,7 +206,8 @@ ELSEWHERE = {
     "durability/test_nemo_command.py": "--bench --adapter --repeats --max-problems --model-url --model-id --api-key "
     "--override",
     "durability/test_interrupted.py": "--resume", "durability/test_suites.py": "--dry-run --heartbeat-url",
-    "core/test_live_view.py": "--tui --debug", "durability/test_failing_requests.py": "--request-retries --wait-for-endpoint",
+    "core/test_live_view.py": "--tui --debug",
+    "durability/test_failing_requests.py": "--request-retries --wait-for-endpoint",
     "durability/test_budgets.py": "--max-total-tokens --max-cost-usd", "durability/test_cache.py": "--cache",
     "durability/test_parts.py": "--part", "durability/test_hub.py": "--save-to-hf-hub --hf-hub-dataset-name",
     "processes/test_env_commands.py": "--env-source", "flows/test_stopped_runs.py": "--prefect",
