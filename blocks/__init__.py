@@ -1,6 +1,6 @@
-"""Prefect blocks: settings that runs share and name, stored by Prefect's server with encrypted secrets.
+"""Prefect blocks: named settings that runs share, stored by Prefect's server with encrypted secrets.
 
-Every server that Nightjar starts knows them. To register them with another one::
+Every server that Nightjar starts knows these blocks. To register them with another server::
 
     prefect block register -m nightjar.blocks
 """

@@ -8,7 +8,7 @@ from nightjar.blocks.base import NightjarBlock
 
 
 class ResultsWarehouse(NightjarBlock):
-    """Where a team's results are published; a run names it as its warehouse, ``block:NAME``.
+    """The warehouse in which a team's results are published. A run names the block as warehouse ``block:NAME``.
 
     Example:
         ```python
@@ -23,8 +23,8 @@ class ResultsWarehouse(NightjarBlock):
     _block_type_slug = "nightjar-results-warehouse"
 
     location: str = Field(
-        description="Folder, s3://bucket/prefix, md:database or another location of a warehouse; its credentials are "
-        "environment variables of workers, or in a block of secrets that the run names."
+        description="Folder, s3://bucket/prefix, md:database or another location of a warehouse. Its credentials are "
+        "environment variables of the workers, or in a block of secrets that the run names."
     )
 
     @field_validator("location")
@@ -36,7 +36,7 @@ class ResultsWarehouse(NightjarBlock):
 
 
 class HubPublisher(NightjarBlock):
-    """A dataset of the Hugging Face Hub for results; a run names it as its hf_hub_dataset_name, ``block:NAME``.
+    """A dataset of the Hugging Face Hub for results. A run names the block as hf_hub_dataset_name ``block:NAME``.
 
     Example:
         ```python
@@ -50,8 +50,8 @@ class HubPublisher(NightjarBlock):
     _block_type_name = "Nightjar Hub Publisher"
     _block_type_slug = "nightjar-hub-publisher"
 
-    repo_name: str = Field(default="", description="Dataset on the Hub, owner/name; empty for a generated name.")
+    repo_name: str = Field(default="", description="Dataset on the Hub, owner/name. If empty, a name is generated.")
     token: SecretStr = Field(
-        default=SecretStr(""), description="Token that may write there; empty for the one of the worker."
+        default=SecretStr(""), description="Token that may write the dataset. If empty, the worker's token is used."
     )
-    private: bool = Field(default=True, description="Makes a new dataset private.")
+    private: bool = Field(default=True, description="Whether a new dataset is private.")

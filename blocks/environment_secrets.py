@@ -16,7 +16,7 @@ class EnvironmentSecrets(NightjarBlock):
     """Secret environment variables of a run: keys of judges, tools, datasets and warehouses.
 
     Example:
-        Create one, and name it in a run as ``secrets``:
+        Create a block, and name it in a run as ``secrets``:
         ```python
         from nightjar.blocks import EnvironmentSecrets
 
@@ -30,8 +30,8 @@ class EnvironmentSecrets(NightjarBlock):
 
     values: SecretDict = Field(
         default_factory=lambda: SecretDict({}),
-        description='Environment variables and their values, such as {"JUDGE_API_KEY": "sk-…"}: set while a run that '
-        "names this block lasts, in its process alone.",
+        description='Environment variables and their values, such as {"JUDGE_API_KEY": "sk-…"}. They are set only in '
+        "the process of a run that names this block, and only during the run.",
     )
 
     @field_validator("values")
@@ -39,7 +39,7 @@ class EnvironmentSecrets(NightjarBlock):
     def _check_values(cls, values: SecretDict) -> SecretDict:
         for name, value in values.get_secret_value().items():
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of an environment variable")
+                raise ValueError(f"{name!r} is not a valid name of an environment variable")
             if not isinstance(value, str) or "\0" in value:
                 raise ValueError(f"the value of {name!r} must be a text")
         return values

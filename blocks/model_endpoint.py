@@ -16,7 +16,7 @@ from nightjar.evaluation.config import PROVIDERS, Provider, find_provider
 
 
 class ModelEndpoint(NightjarBlock):
-    """The endpoint of a model, with its key; a run names it as its endpoint.
+    """The endpoint of a model, with its key. A run names the block as ``endpoint``.
 
     Example:
         ```python
@@ -33,22 +33,23 @@ class ModelEndpoint(NightjarBlock):
 
     provider: str = Field(
         default="",
-        description="Provider that supplies base URL, protocol and key variable where they are not set here.",
+        description="Provider that supplies base URL, protocol and key variable if they are not set in this block.",
         json_schema_extra={"enum": ["", *PROVIDERS]},
     )
-    base_url: str = Field(default="", description="Base URL, without the route; empty for the provider's.")
+    base_url: str = Field(default="", description="Base URL, without the route. If empty, the provider's is used.")
     model: str = Field(default="", description="Model, as the endpoint names it, for runs that keep the default model.")
     client_type: str = Field(
         default="",
-        description="Protocol; empty for the provider's, or OpenAI's chat completions.",
+        description="Protocol. If empty, the provider's is used, else OpenAI's chat completions.",
         json_schema_extra={"enum": ["", *get_args(ClientType)]},
     )
     key: SecretStr = Field(
-        default=SecretStr(""), description="Key; empty if an environment variable of the worker holds it."
+        default=SecretStr(""),
+        description="Key. It may be empty if an environment variable of the worker holds the key.",
     )
     key_variable: str = Field(
         default="",
-        description="Variable of the worker that holds the key, if none is set here; empty for the provider's.",
+        description="Variable of the worker that holds the key, if no key is set here. If empty, as for the provider.",
     )
     headers: SecretDict = Field(
         default_factory=lambda: SecretDict({}), description='HTTP headers of every request, such as {"X-Team": "…"}.'
@@ -56,16 +57,16 @@ class ModelEndpoint(NightjarBlock):
     max_concurrent: int = Field(
         default=0,
         ge=0,
-        description="Maximum number of rollouts generated at once by all runs with this block; 0 for no shared limit.",
+        description="Maximum number of rollouts generated at once by all runs with this block; 0 means no limit.",
     )
     request_timeout: float = Field(
-        default=0.0, ge=0, description="Maximum seconds for a request; 0 for the limit of the run."
+        default=0.0, ge=0, description="Maximum seconds for a request. If 0, the limit of the run applies."
     )
     input_price: float = Field(
-        default=0.0, ge=0, description="Price of a million input tokens, if the warehouse has none."
+        default=0.0, ge=0, description="Price in USD of a million input tokens, if the warehouse has no price."
     )
     output_price: float = Field(
-        default=0.0, ge=0, description="Price of a million output tokens, if the warehouse has none."
+        default=0.0, ge=0, description="Price in USD of a million output tokens, if the warehouse has no price."
     )
 
     @field_validator("headers")
@@ -79,7 +80,7 @@ class ModelEndpoint(NightjarBlock):
     @model_validator(mode="after")
     def _check_endpoint(self) -> Self:
         if not self.provider and not self.base_url:
-            raise ValueError("it has neither a provider nor a base URL")
+            raise ValueError("the block has neither a provider nor a base URL")
         self.client_config()
         return self
 

@@ -1,10 +1,10 @@
-"""Prefect flows: the order of the tasks, nothing else; names load on first use.
+"""Prefect flows, which only put tasks in order. Names load on first use.
 
 >>> from nightjar.flows import evaluate, query
 >>> evaluate.name, query.name
 ('evaluate', 'query')
 
-No module here is named like a flow, which it would hide.
+No module in this package has the name of a flow, because the module would hide the flow.
 """
 
 import lazy_loader

@@ -43,10 +43,10 @@ def rescore_part(source: str, part: str, settings: dict[str, Any], warehouse: st
 
 
 def rescore_on_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], warehouse: str) -> RunDirectory:
-    """Scores the rollouts of a run again, a part per worker, and returns the new run directory.
+    """Scores the rollouts of a run again, one part per worker, and returns the new run directory.
 
-    Workers see ``source`` under the same path, and must reach ``warehouse``. ``cluster`` is the address of a scheduler,
-    or the number of workers to start here; ``settings`` are further arguments of ``load_rescored``.
+    Workers must see ``source`` under the same path, and reach ``warehouse``. ``cluster`` is the address of a scheduler,
+    or the number of local workers to start. ``settings`` are further arguments of ``load_rescored``.
     """
     runner = import_extra("prefect_dask", "dask", _USER).DaskTaskRunner
     path, run_id = source.path.absolute(), new_run_id()
@@ -65,7 +65,7 @@ def rescore_on_dask(source: RunDirectory, cluster: str, settings: Mapping[str, A
 
 @contextmanager
 def _workers(cluster: str) -> Iterator[tuple[str, int]]:
-    """Yields the address of a scheduler and its number of workers; starts them if ``cluster`` is a number."""
+    """Yields a scheduler's address and its number of workers; starts both if ``cluster`` is a number."""
     distributed = import_extra("distributed", "dask", _USER)
     if cluster.isdigit():
         local = distributed.LocalCluster(n_workers=int(cluster), threads_per_worker=1, dashboard_address=None)

@@ -54,8 +54,8 @@ logger = logging.getLogger("nightjar.prefect")
 class Chain:
     """Calls the tasks of a run, and records the arrows between them for Prefect's UI.
 
-    The task run of ``score`` cannot wait for that of ``generate``, because groups are scored while others are
-    generated. So ids of task runs are drawn before they begin, and each task run records its predecessors.
+    The task run of ``score`` cannot wait for the task run of ``generate``, because groups are scored while others are
+    generated. So the ids of task runs are made before the task runs begin, and each records its predecessors.
     """
 
     def __init__(self, run: Run) -> None:
@@ -69,7 +69,7 @@ class Chain:
         await self._stage(tasks.generate, shard, self._generated[shard.number], None)
 
     async def score(self, shard: Shard) -> None:
-        """A permanent failure stops the run, but failed rollouts do not."""
+        """Scores a shard. A permanent failure stops the run, but failed rollouts do not."""
         self._scored[shard.number] = uuid4()
         await self._stage(tasks.score, shard, self._scored[shard.number], [self._generated[shard.number]])
 
@@ -78,7 +78,7 @@ class Chain:
         await run_task(tasks.aggregate, self._run, task_run_id=self._last, after=ends)
 
     async def publish(self, warehouse: Warehouse, key: str) -> None:
-        """Publishes the run, or sets ``run.unpublished``."""
+        """Publishes the run; if that fails, sets ``run.unpublished``."""
         before, self._last = self._last, uuid4()
         try:
             await run_task(tasks.publish, self._run, warehouse, key, task_run_id=self._last, after=[before])
@@ -86,7 +86,7 @@ class Chain:
             self._run.unpublished = error
 
     async def push(self, publisher: HubPublisher | None) -> None:
-        """Pushes the run with the token of the block, if there is one, or sets ``run.unpushed``."""
+        """Pushes the run, with the token of the block if there is one; if that fails, sets ``run.unpushed``."""
         token = publisher.token.get_secret_value() if publisher else ""
         is_public = publisher is not None and not publisher.private
         try:
@@ -124,18 +124,18 @@ async def evaluate(
         endpoint: Name of a ModelEndpoint block. It sets base URL, protocol, key, headers and limits instead of a
             provider.
         secrets: Name of an EnvironmentSecrets block. The environment, tools and judges of this run see its variables.
-        allow_sandbox_access: Let the environment create sandboxes, in which it runs what the model writes.
-        warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
-            NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
-        resume: Run directory to resume, or "latest". A retried flow run finds its own.
-        where: When resuming, retry only the failed rollouts that match this SQL condition, such as
-            error = 'RateLimitError', over columns of the table rollouts; empty for everything that is missing. The next
-            Retry does everything again.
-        output_dir: Folder of run directories; empty for ./outputs.
+        allow_sandbox_access: Let the environment create sandboxes, in which it runs code that the model writes.
+        warehouse: Location of the warehouse for the results, or block:NAME for a ResultsWarehouse block. If empty, the
+            value of NIGHTJAR_WAREHOUSE is used, else ./outputs/warehouse.
+        resume: Run directory to resume, or "latest". A retried flow run finds its own run directory.
+        where: When resuming, retry only the failed rollouts that match this SQL condition on columns of the table
+            rollouts, such as error = 'RateLimitError'. If empty, all missing rollouts are run. The next Retry of the
+            flow run ignores the condition.
+        output_dir: Folder of run directories. If empty, ./outputs is used.
 
     Returns:
-        Completed, with the outcome; Failed if the run could not begin, if rollouts are missing, which Retry then runs,
-        or if the results are not in the warehouse; Cancelled or TimedOut if it was stopped.
+        Completed, with the outcome. Failed if the run could not begin, if rollouts are missing (Retry runs them), or if
+        the results are not in the warehouse. Cancelled or TimedOut if the run was stopped.
     """
     nightjar_log_in_run_log()
     try:

@@ -52,9 +52,9 @@ def named_after(*parameters: str) -> Callable[[], str]:
 
 
 def name_unless_given(name: str) -> str:
-    """Returns the given name, or, if a person may have typed one, the name with which the flow run was created.
+    """Returns ``name``. If a person may have named the flow run, returns the current name of the flow run instead.
 
-    Prefect does not record who named a flow run, so Nightjar names only those of a schedule and those without a
+    Prefect does not record who named a flow run, so Nightjar names only flow runs of a schedule and flow runs without a
     deployment. A retry changes no name.
     """
     context = FlowRunContext.get()
@@ -66,7 +66,7 @@ def name_unless_given(name: str) -> str:
 
 
 def patient(config: RunConfig) -> RunConfig:
-    """Returns the configuration of an unattended run, which waits for an endpoint that does not answer yet."""
+    """Returns the configuration for an unattended run: the run waits for an endpoint that does not answer yet."""
     if config.wait_for_endpoint is not None:
         return config
     return config.model_copy(update={"wait_for_endpoint": _UNATTENDED_WAIT_MINUTES})
@@ -105,7 +105,7 @@ async def label_flow_run(run: Run, location: str) -> None:
 
 
 async def forget_parameter(name: str) -> None:
-    """Removes a parameter that applies to this try, and not to the next one."""
+    """Removes a parameter of the flow run, so that it applies to this try but not to the next try."""
     flow_run_id = UUID(str(flow_run.id))
     async with get_client() as client:
         said = (await client.read_flow_run(flow_run_id)).parameters
@@ -113,9 +113,9 @@ async def forget_parameter(name: str) -> None:
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:
-    """Returns the state with the outcome as data, or with the error that a flow which calls ``evaluate`` gets.
+    """Returns the state, with the outcome as data, or with the error that is raised in a flow that calls ``evaluate``.
 
-    Its message and its log say why the run failed. A bug that stopped the run is raised.
+    The message of the state and the log say why the run failed. A bug that stopped the run is raised.
     """
     if outcome.error is not None and not isinstance(outcome.error, RunError):
         raise outcome.error
@@ -136,7 +136,7 @@ def final_state(outcome: Outcome) -> State[Outcome]:
 
 
 def logged(function: Callable[P, Coroutine[Any, Any, State[T]]]) -> Callable[P, Coroutine[Any, Any, State[T]]]:
-    """Makes the function of a flow log to Prefect, and return a Failed state for an error of Nightjar."""
+    """Makes a flow's function log to Prefect, and return a Failed state if it raises an error of Nightjar."""
 
     @wraps(function)
     async def logged_function(*args: P.args, **kwargs: P.kwargs) -> State[T]:
@@ -146,7 +146,7 @@ def logged(function: Callable[P, Coroutine[Any, Any, State[T]]]) -> Callable[P, 
         except NightjarError as error:
             return refused(error)
 
-    # Prefect would look up the names in annotations here, not in the module of the flow.
+    # Prefect would look up the names in annotations in this module, not in the module of the flow.
     logged_function.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
     return logged_function
 
@@ -180,7 +180,7 @@ async def send_run_log() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Drops Prefect's messages about the end of a task or flow: states show it, and reasons are logged before."""
+    """Drops Prefect's messages about the end of a task or flow: states show the end, and reasons are logged before."""
     return not record.getMessage().startswith("Finished in state ")
 
 

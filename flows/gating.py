@@ -30,16 +30,16 @@ async def gate(
     night: str = "",
     warehouse: WarehouseName = "",
 ) -> State[Any]:
-    """Checks a night against a policy, which names the baseline, such as the accepted nights before.
+    """Checks a night against a policy, which names the baseline, such as earlier accepted nights.
 
     Args:
         policy: The policy's file, such as configs/gates/nightly.yaml, in the folder of the worker.
-        suite: Name of the suite; empty if there is only one.
-        night: Date, such as 2026-01-31; empty for the newest night that has ended.
-        warehouse: Where results are, as for evaluate.
+        suite: Name of the suite. It may be empty if there is only one suite.
+        night: Date, such as 2026-01-31. If empty, the newest night that has ended is checked.
+        warehouse: Warehouse that holds the results, as for evaluate.
 
     Returns:
-        Completed for GO and INCONCLUSIVE, with the verdict in the message; Failed for NO-GO, with the reason.
+        Completed for GO and INCONCLUSIVE, with the verdict in the message. Failed for NO-GO, with the reason.
     """
     place = Warehouse(await warehouse_location(warehouse))
     verdict = await tasks.decide(policy, f"{suite}@{night}" if night else suite, place)

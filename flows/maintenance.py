@@ -1,4 +1,4 @@
-"""``upkeep``: examines the warehouse, and merges its small segments.
+"""``upkeep``: checks the warehouse for damage, and merges its small segments.
 
 Run it::
 
@@ -24,14 +24,14 @@ from nightjar.warehouse import backend
 @flow(name="upkeep", version=__version__, flow_run_name=named_after("warehouse"), persist_result=False)
 @logged
 async def upkeep(warehouse: WarehouseName = "", deep: bool = False) -> State[Any]:
-    """Examines the warehouse, and merges its small segments if all is well. Readers and publishers can continue.
+    """Checks the warehouse, and merges its small segments if nothing needs action. Readers and publishers can continue.
 
     Args:
-        warehouse: Which warehouse, as for evaluate. One in an object store is merged, but not examined.
-        deep: Read all data, instead of only what identifies it.
+        warehouse: Warehouse, as for evaluate. In an object store, segments are merged, but nothing is checked.
+        deep: Read all data, instead of only the metadata.
 
     Returns:
-        Completed; Failed if something needs action, with what to do. An artifact lists all findings.
+        Completed. If something needs action: Failed, and the message says what to do. An artifact lists all findings.
     """
     store = backend.open_store(await warehouse_location(warehouse))
     store.require()

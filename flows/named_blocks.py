@@ -1,6 +1,7 @@
 """Blocks that a run names: its endpoint, its secrets, its warehouse.
 
-They become part of the configuration, with names of variables; values only go into the process environment.
+The configuration gets the settings of the blocks and the names of variables for secrets. Secret values only go into the
+process environment.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ WarehouseName = Annotated[
 """A flow parameter that names a warehouse. Prefect's server refuses a secret in it before storing it."""
 
 _GONE = (
-    "The secrets of this run (--custom-secrets) are gone: a run removes them after reading them. "
-    "A block of secrets is kept"
+    "The secrets of this run (--custom-secrets) are gone, because a run removes them after reading them. "
+    "To retry runs, name a block of secrets, which is kept"
 )
 _OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers", "replicas", "middleware")
 
@@ -50,8 +51,8 @@ _OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "h
 class Named(NamedTuple):
     """The result of applying blocks.
 
-    All runs with this endpoint may generate ``limit`` rollouts at once together; 0 for no limit. The configuration
-    names ``publisher`` as its ``hf_hub_dataset_name``.
+    Together, all runs with this endpoint may generate ``limit`` rollouts at once; 0 means no limit. ``publisher`` is
+    the block that the configuration names as ``hf_hub_dataset_name``.
     """
 
     config: RunConfig
@@ -99,7 +100,7 @@ async def _own_secrets() -> dict[str, str]:
 
 
 async def warehouse_location(warehouse: str) -> str:
-    """Accepts a location, or ``block:NAME`` for that of a ``ResultsWarehouse``."""
+    """Returns a location; ``block:NAME`` stands for the location in a ``ResultsWarehouse`` block."""
     if warehouse.startswith(BLOCK):
         block = await _load(ResultsWarehouse, warehouse.removeprefix(BLOCK))
         return refuse_secret(block.location)
@@ -108,7 +109,7 @@ async def warehouse_location(warehouse: str) -> str:
 
 @asynccontextmanager
 async def named_secrets(name: str) -> AsyncIterator[None]:
-    """Puts the values of an ``EnvironmentSecrets`` block into the process environment; an empty name means none."""
+    """Puts the values of an ``EnvironmentSecrets`` block into the process environment; does nothing without a name."""
     with hidden_in_errors():
         variables = (await _load(EnvironmentSecrets, name)).variables() if name else {}
         with in_environment(variables):

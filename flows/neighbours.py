@@ -1,4 +1,4 @@
-"""Other nights of the same suite: later nights that are due already, and earlier ones in progress."""
+"""Other nights of the same suite: later nights that are due already, and earlier nights that are in progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNDER_WAY = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 async def date_of_night(asked: str) -> str:
     """Returns the requested date, or the date on which this flow run was due, in the time zone of its schedule.
 
-    It is recorded on the flow run, so that a Retry on another day belongs to the same night.
+    The date is recorded on the flow run, so that a Retry on another day belongs to the same night.
     """
     async with get_client() as client:
         own = await read_own(client)
@@ -40,7 +40,7 @@ async def date_of_night(asked: str) -> str:
 
 
 async def _zone(client: PrefectClient, run: FlowRun) -> ZoneInfo | None:
-    """Returns the time zone of the schedule that created a run; None for that of this machine."""
+    """Returns the time zone of the schedule that created a run; None means the time zone of this machine."""
     if run.deployment_id is None or run.created_by is None or not run.auto_scheduled:
         return None
     for schedule in await client.read_deployment_schedules(run.deployment_id):
@@ -50,7 +50,7 @@ async def _zone(client: PrefectClient, run: FlowRun) -> ZoneInfo | None:
 
 
 async def later_due() -> datetime | None:
-    """Returns when the latest other run of this schedule was due up to now; after a downtime there may be several."""
+    """Returns the latest due time of later runs of this schedule, or None. After a downtime, several may be due."""
     async with get_client() as client:
         own = await read_own(client)
         if not own.auto_scheduled or own.created_by is None or own.expected_start_time is None:
@@ -67,7 +67,7 @@ async def later_due() -> datetime | None:
 
 
 async def wait_for_earlier(suite: str, stuck_minutes: float) -> list[str]:
-    """Waits for earlier runs of this suite that progress; returns the nights stuck for ``stuck_minutes``."""
+    """Waits for earlier runs of this suite while they progress; returns the nights stuck for ``stuck_minutes``."""
     stuck: dict[UUID, str] = {}
     signs: object = None
     since = time.monotonic()
@@ -94,7 +94,7 @@ async def _earlier(suite: str, stuck: Container[UUID]) -> FlowRun | None:
 
 
 async def _signs(night: FlowRun) -> list[object]:
-    """Returns values that change while a night progresses: states of its runs, and progress of each."""
+    """Returns values that change while a night progresses: the state and the progress of each of its runs."""
     own = [tag for tag in night.tags if tag.startswith(("suite:", "night:"))]
     async with get_client() as client:
         runs = await read_flow_runs(client, tags=own) if own else []

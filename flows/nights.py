@@ -72,26 +72,26 @@ async def benchmark(
 ) -> State[Night]:
     """Runs the evaluations of a suite that are not complete for a date, and judges the night.
 
-    A second start for the same suite and date runs what is missing. A night waits for an earlier night of the same
-    suite that is still running.
+    A second start for the same suite and date runs the missing evaluations. A night waits for an earlier night of the
+    same suite that is still running.
 
     Args:
         suite: The suite's file, such as configs/eval/benchmark.toml, in the folder of the worker.
-        night: Date, such as 2026-01-31; empty for that on which the run was due.
-        in_place: Run all evaluations in this process. Otherwise each is a run of the deployment, on any worker of its
-            pool. A suite with a budget always runs in place.
+        night: Date, such as 2026-01-31. If empty, the date on which the run was due is used.
+        in_place: Run all evaluations in this process. Otherwise each evaluation is a run of the deployment, on any
+            worker of its pool. A suite with a budget always runs in place.
         deployment: Deployment that runs the evaluations.
         secrets: Name of an EnvironmentSecrets block, for every evaluation.
-        allow_sandbox_access: Let the environments create sandboxes, in which they run what the model writes.
-        warehouse: Where results go, as for evaluate.
-        stuck_minutes: Do not wait for an earlier night in which nothing has changed for so many minutes.
-        gate: Policy file, such as configs/gates/nightly.yaml: the night ends with a run of gate and fails if that
-            fails.
+        allow_sandbox_access: Let the environments create sandboxes, in which they run code that the model writes.
+        warehouse: Warehouse for the results, as for evaluate.
+        stuck_minutes: Do not wait for an earlier night in which nothing has changed for this number of minutes.
+        gate: Policy file, such as configs/gates/nightly.yaml. The night ends with a run of the flow gate, and fails if
+            the gate fails.
 
     Returns:
-        Completed if everything is complete and nothing is worse than on the last accepted night; Worse or Incomplete,
-        which count as failed; Skipped if a later night was due; Cancelled. With a gate, a complete night fails only for
-        NO-GO.
+        Completed if all evaluations are complete and none is worse than on the last accepted night. Worse or
+        Incomplete otherwise; both count as failed. Skipped if a later night was due; Cancelled if stopped. With a gate,
+        a complete night fails only for NO-GO.
     """
     place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
     try:

@@ -1,4 +1,4 @@
-"""``prune``: removes old runs from the warehouse; by default it only shows them.
+"""``prune``: removes old runs from the warehouse. By default it only shows which runs it would remove.
 
 Run it::
 
@@ -40,17 +40,17 @@ async def prune(
     """Removes runs that match all criteria. Their run directories stay; publishing one again brings the run back.
 
     Args:
-        older_than: Runs that started longer ago than this: 12h, 180d, 26w, 2y.
-        env: Runs of this environment.
-        model: Runs of this model.
-        status: Runs with this status, such as failed.
-        keep_last: Number of runs to keep of each environment and model: the newest; quick and failed runs are kept
-            last.
+        older_than: Only runs that started longer ago than this, such as 12h, 180d, 26w or 2y.
+        env: Only runs of this environment.
+        model: Only runs of this model.
+        status: Only runs with this status, such as failed.
+        keep_last: Number of runs to keep of each environment and model. The newest runs are kept; quick and failed runs
+            are only kept if there are too few others.
         dry_run: Show the runs, and remove nothing.
-        warehouse: Where runs are, as for evaluate.
+        warehouse: Warehouse that holds the runs, as for evaluate.
 
     Returns:
-        Completed, with the number of runs; a table artifact lists them.
+        Completed, with the number of runs. A table artifact lists the runs.
     """
     if not any((older_than, env, model, status, keep_last)):
         raise ConfigError("Choose the runs to remove: older_than, env, model, status or keep_last")

@@ -31,10 +31,11 @@ async def publish_run(run_dir: Annotated[str, Field(min_length=1)], warehouse: W
 
     Args:
         run_dir: The run directory, on the worker's machine.
-        warehouse: Where it goes, as for evaluate.
+        warehouse: Warehouse for the run, as for evaluate.
 
     Returns:
-        Completed, with a line about the published run; Failed if it cannot be read, or the warehouse cannot be written.
+        Completed, with a line about the published run. Failed if the run directory cannot be read or the warehouse
+        cannot be written.
     """
     target = Warehouse(await warehouse_location(warehouse))
     report = await asyncio.to_thread(publish_directory, Path(run_dir), target)

@@ -1,4 +1,4 @@
-"""``query``: queries the warehouse; the answer is a table artifact.
+"""``query``: queries the warehouse, and shows the rows in a table artifact.
 
 Run it::
 
@@ -37,14 +37,14 @@ async def query(
     warehouse: WarehouseName = "",
     timeout_seconds: float = 60.0,
 ) -> int:
-    """Queries the warehouse; the first 1,000 rows are a table artifact.
+    """Queries the warehouse, and shows the first 1,000 rows in a table artifact.
 
     Args:
-        sql: A statement that reads, or the name of a query ("nightjar sql --list").
-        parameters: Values for the $names in it.
-        warehouse: Where results are: a location, or block:NAME for that of a ResultsWarehouse block; empty for
-            NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
-        timeout_seconds: How long the query may run.
+        sql: A read-only statement, or the name of a query ("nightjar sql --list").
+        parameters: Values for the $names in the statement.
+        warehouse: Location of the warehouse, or block:NAME for a ResultsWarehouse block. If empty, the value of
+            NIGHTJAR_WAREHOUSE is used, else ./outputs/warehouse.
+        timeout_seconds: Seconds that the query may run.
 
     Returns:
         The number of rows.

@@ -1,4 +1,4 @@
-"""``rescore``: scores the rollouts of a run with the present rubric, as a new run.
+"""``rescore``: scores the rollouts of a run with the current rubric, as a new run.
 
 Run it::
 
@@ -42,17 +42,17 @@ async def rescore(
     secrets: str = "",
     warehouse: WarehouseName = "",
 ) -> State[Outcome]:
-    """Scores the rollouts of a run as a new run, which names it; no model is called except judges.
+    """Scores the rollouts of a run again, as a new run that names the original run. Judges are the only models called.
 
     Args:
-        run: The run: its id, the beginning of that, or its run directory on the worker's machine.
-        rubric: FILE:NAME of a rubric or reward function that replaces the environment's rubric; empty for that.
-        env_args: Arguments of the environment that change.
+        run: The original run: its id, the beginning of its id, or its run directory on the worker's machine.
+        rubric: FILE:NAME of a rubric or reward function. If empty, the environment's rubric is used.
+        env_args: Arguments of the environment to change; the others stay.
         secrets: Name of an EnvironmentSecrets block, whose variables the environment and judges see.
-        warehouse: Where the run is looked up and the new one goes, as for evaluate.
+        warehouse: Warehouse of the original run and of the new run, as for evaluate.
 
     Returns:
-        As for evaluate; also Failed if rollouts of the source are missing: resume that first.
+        As for evaluate. Also Failed if rollouts of the original run are missing; then resume the original run first.
     """
     async with named_secrets(secrets):
         target = Warehouse(await warehouse_location(warehouse))

@@ -1,4 +1,4 @@
-"""``retry-failed``: retries runs that failed or crashed; a table shows the results.
+"""``retry-failed``: retries runs that failed or crashed, and shows the results in a table.
 
 Run it::
 
@@ -68,14 +68,14 @@ async def retry_failed(
     Nights whose evaluations were retried are judged again.
 
     Args:
-        run: One run: its id, the beginning of that, or the id of its flow run; empty for all recent runs.
-        suite: Only runs of this suite; empty for all.
-        since_hours: Only runs that were due within so many hours.
-        error_class: Only runs with failures of this class, such as "rate limit"; everything missing in them is retried.
-        wait_minutes: How long to wait for them; they continue after that.
+        run: Id of a run, the beginning of the id, or the id of the flow run. If empty, all recent runs are retried.
+        suite: Only runs of this suite. If empty, runs of any suite are retried.
+        since_hours: Only runs that were due within this number of hours.
+        error_class: Only runs with failures of this class, such as "rate limit". All their missing rollouts are run.
+        wait_minutes: Minutes to wait for the retried runs; they continue after that.
 
     Returns:
-        Completed if all retried runs are complete now; else Failed. A table artifact shows how each ended.
+        Completed if all retried runs are complete now; otherwise Failed. A table artifact shows how each run ended.
     """
     if (earlier := await tasks.earlier_in_progress()) is not None:
         return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
@@ -97,14 +97,14 @@ async def _one(run: str) -> FlowRun:
     try:
         found = await tasks.read(flow_run_id)
     except ObjectNotFound:
-        raise ConfigError(f"Run {run!r} was no flow run: nightjar eval retry {run}") from None
+        raise ConfigError(f"Run {run!r} was not a flow run. Retry it with: nightjar eval retry {run}") from None
     if found.state is None or not found.state.is_final():
         raise ConfigError(f"Run {found.name!r} is {found.state_name}: it is in progress and was left alone")
     return found
 
 
 def _is_ours(failed: FlowRun) -> bool:
-    """Returns whether a run can be retried from here; a run without a deployment must belong to this folder."""
+    """Returns whether this worker can retry a run; a run without a deployment must belong to this folder."""
     where = Whereabouts.from_labels(failed.labels)
     return failed.deployment_id is not None or (where is not None and where.is_unfinished_here())
 

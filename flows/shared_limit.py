@@ -1,15 +1,15 @@
 """Divides the limit of an endpoint among the flow runs that name it.
 
 Each flow run writes to its own labels how many rollouts it wants to generate at once and how many slots it holds. From
-all labels, each computes the same fair shares. A run gives up slots above its share once their rollouts have ended. It
-takes free slots by writing them first, and uses them only if the sum is then within the limit: if two runs take the
-same slots at the same moment, at least the later one sees the other. Slots end with the state of the flow run, so
-nothing has to be freed when its process dies.
+all labels, each flow run computes the same fair shares. A run gives up slots above its share once their rollouts have
+ended. To take free slots, a run first writes them to its labels, and uses them only if the sum of all labels is then
+within the limit. If two runs take the same slots at the same moment, at least the later run sees the other. Slots end
+with the state of the flow run, so nothing has to be freed when its process dies.
 
 Prefect's concurrency limits with leases cannot do this (3.8.8, ``tests/flows/test_prefect_limits.py``). Leases in
-memory, the default, are lost when the server restarts: slots of a dead run stay taken forever, and those of a live run
-cannot be renewed or returned. Leases on disk expire while the server is away, the run continues, and another run gets
-the same slots. And slots go to the first caller: a later run gets no share while the first one holds all.
+memory, the default, are lost when the server restarts: slots of a dead run stay taken forever, and slots of a live run
+cannot be renewed or returned. Leases on disk expire while the server is away: the run continues, and another run gets
+the same slots. Slots also go to the first caller: a later run gets no share while the first run holds all slots.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SECONDS = 2.0
 async def shared_limit(run: Run, endpoint: str, limit: int) -> AsyncIterator[None]:
     """Limits a run to its share of the rollouts that a ``ModelEndpoint`` block allows at once; 0 means no limit.
 
-    A run without a share waits, and can be stopped.
+    A run without a share waits, and can be stopped while it waits.
     """
     if not limit:
         yield
@@ -94,7 +94,7 @@ class _Share:
         self._places.set_ceiling(0)
 
     async def keep(self) -> None:
-        """Updates the share; while the server is away, the run keeps what it holds."""
+        """Updates the share. While the server is away, the run keeps the slots that it holds."""
         while True:
             await reach(self._look)
             await asyncio.sleep(_SECONDS)
@@ -150,7 +150,7 @@ class _Share:
     def _say(self, runs: int, share: int, limit: int) -> None:
         if not self._held and self._run.has_more_to_start and not self._has_waited:
             self._has_waited = True
-            text = "Endpoint %r allows %d rollouts at once, which other runs have: waiting for a share"
+            text = "Endpoint %r allows %d rollouts at once, and other runs use all of them: waiting for a share"
             logger.info(text, self._endpoint, limit)
         elif share and self._held and runs != self._runs:
             self._runs = runs

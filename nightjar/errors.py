@@ -24,7 +24,7 @@
     │   ├── EnvironmentNotFoundError  no environment with this name is installed
     │   ├── MissingEnvironmentsError  required environments are not installed
     │   ├── EnvironmentVersionError   another version of the environment is installed
-    │   ├── EnvironmentImportError    an import of the environment is missing
+    │   ├── EnvironmentImportError    a module that the environment imports is missing
     │   ├── EnvironmentLoadError      the environment's code raised, or returned no environment
     │   ├── EnvironmentPackageError   an environment package cannot be created, read or installed
     │   ├── MissingKeyError           the environment variable of an API key is not set
@@ -38,16 +38,16 @@
     │   ├── BudgetSpentError          the run exceeded its budget
     │   ├── RunLockedError            another process is writing to the run directory
     │   ├── RunDirectoryError         a run directory is missing, unwritable or damaged
-    │   │   └── NewerRunDirectoryError   it was written by a newer Nightjar
+    │   │   └── NewerRunDirectoryError   a newer Nightjar wrote the run directory
     │   ├── IncompleteRunError        the flow ``evaluate`` ended with missing rollouts (nightjar.evaluation)
     │   └── ResumeMismatchError       the run on disk has other settings
     ├── FileLockedError               another process holds a lock file for too long
     ├── HubError                      the Hugging Face Hub does not accept the results
     ├── ServiceError                  Prefect's server or a local service failed
-    │   └── ServiceAwayError          it is unavailable; the call can be retried
+    │   └── ServiceAwayError          the server is unavailable; the call can be retried
     └── WarehouseError                the warehouse refused a statement or cannot be opened
-        ├── MissingWarehouseError     no warehouse exists there yet
-        └── RunConflictError          it contains another run with this id
+        ├── MissingWarehouseError     no warehouse exists at this place yet
+        └── RunConflictError          the warehouse contains another run with this id
 
 The names below ``Error`` are those of verifiers 0.1, so that environments can catch them.
 """
@@ -157,7 +157,7 @@ class MissingEnvironmentsError(ConfigError, ValueError):
 
 
 def _not_installed(env_ids: Sequence[str], available: Sequence[str]) -> str:
-    """Suggests similar names, but no installation by name: a stranger may own the package of a misspelt one."""
+    """Suggests similar names, but no installation by name: a stranger may own a package with a misspelt name."""
     near = {env_id: difflib.get_close_matches(env_id, available, n=1) for env_id in env_ids}
     asked = ", ".join(
         f"{env_id!r} (did you mean {found[0]!r}?)" if found else repr(env_id) for env_id, found in near.items()
@@ -180,7 +180,7 @@ class EnvironmentVersionError(ConfigError, ValueError):
 
 
 class EnvironmentImportError(ConfigError, ValueError):
-    """An import of an environment is not installed (the cause); ``hint`` is empty if ``reason`` says what to do."""
+    """An environment's import failed (the error is the cause). ``hint`` is empty if ``reason`` says what to do."""
 
     def __init__(self, env_id: str, reason: str, hint: str) -> None:
         super().__init__(env_id, reason, hint)
@@ -191,7 +191,7 @@ class EnvironmentImportError(ConfigError, ValueError):
 
 
 class EnvironmentLoadError(ConfigError, RuntimeError):
-    """Loading an environment raised an error (the cause), or returned none; ``problem`` completes the message."""
+    """Loading an environment raised an error (the cause) or returned no environment; ``problem`` says which."""
 
     def __init__(self, env_id: str, problem: str) -> None:
         super().__init__(env_id, problem)
@@ -206,7 +206,7 @@ class EnvironmentPackageError(ConfigError):
 
 
 TYPED_HEADER = "NIGHTJAR_HEADER_"
-"""Prefix of the variables for header values that were typed in full."""
+"""Prefix of the variables that hold header values which were typed in full, not as ``$NAME``."""
 
 
 class MissingKeyError(ConfigError, ValueError):
@@ -228,7 +228,7 @@ class MissingKeyError(ConfigError, ValueError):
 
 
 class UnsupportedTaskTypeError(ConfigError, RuntimeError):
-    """The type of an lm-eval task is not supported; the class has the name of NeMo Evaluator's."""
+    """The type of an lm-eval task is not supported. NeMo Evaluator has a class with the same name."""
 
 
 class DatasetError(ConfigError):
@@ -281,7 +281,7 @@ class NewerRunDirectoryError(RunDirectoryError):
 
     def __str__(self) -> str:
         return (
-            f"The run directory {self.path!r} is of version {self.found}, this Nightjar knows version {self.known}. "
+            f"The run directory {self.path!r} has version {self.found}; this Nightjar knows version {self.known}. "
             "Upgrade Nightjar: pip install --upgrade nightjar-evals"
         )
 
@@ -300,7 +300,7 @@ class ResumeMismatchError(RunError):
 
 
 class FileLockedError(NightjarError, TimeoutError):
-    """Another process holds a lock file longer than this one waits."""
+    """Another process holds a lock file for longer than this process waits."""
 
 
 class HubError(NightjarError):
@@ -353,7 +353,7 @@ def error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def error_text(error: BaseException) -> str:
-    """Returns the message of an error, at most 10,000 characters; its class if the message is empty."""
+    """Returns at most 10,000 characters of an error's message, or the error's class if the message is empty."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - user code may raise what cannot be shown

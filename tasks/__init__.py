@@ -1,4 +1,4 @@
-"""Prefect tasks, each one call into ``nightjar``; names load on first use."""
+"""Prefect tasks; each makes one call into ``nightjar``. Names load on first use."""
 
 import lazy_loader
 

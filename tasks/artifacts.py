@@ -30,7 +30,7 @@ _COST_SECONDS = 20.0
 
 
 def artifact_key(config: RunConfig | RunMetadata) -> str:
-    """Returns the last part of the keys of a run's artifacts: Prefect keeps a history by key."""
+    """Returns the last part of the keys of a run's artifacts. Prefect keeps the history of each key."""
     return re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
 
 
@@ -49,7 +49,7 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
 
 
 def _cost(run: Run, warehouse: Warehouse) -> float | None:
-    """Counts failed attempts too; None if the warehouse has no price of the model."""
+    """Returns the cost with failed attempts, or None if the warehouse has no price of the model."""
     try:
         sql = "SELECT cost FROM cost WHERE run_id = $run_id"
         rows = warehouse.query(sql, {"run_id": run.run_id}, timeout_seconds=_COST_SECONDS).rows
@@ -113,7 +113,7 @@ def _errors(summary: Summary) -> str:
 async def show_night(night: Night) -> None:
     """Creates the artifact of a night; if it has ended, emits the event ``nightjar.night.VERDICT`` for automations.
 
-    The resource is ``nightjar.suite.NAME``; the payload has the date and the verdict in a line.
+    The resource of the event is ``nightjar.suite.NAME``; the payload has the date, and the verdict as one line.
     """
     report = night_report(night, lambda flow_run_id: url_for("flow-run", flow_run_id))
     key = re.sub(r"[^a-z0-9]+", "-", f"night-{night.suite}".lower()).strip("-")

@@ -21,7 +21,7 @@ logger = logging.getLogger("nightjar.prefect")
 Result = TypeVar("Result")
 
 SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError)
-"""Errors that Prefect raises, after its own retries, if its server does not answer, or only with errors."""
+"""Errors that Prefect raises, after its own retries, if its server does not answer or answers only with errors."""
 
 _is_away = False
 _retries: list[int] = []
@@ -51,7 +51,8 @@ async def run_task(
     """Runs an async Prefect task and returns its result; without the server, calls the task's function.
 
     The result of a cancelled task is None. No argument may be a future. ``after`` are ids of task runs from which
-    Prefect's pages draw an arrow to this one, None for those that made the arguments; nothing waits for them.
+    Prefect's pages draw an arrow to this task run; None means the task runs that made the arguments. The task does not
+    wait for them.
     """
     if not _is_away:
         try:
@@ -78,7 +79,7 @@ async def _as_task_run(
 
 
 async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
-    """Calls the server even if the last call failed; returns None if it does not answer. For repeated calls."""
+    """Calls the server even if the last call failed, for repeated calls. Returns None if the server does not answer."""
     try:
         answer = await work()
     except SERVER_IS_AWAY:

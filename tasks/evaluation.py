@@ -1,6 +1,6 @@
 """The stages of an evaluation as Prefect tasks: each is one call into ``nightjar``.
 
-The flow ``evaluate`` orders them; your own flow may do so too (docs/prefect.md)::
+The flow ``evaluate`` puts the tasks in order. Your own flow can do the same (docs/prefect.md)::
 
     run = load_env.submit(RunConfig(env_id="gsm8k", model="gpt-4.1-mini")).result()
     with run:
@@ -9,8 +9,8 @@ The flow ``evaluate`` orders them; your own flow may do so too (docs/prefect.md)
         aggregate.submit(run).result()
         publish.submit(run).result()
 
-The run's journal decides what remains to be done, never Prefect: a shard runs as long as something of it remains. A
-complete shard that Prefect has seen end shows as Cached, with its number of groups.
+The run's journal, not Prefect, decides what remains to be done: a shard runs as long as some of its rollouts remain. A
+complete shard that Prefect has seen end is shown as Cached, with its number of groups.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ async def load_env(
 
     Args:
         config: what to run.
-        output_dir: folder of run directories; None for ``./outputs``.
-        resume: run directory to resume, or ``"latest"``; None for a new run.
+        output_dir: folder of run directories. If None, ``./outputs`` is used.
+        resume: run directory to resume, or ``"latest"``. If None, a new run starts.
         where: when resuming, retry only the failed rollouts that match this SQL condition.
-        run_id: id of the run. By default it is made of the flow run's id and the configuration, so that a retried flow
-            run finds its runs again; outside of a flow it is random.
+        run_id: id of the run. By default the id is made of the flow run's id and the configuration, so that a retried
+            flow run finds its runs again. Outside of a flow the id is random.
 
     Returns:
         The run. Close it with ``with`` or ``async with``.
@@ -169,7 +169,7 @@ def _run_id(config: RunConfig, flow_run_id: str | None) -> str:
     result_serializer="json",
 )
 async def generate(run: Run, shard: Shard) -> int | State[int]:
-    """Generates the remaining rollouts of a shard; a retry after an outage generates what is still missing.
+    """Generates the remaining rollouts of a shard; a retry after an outage generates the rollouts that still remain.
 
     Args:
         run: result of ``load_env``.
@@ -191,7 +191,7 @@ async def generate(run: Run, shard: Shard) -> int | State[int]:
     result_serializer="json",
 )
 async def score(run: Run, shard: Shard) -> int | State[int]:
-    """Scores the groups of a shard as they are generated; a retry scores what is missing without calling the model.
+    """Scores the groups of a shard as they are generated; a retry scores unscored groups without calling the model.
 
     Args:
         run: result of ``load_env``.
@@ -248,11 +248,12 @@ async def publish(run: Run, warehouse: Warehouse | str | None = None, key: str =
 
     Args:
         run: the aggregated run.
-        warehouse: the warehouse or its location; None for ``NIGHTJAR_WAREHOUSE``, or ``./outputs/warehouse``.
-        key: last part of the artifacts' keys; empty for environment and model.
+        warehouse: the warehouse or its location. If None, the value of ``NIGHTJAR_WAREHOUSE`` is used, else
+            ``./outputs/warehouse``.
+        key: last part of the artifacts' keys. If empty, environment and model are used.
 
     Raises:
-        WarehouseError: the warehouse cannot be written; the message has the command that publishes the run later.
+        WarehouseError: the warehouse cannot be written. The message has the command that publishes the run later.
     """
     place = Warehouse.of(warehouse)
     report = await asyncio.to_thread(evaluation.publish, run.directory, place)
@@ -274,11 +275,11 @@ async def push(run: Run, name: str | None = None, is_public: bool = False) -> st
 
     Args:
         run: the aggregated run.
-        name: dataset name; None for that of the configuration, or a generated one.
-        is_public: visibility of a new dataset.
+        name: dataset name. If None, the name in the configuration is used, else a generated name.
+        is_public: whether a new dataset is public.
 
     Raises:
-        HubError: the Hub does not accept it; the message has the command that pushes the run later.
+        HubError: the Hub does not accept the results. The message has the command that pushes the run later.
     """
     with hidden_in_errors():
         return await asyncio.to_thread(evaluation.push_run, run, name, is_public=is_public)

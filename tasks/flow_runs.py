@@ -43,9 +43,9 @@ _CANCEL_SECONDS = 60.0
 
 
 async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, parameters: dict[str, Any]) -> UUID:
-    """Submits an evaluation of a night; reuses its earlier flow run, and retries that if it ended incomplete.
+    """Submits an evaluation of a night. Reuses an earlier flow run of it, and retries that run if it ended incomplete.
 
-    It is no subflow: the server would cancel subflows of a cancelled flow run forever, and they could not be retried.
+    The flow run is no subflow: the server would cancel a cancelled flow run's subflows forever and not retry them.
     """
     key = plan.key(evaluation)
     async with get_client() as client:
@@ -67,7 +67,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
 
 
 async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) -> dict[UUID, str]:
-    """Logs each end and returns the messages of the final states; if told to stop, cancels and waits for a minute."""
+    """Logs how each run ends, and returns the final messages. If told to stop, cancels the runs and waits a minute."""
     ended: dict[UUID, str] = {}
     left = None
     while len(ended) < len(flow_run_ids) and (left is None or left > 0):
@@ -135,7 +135,7 @@ async def read(flow_run_id: UUID) -> FlowRun:
 
 @task(task_run_name="retry {name}", cache_policy=NO_CACHE, persist_result=False)
 async def retry(flow_run_id: UUID, name: str, wait_minutes: float) -> None:
-    """Has a worker retry a flow run of a deployment, and waits for its end."""
+    """Makes a worker retry a flow run of a deployment, and waits for the end of the flow run."""
     until = time.monotonic() + 60 * wait_minutes
     async with get_client() as client:
         again: State[None] = Scheduled(name="AwaitingRetry", message=f"Retry from {flow_run.name!r}")

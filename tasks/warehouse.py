@@ -39,7 +39,7 @@ async def ask(warehouse: Warehouse, sql: str, parameters: dict[str, Any], timeou
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 async def decide(policy: str, candidate: str, warehouse: Warehouse) -> analysis.Verdict:
-    """Gates a night, keeps the verdict in the warehouse, and shows it in an artifact."""
+    """Checks a night against a policy, stores the verdict in the warehouse, and shows the verdict in an artifact."""
     verdict = await asyncio.to_thread(analysis.gate, policy, None, candidate, warehouse=warehouse, record=True)
     key = re.sub(r"[^a-z0-9]+", "-", f"gate-{verdict.suite or candidate}".lower()).strip("-")
     await acreate_markdown_artifact(gate_report(verdict), key=key, description=f"{verdict.decision}: {verdict.reason}")
@@ -48,7 +48,7 @@ async def decide(policy: str, candidate: str, warehouse: Warehouse) -> analysis.
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 async def examine(store: Store, *, deep: bool) -> list[Finding]:
-    """Examines a warehouse in a folder, shows all findings in an artifact, and returns those that need action."""
+    """Examines a warehouse in a folder, shows all findings in an artifact, and returns findings that need action."""
     if not isinstance(store, Folder):
         return []
     diagnosis = await asyncio.to_thread(diagnose, store, deep=deep)
@@ -58,7 +58,7 @@ async def examine(store: Store, *, deep: bool) -> list[Finding]:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 async def compact(store: Store) -> str:
-    """Merges the small segments of a warehouse; returns a line with their number before and after."""
+    """Merges the small segments of a warehouse; returns a line with the number of segments before and after."""
     before = len(store.catalog().needed)
     await asyncio.to_thread(pack_everything, store, RETIRED_FOR)
     await asyncio.to_thread(write_snapshot, store)
@@ -67,7 +67,7 @@ async def compact(store: Store) -> str:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 async def prune(store: Store, criteria: Criteria, *, dry_run: bool) -> int:
-    """Removes the runs that match, unless ``dry_run``; a table artifact lists them. Returns their number."""
+    """Lists the runs that match in a table artifact, removes them unless ``dry_run``, and returns their number."""
     store.require()
     found = await asyncio.to_thread(pruning.candidates, store, criteria)
     if found and not dry_run:

@@ -1,7 +1,7 @@
 """The command line: each command parses, calls and prints.
 
-Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a usage
-error exit code 2.
+Results go to stdout; progress and notices go to stderr. An expected error prints one line on stderr and exits with 1.
+A usage error exits with 2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process, even if a thread of an environment hangs, or Prefect waits for a server, 7 s per event."""
+    """Ends the process, even if a thread of an environment hangs or Prefect waits for a server (7 s per event)."""
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     away = sys.modules.get("nightjar.tasks.away")
     has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()

@@ -6,8 +6,8 @@ To add a command ``nightjar env show``, write a typed function ``env_show`` with
     "env show": "environments:env_show",
 
 The first paragraph of the docstring is the help in the list of commands. A command with subcommands, such as
-``warehouse``, is a group: its function is called before the subcommand, and also without one. A group in ``GROUPS`` has
-no function and prints its help.
+``warehouse``, is a group: its function is called before the subcommand, and also if no subcommand is given. A group
+in ``GROUPS`` has no function and prints its help.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ COMMANDS = {
     "env list": "environments:env_list",
     "env validate": "benchmark.validate:env_validate",
 }
-"""The words of a command → ``module:function`` in this package, in the order of the help."""
+"""Maps the words of a command to ``module:function`` in this package, in the order of the help."""
 
 app = typer.Typer(
     name="nightjar",
@@ -122,7 +122,7 @@ def summary(words: str) -> str:
         return GROUPS[words]
     module, _, function = COMMANDS[words].partition(":")
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
-    # An import would take seconds for all commands, and parsing the syntax tree a tenth of a second.
+    # Importing all commands would take seconds; parsing their syntax trees would take a tenth of a second.
     found = re.search(rf'^def {function}\(.*?^    """(.*?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{function} has a docstring"
     return " ".join(found[1].split())

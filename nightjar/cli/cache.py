@@ -14,7 +14,7 @@ from nightjar.clients.answer_cache import open_cache
 
 
 def cache_info(as_json: JsonOption = False) -> None:
-    """Show the location and size of the cache of 'eval run --cache', its responses per model, and their dates.
+    """Show the location, size and dates of the cache of 'eval run --cache', and the responses per model.
 
     Example: nightjar cache info
     """
@@ -33,7 +33,7 @@ def cache_info(as_json: JsonOption = False) -> None:
 
 
 def cache_clear(is_sure: YesOption = False, as_json: JsonOption = False) -> None:
-    """Delete all model responses that 'eval run --cache' has kept; the results of runs stay.
+    """Delete all model responses that 'eval run --cache' has kept. The results of runs stay unchanged.
 
     Example: nightjar cache clear --yes
     """

@@ -27,7 +27,7 @@ _STYLES = ("bold green", "bold red", "bold yellow")
 
 _OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
 _GATE_COLUMNS = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")
-"""The columns that fit on a terminal of 80 columns; the other formats also have the means."""
+"""The columns that fit on a terminal 80 characters wide. The other formats also show the means."""
 
 _SIDE_HELP = "Run ID, run directory or other results, or MODEL@ENV."
 
@@ -41,13 +41,15 @@ class GateFormat(StrEnum):
 def compare(
     baseline: Annotated[str, argument(_SIDE_HELP, metavar="BASELINE")],
     candidate: Annotated[str, argument(_SIDE_HELP, metavar="CANDIDATE")],
-    max_drop: Annotated[float, option("How much worse the mean may be.", min=0, metavar="X")] = 0.05,
+    max_drop: Annotated[float, option("How much worse the candidate's mean may be.", min=0, metavar="X")] = 0.05,
     alpha: AlphaOption = 0.05,
     metric: Annotated[str, option("'reward', 'correct' (pass@1), or the name of a metric.", metavar="NAME")] = "reward",
     direction: Annotated[Literal["higher", "lower"], option("Which values are better.")] = "higher",
-    by: Annotated[str | None, option("Field of info, or task: also compare its values.", metavar="FIELD")] = None,
+    by: Annotated[
+        str | None, option("Also compare each value of this field of info, or of 'task'.", metavar="FIELD")
+    ] = None,
     cluster: ClusterOption = None,
-    strict: Annotated[bool, option("Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.", "--strict")] = False,
+    strict: Annotated[bool, option("Exit with 1 for REGRESSION, with 2 for INCONCLUSIVE.", "--strict")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
     markdown: Annotated[bool, option("Print markdown.", "--markdown")] = False,
@@ -56,11 +58,11 @@ def compare(
 ) -> None:
     """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
 
-    A side is a run ID or the beginning of one, a run directory, a folder, results of NeMo Evaluator or verifiers,
-    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, the common ones are compared.
+    A side is a run ID or the beginning of a run ID, a run directory, a folder, results of NeMo Evaluator or verifiers,
+    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. If a side has several evaluations, the common evaluations are compared.
 
-    PASS if the whole interval of the difference is within --max-drop, REGRESSION if all of it is beyond, INCONCLUSIVE
-    otherwise, with the number of examples that would decide it.
+    The verdict is PASS if the whole interval of the difference is within --max-drop, and REGRESSION if the whole
+    interval is beyond it. Otherwise it is INCONCLUSIVE, and the output says how many examples would decide.
 
     Example: nightjar compare 0a1b2c 5f4e3d --max-drop 0.02 --strict
     """
@@ -90,24 +92,27 @@ def compare(
 def gate_command(
     sides: Annotated[
         list[str] | None,
-        argument("Each as in 'nightjar compare'; the policy may name the baseline.", metavar="[BASELINE] CANDIDATE"),
+        argument("Sides, as in 'nightjar compare'. The policy may name the baseline.", metavar="[BASELINE] CANDIDATE"),
     ] = None,
     *,
-    policy: Annotated[Path, option("YAML file: how much each benchmark may lose.", "--policy", "-p", metavar="FILE")],
+    policy: Annotated[
+        Path, option("YAML file that says how much each benchmark may lose.", "--policy", "-p", metavar="FILE")
+    ],
     output: Annotated[Path | None, option("Also write the verdict as JSON.", "--output", "-o", metavar="FILE")] = None,
     report_format: Annotated[
-        GateFormat, option("text, markdown or json.", "--format", metavar="FORM")
+        GateFormat, option("Output format: text, markdown or json.", "--format", metavar="FORM")
     ] = GateFormat.TEXT,
     as_json: JsonOption = False,
-    strict: Annotated[bool, option("Exit with 1 for NO-GO, 2 if INCONCLUSIVE.", "--strict/--no-strict")] = True,
+    strict: Annotated[bool, option("Exit with 1 for NO-GO, with 2 for INCONCLUSIVE.", "--strict/--no-strict")] = True,
     verbose: Annotated[bool, option("Explain the outcome of every benchmark.", "--verbose")] = False,
     record: Annotated[bool, option("Store the verdict in the warehouse, for SQL.", "--record/--no-record")] = True,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Decide by a policy whether a candidate may replace the baseline: GO, NO-GO or INCONCLUSIVE.
 
-    GO if every benchmark is within its allowed loss; NO-GO if a benchmark has lost more, or is listed in the policy and
-    missing; INCONCLUSIVE if the data does not decide it. Only GO exits with 0.
+    GO means that every benchmark is within its allowed loss. NO-GO means that a benchmark has lost more, or that a
+    benchmark in the policy has no run. INCONCLUSIVE means that the data does not decide. With --strict, only GO exits
+    with 0.
 
     Example: nightjar gate --policy configs/gates/release.yaml 0a1b2c 5f4e3d
     """
@@ -153,7 +158,7 @@ def _print_comparisons(compared: Comparisons) -> None:
     console.print(columns(("Decision", "Evaluation", "Difference", "Pairs"), rows))
     for line in report.one_sided(compared):
         console.print(Text(harmless(line)))
-    echo("Next: --markdown or --html FILE shows each of them in full", err=True)
+    echo("Next: --markdown or --html FILE shows each comparison in full", err=True)
 
 
 def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) -> None:
@@ -169,7 +174,7 @@ def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) 
 
 
 def _next_command(found: Comparison, flip: Flip, candidate: str, warehouse: str | None) -> str:
-    """Returns the command that shows a flip, or a hint where the run is only in files of another program."""
+    """Returns the command that shows a flip, or a hint if the run is only in files of another program."""
     is_directory = (Path(candidate) / "metadata.json").is_file()
     if not is_directory and (Path(candidate).exists() or "*" in candidate):
         return "--html FILE shows the answers that changed"

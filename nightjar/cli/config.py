@@ -14,7 +14,9 @@ from nightjar.errors import ConfigError
 from nightjar.evaluation.config.user_config import field_of, set_setting, settings, unset_setting
 from nightjar.warehouse.location import refuse_secret
 
-_KeyArgument = Annotated[str, argument("Such as eval.model or eval.sampling_args.top_p.", metavar="KEY")]
+_KeyArgument = Annotated[
+    str, argument("Key of the default, such as eval.model or eval.sampling_args.top_p.", metavar="KEY")
+]
 
 
 def config_show(as_json: JsonOption = False) -> None:
@@ -28,7 +30,7 @@ def config_show(as_json: JsonOption = False) -> None:
 
 
 def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
-    """Print one default; exit code 1 if it is not set.
+    """Print one default. If it is not set, the exit code is 1.
 
     Example: nightjar config get eval.model
     """
@@ -47,13 +49,15 @@ def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
 
 def config_set(
     key: _KeyArgument,
-    value: Annotated[str, argument("As for its flag; lists and tables as JSON.", metavar="VALUE")],
+    value: Annotated[
+        str, argument("Value, as for the flag of the field. Write lists and tables as JSON.", metavar="VALUE")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Set a default. Flags, suites, the endpoint registry and environments override it.
 
-    Keys are eval.FIELD for the fields in docs/configuration.md, output_dir, warehouse, judge.model, judge.base_url and
-    judge.api_key_var. Of a secret, set the name of the environment variable that holds it.
+    The keys are output_dir, warehouse, judge.model, judge.base_url, judge.api_key_var, and eval.FIELD for each field in
+    docs/configuration.md. A secret is not stored: set the name of the environment variable that holds the secret.
 
     Examples: nightjar config set eval.model my-model | nightjar config set eval.sampling_args.top_p 0.9
     """
@@ -68,7 +72,7 @@ def config_set(
 
 
 def config_unset(key: _KeyArgument, as_json: JsonOption = False) -> None:
-    """Unset a default; nothing happens if it is not set.
+    """Unset a default. If it is not set, nothing happens.
 
     Example: nightjar config unset eval.model
     """

@@ -1,4 +1,4 @@
-"""``nightjar data``: the data of the built-in benchmarks, downloaded before a run, as for a machine without network."""
+"""``nightjar data``: downloads the data of built-in benchmarks before a run, for instance for use without network."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class _Fetched:
 
 
 def data_of(package: EnvironmentPackage) -> BenchmarkData | NltkData | None:
-    """Returns the data of a built-in benchmark, whose module is imported; None if its examples are generated."""
+    """Imports the module of a built-in benchmark and returns its data, or None if its examples are generated."""
     data: BenchmarkData | NltkData | None = getattr(import_module(package.module.name), "DATA", None)
     return data
 
 
 def whereabouts(data: BenchmarkData | NltkData | None) -> Whereabouts:
-    """Returns where data is or comes from; ``gated`` data requires the consent of its authors."""
+    """Returns where data is or comes from; ``gated`` data can be downloaded only with the consent of its authors."""
     if data is None:
         return "generated"
     if data.is_here():
@@ -52,14 +52,16 @@ def whereabouts(data: BenchmarkData | NltkData | None) -> Whereabouts:
 
 
 def data_get(
-    names: Annotated[list[str] | None, argument("Benchmarks; see 'nightjar env list'.", metavar="NAME")] = None,
-    everything: Annotated[bool, option("All built-in benchmarks.", "--all")] = False,
+    names: Annotated[
+        list[str] | None, argument("Names of benchmarks, as in 'nightjar env list'.", metavar="NAME")
+    ] = None,
+    everything: Annotated[bool, option("Download the data of all built-in benchmarks.", "--all")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Download the data of built-in benchmarks from the Hugging Face Hub before their runs, and keep it.
 
-    Data that is here already is not downloaded again. It is kept below ~/.cache/nightjar, or NIGHTJAR_CACHE; copy that
-    folder to a machine without network. Exit code 1 if a download fails; the other downloads are completed.
+    The data is kept below NIGHTJAR_CACHE (default: ~/.cache/nightjar) and not downloaded again. For a machine without
+    network, copy that folder to it. If a download fails, the others are completed, and the exit code is 1.
 
     Examples: nightjar data get gsm8k mmlu-pro | nightjar data get --all --json
     """

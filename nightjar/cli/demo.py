@@ -1,4 +1,4 @@
-"""``nightjar demo``: an evaluation from end to end, on a local model that needs no key."""
+"""``nightjar demo``: runs an evaluation from end to end, on a local model that needs no key."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Next:
 
 
 def demo(
-    direct: Annotated[bool, option("Run without Prefect: starts in 2 s instead of 15.", "--direct")] = False,
+    direct: Annotated[bool, option("Run without Prefect. The start takes 2 s instead of 15 s.", "--direct")] = False,
 ) -> None:
-    """Evaluate a local model on 100 problems with 4 rollouts each as a Prefect flow, then query the results in SQL."""
+    """Evaluate a local model as a Prefect flow, on 100 problems with 4 rollouts each; then query the results in SQL."""
     log_to_stderr()
     model = ArithmeticSolver(error_rate=0.25, seed=7)
     with ModelServer(model, faults=Faults(latency_ms=20, rate_429=0.02, seed=7)) as server:

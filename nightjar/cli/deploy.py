@@ -31,12 +31,14 @@ _SIGNS = {"create": "+", "change": "~", "keep": "="}
 def deploy(
     suite: Annotated[Path | None, argument("File of the suite to run on a schedule.", metavar="[SUITE]")] = None,
     cron: Annotated[str | None, option("When the suite runs, such as '0 2 * * *'.", metavar="CRON")] = None,
-    gate: Annotated[Path | None, option("Policy that judges each night: see nightjar gate.", metavar="FILE")] = None,
+    gate: Annotated[
+        Path | None, option("Policy that judges each night, as for 'nightjar gate'.", metavar="FILE")
+    ] = None,
     retry_cron: Annotated[str | None, option("When to retry runs that failed in the last day.", metavar="CRON")] = None,
     upkeep_cron: Annotated[str | None, option("When to examine and compact the warehouse.", metavar="CRON")] = None,
     time_zone: Annotated[str, option("Time zone of these times, such as Europe/Berlin.", metavar="ZONE")] = "UTC",
     notify: Annotated[
-        str | None, option("Prefect block to notify of nights, such as slack-webhook/team.", metavar="TYPE/NAME")
+        str | None, option("Prefect block that is notified of nights, such as slack-webhook/team.", metavar="TYPE/NAME")
     ] = None,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
@@ -44,15 +46,15 @@ def deploy(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Register the deployments of this folder, and the schedule of a suite, after showing the changes.
+    """Show the changes, then register the deployments of this folder and the schedule of a suite.
 
     Existing deployments keep their settings, except the code and the schedule of this suite.
-    Workers read the suite's file when it runs, in the folder of the deployment.
+    Each time the suite runs, the worker reads the suite's file in the folder of the deployment.
 
     Example: nightjar deploy configs/eval/nightly.toml --cron '0 2 * * *' --time-zone Europe/Berlin
     """
     if (suite is None) != (cron is None):
-        raise typer.BadParameter("a suite requires --cron, and --cron a suite")
+        raise typer.BadParameter("a suite requires --cron, and --cron requires a suite")
     for flag, value in {"--notify": notify, "--gate": gate}.items():
         if value and suite is None:
             raise typer.BadParameter(f"{flag} requires a suite and --cron")
@@ -62,7 +64,9 @@ def deploy(
         GatePolicy.read(gate)
     for path in filter(None, (suite, gate)):
         if path.is_absolute():
-            raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
+            raise ConfigError(
+                f"Give {str(path)!r} relative to this folder: an absolute path may differ on other machines"
+            )
     api_url = find_prefect_api()
     if api_url is None:
         raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
@@ -98,5 +102,5 @@ def _confirm(changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bo
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise ConfigError("Nothing was changed: stdin is not a terminal; confirm with --yes")
+        raise ConfigError("Nothing was changed, because stdin is not a terminal. Confirm with --yes")
     return typer.confirm("Apply these changes to the server?", err=True)

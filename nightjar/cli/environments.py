@@ -22,19 +22,24 @@ from nightjar.environments.packages.scaffold import Kind, make_environment
 from nightjar.environments.packages.scaffold import rewrite_readme as write_readme
 
 _WIDE = 72
-"""From this width on, a terminal has room for descriptions and licences beside the names."""
+"""The smallest width of a terminal that has room for descriptions and licences beside the names."""
 
 
 def env_init(
-    name: Annotated[str, argument("my-env or owner/my-env; the module is my_env.", metavar="NAME")],
-    path: Annotated[Path, option("Folder to create it in.", "--path", "-p")] = Path("environments"),
-    kind: Annotated[Literal["single-turn", "multi-turn", "tool"], option("What it starts as.")] = "single-turn",
-    multi_file: Annotated[bool, option("A package folder instead of one module.", "--multi-file")] = False,
-    rewrite_readme: Annotated[bool, option("Write only the README.md of an existing one.", "--rewrite-readme")] = False,
+    name: Annotated[str, argument("Name, such as my-env or owner/my-env; the module is then my_env.", metavar="NAME")],
+    path: Annotated[Path, option("Folder to create the package in.", "--path", "-p")] = Path("environments"),
+    kind: Annotated[
+        Literal["single-turn", "multi-turn", "tool"], option("Kind of environment to start from.")
+    ] = "single-turn",
+    multi_file: Annotated[bool, option("Create a package folder instead of one module.", "--multi-file")] = False,
+    rewrite_readme: Annotated[
+        bool, option("Only rewrite the README.md of an existing package.", "--rewrite-readme")
+    ] = False,
 ) -> None:
     """Create an environment package with code, tests, README.md and pyproject.toml, as a starting point for your own.
 
-    Its tests pass and it runs unchanged, also against 'nightjar model-server'. No file is overwritten.
+    The new package passes its tests and can be evaluated unchanged, also with 'nightjar model-server'. No file is
+    overwritten.
 
     Examples: nightjar env init my-env | nightjar env init my-env --kind multi-turn --multi-file
     """
@@ -56,17 +61,21 @@ def env_install(
         list[str], argument("Folder, environment in --path, or package in the index.", metavar="PATH|NAME[@VERSION]")
     ],
     path: Annotated[Path, option("Folder in which names are looked up first.", "--path", "-p")] = Path("environments"),
-    editable: Annotated[bool, option("Changed files take effect at once.", "--editable/--no-editable", "-e")] = True,
+    editable: Annotated[
+        bool, option("Install so that changed files take effect at once.", "--editable/--no-editable", "-e")
+    ] = True,
     upgrade: Annotated[bool, option("Upgrade to the newest version.", "--upgrade", "-U")] = False,
     no_deps: Annotated[bool, option("Do not install dependencies.", "--no-deps")] = False,
-    no_build_isolation: Annotated[bool, option("Build with the installed tools.", "--no-build-isolation")] = False,
-    index_url: Annotated[str | None, option("Package index (default: the one pip is configured with).")] = None,
+    no_build_isolation: Annotated[
+        bool, option("Build with the installed build tools.", "--no-build-isolation")
+    ] = False,
+    index_url: Annotated[str | None, option("URL of the package index (default: pip's configured index).")] = None,
     verbose: Annotated[bool, option("Show the installer's log.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Install environments with the pip of this Python (uv where there is no pip).
+    """Install environments with the pip of this Python, or with uv if there is no pip.
 
-    'verifiers' is never installed as their dependency: Nightjar replaces it. To uninstall: pip uninstall.
+    The dependency 'verifiers' is never installed, because Nightjar replaces it. To uninstall, use 'pip uninstall'.
 
     Examples: nightjar env install my-env | nightjar env install ./my-env --no-editable | nightjar env install a/my-env
     """
@@ -91,7 +100,7 @@ def env_install(
     for one in installed:
         echo(f"{one.package.env_id} {one.package.version} ({one.package.location})")
         if one.left_out:
-            echo(f"Nightjar stands in for {', '.join(one.left_out)}: not installed.", err=True)
+            echo(f"Not installed, because Nightjar replaces it: {', '.join(one.left_out)}", err=True)
     echo(f"Next: nightjar eval run {installed[-1].package.env_id} -m gpt-4.1-mini -p openai", err=True)
 
 
@@ -108,18 +117,21 @@ def _installation_record(one: Installation) -> dict[str, Any]:
 
 
 def env_list(
-    path: Annotated[Path, option("Folder of the environments developed here.", "--path", "-p")] = Path("environments"),
+    path: Annotated[Path, option("Folder of the environments that you develop.", "--path", "-p")] = Path(
+        "environments"
+    ),
     source: Annotated[
         Literal["all", "builtin", "local", "installed", "lm-eval", "skills"],
-        option("Only from here; lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.", "--source", "-s"),
+        option("List only this source. lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.", "--source", "-s"),
     ] = "all",
     data_dir: Annotated[Path | None, option("Folder with the datasets of NeMo Skills.", metavar="FOLDER")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the environments: built-in with the state of their data, in ./environments, and installed.
+    """List the environments that are built in (with the state of their data), in ./environments, or installed.
 
     An installed package is listed if it depends on nightjar-evals or verifiers and its module has a
-    load_environment(); its code is not run. Gated data requires the consent of its authors first.
+    load_environment(). The code of the package is not run. Gated data can be downloaded only with the consent of its
+    authors.
 
     Examples: nightjar env list | nightjar env list --json | nightjar list --source skills --data-dir datasets
     """

@@ -25,11 +25,12 @@ def up(
     take_over: TakeOverOption = False,
     no_view: Annotated[bool, option("Do not serve the web view.", "--no-view")] = False,
 ) -> None:
-    """Start the local Prefect server, a worker, the deployments and the web view, and restart them if they crash.
+    """Start the local Prefect server, a worker and the web view, and register the deployments.
 
-    Flow runs write to ./outputs in the current folder and inherit the current environment variables: export the API
-    keys first. Existing deployments are updated to the current code, and keep their schedules, limits, tags, default
-    parameters and job variables. Runs whose process has died become Crashed, so that the UI offers Retry.
+    Processes that crash are restarted. Flow runs write to ./outputs in the current folder and inherit the current
+    environment variables, so export the API keys first. Existing deployments are updated to the current code. They keep
+    their schedules, limits, tags, default parameters and job variables. A run whose process has died becomes Crashed,
+    so that the UI offers Retry.
     """
     options = {"is_taken_over": take_over, "is_viewed": not no_view}
     if detach:
@@ -44,7 +45,7 @@ def down(
 ) -> None:
     """Stop what 'nightjar up' started.
 
-    Runs in progress on its worker are cancelled: their finished rollouts are published, and Retry completes them.
+    The worker's runs in progress are cancelled. Their finished rollouts are published, and Retry completes the runs.
     """
     if runs := worker_runs():
         echo("In progress:\n" + "\n".join(f"  {run.name} ({run.state.lower()}, {run.id})" for run in runs), err=True)
@@ -62,7 +63,8 @@ def down(
 def status(as_json: JsonOption = False) -> None:
     """Show the server, worker, deployments and schedules of 'nightjar up', and the runs in progress.
 
-    Exit code 1 if no server responds, or if a process of 'nightjar up' is not running or was left behind.
+    The exit code is 1 if no server responds, or if a process of 'nightjar up' is not running or was left behind by an
+    earlier 'nightjar up'.
     """
     found = read_status()
     (print_json if as_json else _print_status)(found)

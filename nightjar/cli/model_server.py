@@ -23,23 +23,27 @@ def model_server(
     *,
     recording: Annotated[Path | None, option("Answer from the questions and completions of this JSONL file.")] = None,
     answer: Annotated[str | None, option("Answer every request with this text.")] = None,
-    error_rate: Annotated[float, option("Share of wrong answers of the arithmetic solver.")] = 0.0,
-    port: Annotated[int | None, option("Port on 127.0.0.1; 0: a free one (default: 8000).", min=0, max=65535)] = None,
-    latency_ms: Annotated[float, option("Latency of each response.")] = 0,
-    jitter_ms: Annotated[float, option("Maximum random latency on top.")] = 0,
+    error_rate: Annotated[float, option("Share of wrong answers of the arithmetic solver, from 0 to 1.")] = 0.0,
+    port: Annotated[
+        int | None, option("Port on 127.0.0.1; 0 selects a free port (default: 8000).", min=0, max=65535)
+    ] = None,
+    latency_ms: Annotated[float, option("Latency of each response in milliseconds.")] = 0,
+    jitter_ms: Annotated[float, option("Maximum random latency, in milliseconds, that is added to each response.")] = 0,
     rate_429: Annotated[float, option("Share of requests answered with status 429.")] = 0,
     retry_after: Annotated[int | None, option("Seconds in the Retry-After header of a 429.")] = None,
     rate_500: Annotated[float, option("Share of requests answered with status 500.")] = 0,
     rate_dropped: Annotated[float, option("Share of requests disconnected without an answer.")] = 0,
     rate_malformed: Annotated[float, option("Share of requests answered with malformed JSON.")] = 0,
     rate_slow: Annotated[float, option("Share of requests answered with a slow body.")] = 0,
-    slow_seconds: Annotated[float, option("Duration of a slow body.")] = 10,
+    slow_seconds: Annotated[float, option("Seconds that a slow body takes.")] = 10,
     rate_overloaded: Annotated[float, option("Share of requests answered with status 529 (Anthropic) or 503.")] = 0,
-    requests_per_second: Annotated[float, option("Answer faster requests with status 429; 0 for no limit.")] = 0,
+    requests_per_second: Annotated[
+        float, option("Answer requests above this rate with status 429; 0 means no limit.")
+    ] = 0,
     seed: Annotated[int, option("Seed of faults and wrong answers.")] = 0,
     require_key: Annotated[str | None, option("Refuse requests without this API key.")] = None,
     only_model: Annotated[str | None, option("Refuse requests for any other model.")] = None,
-    max_context_tokens: Annotated[int | None, option("Refuse prompts with more words.", min=1)] = None,
+    max_context_tokens: Annotated[int | None, option("Refuse prompts with more words than this.", min=1)] = None,
     as_json: Annotated[bool, option("Print the URL as JSON.", "--json")] = False,
 ) -> None:
     """Serve a local model over HTTP until Ctrl-C.

@@ -34,7 +34,7 @@ def _date(text: str) -> str:
 
 
 _SuiteArgument = Annotated[str, argument("Name of the suite: its file name without .toml.", metavar="SUITE")]
-_NightArgument = Annotated[str, argument("Date, such as 2026-01-31.", metavar="DATE", callback=_date)]
+_NightArgument = Annotated[str, argument("Date of the night, such as 2026-01-31.", metavar="DATE", callback=_date)]
 
 
 def nights(
@@ -67,7 +67,7 @@ def nights(
 def nights_show(
     suite: _SuiteArgument, night: _NightArgument, warehouse: WarehouseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show each evaluation of a night beside the last accepted night, and how to complete what is missing.
+    """Show each evaluation of a night beside the last accepted night, and how to complete missing evaluations.
 
     Example: nightjar nights show nightly 2026-11-20
     """
@@ -86,7 +86,7 @@ def nights_show(
 def nights_accept(
     suite: _SuiteArgument, night: _NightArgument, warehouse: WarehouseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Accept a night, whatever its results: later nights are compared with it.
+    """Accept a night, whatever its results are, so that later nights are compared with this night.
 
     Example: nightjar nights accept nightly 2026-11-20
     """
@@ -96,7 +96,7 @@ def nights_accept(
 def nights_judge(
     suite: _SuiteArgument, night: _NightArgument, warehouse: WarehouseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Judge a night again, from the runs that are published now.
+    """Judge a night again by the runs that are published now.
 
     A night that was accepted by hand stays accepted.
 

@@ -41,7 +41,7 @@ def _checked(prefix: str) -> str:
     return prefix
 
 
-WAREHOUSE_HELP = "Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse)."
+WAREHOUSE_HELP = "Folder or URL of the warehouse (default: the value of NIGHTJAR_WAREHOUSE, else ./outputs/warehouse)."
 OUTPUT_DIR_HELP = "Folder of run directories (default: ./outputs)."
 PREFECT_URL_HELP = (
     "URL of the Prefect server (default: PREFECT_API_URL, the active Prefect profile, or the server of 'nightjar up')."
@@ -54,14 +54,16 @@ YesOption = Annotated[bool, option("Do not ask for confirmation.", "--yes", "-y"
 OutputDirOption = Annotated[Path | None, option(OUTPUT_DIR_HELP, "--output-dir", "-o")]
 PrefectUrlOption = Annotated[str | None, option(PREFECT_URL_HELP, "--prefect-url", metavar="URL")]
 
-RunArgument = Annotated[str, argument("Run ID, the beginning of one, or a run directory.", metavar="RUN")]
-HostedRunArgument = Annotated[str, argument("ID of a run or flow run, its beginning, or its name.", metavar="RUN")]
+RunArgument = Annotated[str, argument("Run ID, the beginning of a run ID, or a run directory.", metavar="RUN")]
+HostedRunArgument = Annotated[
+    str, argument("ID of a run or flow run, the beginning of the ID, or the name of the run.", metavar="RUN")
+]
 PageOption = Annotated[int, option("Page number.", "--page", "-p", min=1, metavar="N")]
 
 EnvIdArgument = Annotated[str, argument("Environment.", metavar="ENV")]
 MetricOption = Annotated[str, option("reward, correct (pass@1), or the name of a metric.", metavar="NAME")]
-AlphaOption = Annotated[float, option("Probability that an interval misses the truth.", min=0, max=1, metavar="X")]
-ClusterOption = Annotated[str | None, option("Field of info that related examples share.", metavar="FIELD")]
+AlphaOption = Annotated[float, option("Probability that an interval misses the true value.", min=0, max=1, metavar="X")]
+ClusterOption = Annotated[str | None, option("Field of info whose value related examples share.", metavar="FIELD")]
 
 EnvArgument = Annotated[str | None, argument("Benchmark or environment: a name, path.py:name or a URI.", metavar="ENV")]
 BenchOption = Annotated[str | None, option("Same as ENV.", "--bench", "--benchmark", "-b", metavar="ENV")]
@@ -71,6 +73,11 @@ EnvArgsOption = Annotated[
 EnvDirOption = Annotated[Path, option("Folder in which to look for environments.", "--env-dir-path", metavar="FOLDER")]
 
 NamePrefixOption = Annotated[
-    str, option("Prefix of separate deployments and a work pool: NAME-evaluate.", metavar="NAME", callback=_checked)
+    str,
+    option(
+        "Prefix for separate deployments and a separate work pool, such as NAME-evaluate.",
+        metavar="NAME",
+        callback=_checked,
+    ),
 ]
 TakeOverOption = Annotated[bool, option("Take over deployments that another folder has registered.", "--take-over")]

@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_labelled(lines: Mapping[str, Any], *, err: bool = False) -> None:
-    """Prints values beside their labels, also values of several lines; an empty value has no line."""
+    """Prints values, also of several lines, beside their labels. Empty values are left out."""
     width = max(map(len, lines)) + 2
     for label, value in lines.items():
         if value not in (None, False, ""):
@@ -47,7 +47,7 @@ def print_labelled(lines: Mapping[str, Any], *, err: bool = False) -> None:
 
 
 def print_values(values: Mapping[str, Any]) -> None:
-    """Prints a text as it is, any other value as JSON."""
+    """Prints a text unchanged, and any other value as JSON."""
     width = max(map(len, values), default=0) + 2
     for name, value in values.items():
         echo(f"{name:<{width}}{shown(value)}")
@@ -87,8 +87,8 @@ def columns(
 ) -> Table:
     """Returns a table for a terminal. Control characters in strings are replaced; a ``Text`` is shown as it is.
 
-    ``numbers`` are headings of columns aligned to the right, None for all but the first; ``folded`` those whose cells
-    may take several lines, None for all.
+    ``numbers`` are the headings of columns that are aligned to the right; None means all columns but the first.
+    ``folded`` are the headings of columns whose cells may take several lines; None means all columns.
     """
     table = Table(box=box.SIMPLE_HEAD if has_rule else None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in headings:

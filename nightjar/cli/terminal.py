@@ -1,4 +1,4 @@
-"""Printing of text that a terminal must not obey: it may come from a model, an endpoint or a user's code."""
+"""Prints text from models, endpoints and users' code, whose control characters a terminal must not obey."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from nightjar.core.text import harmless
 
 
 def echo(text: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Replaces control characters on a terminal."""
+    """Prints a value; on a terminal, control characters are replaced."""
     stream = sys.stderr if err else sys.stdout
     typer.echo(harmless(str(text)) if stream.isatty() else text, err=err, nl=nl)

@@ -27,13 +27,15 @@ _WIDEST_PLOT = 120
 def show_leaderboard(
     env_id: EnvIdArgument,
     metric: MetricOption = "reward",
-    alpha: Annotated[float, option("Probability that equal models differ here.", min=0, max=1, metavar="X")] = 0.05,
+    alpha: Annotated[
+        float, option("Probability that equal models are shown as different.", min=0, max=1, metavar="X")
+    ] = 0.05,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank the models of an environment on the examples that all have scored, and show which are tied.
+    """Rank the models of an environment on the examples that all models have scored, and show which models are tied.
 
-    Two models differ only if the interval of their difference excludes 0, corrected for all pairs of models.
+    Two models differ only if the interval of their difference, corrected for all pairs of models, excludes 0.
 
     Example: nightjar leaderboard gsm8k
     """
@@ -51,8 +53,10 @@ def show_leaderboard(
 
 def show_plan(
     env_id: EnvIdArgument,
-    detect: Annotated[float, option("The drop of the mean reward to detect.", metavar="X")],
-    model: Annotated[str | None, option("Model to plan for (default: of the newest run).", "--model", "-m")] = None,
+    detect: Annotated[float, option("Drop of the mean reward that the two runs must detect.", metavar="X")],
+    model: Annotated[
+        str | None, option("Model to plan for (default: the model of the newest run).", "--model", "-m")
+    ] = None,
     power: Annotated[float, option("Probability that the drop is detected.", min=0, max=1, metavar="X")] = 0.8,
     alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
@@ -60,8 +64,8 @@ def show_plan(
 ) -> None:
     """Estimate the examples, rollouts, time and cost that two runs need to detect a drop.
 
-    The estimate uses the variance of rewards in earlier runs; without earlier runs, it says what a pilot run would
-    show. Time and cost are those of one of the two runs.
+    The estimate uses the variance of rewards in earlier runs. Without earlier runs, the output says what a pilot run
+    would show. Time and cost are for one of the two runs.
 
     Example: nightjar plan gsm8k --detect 0.02 --power 0.9
     """
@@ -80,15 +84,19 @@ def show_trend(
     env_id: EnvIdArgument,
     model: Annotated[str | None, option("Only runs of this model.", "--model", "-m")] = None,
     metric: MetricOption = "reward",
-    since: Annotated[datetime | None, option("First day of the runs.", formats=["%Y-%m-%d"], metavar="DATE")] = None,
-    alpha: Annotated[float, option("Probability of a mark where nothing changed.", min=0, max=1, metavar="X")] = 0.01,
+    since: Annotated[
+        datetime | None, option("Only runs from this day on.", formats=["%Y-%m-%d"], metavar="DATE")
+    ] = None,
+    alpha: Annotated[
+        float, option("Probability that a series without a change gets a mark.", min=0, max=1, metavar="X")
+    ] = 0.01,
     svg: Annotated[Path | None, option("Also write the plot as SVG.", metavar="FILE")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plot the results of an environment over time, mark the runs from which on they changed, and explain why.
+    """Plot the results of an environment over time, mark the runs at which the results changed, and explain why.
 
-    The runs of one model are one series; settings that were used at the same time are separate series.
+    The runs of one model form one series. Settings that were used during the same time form separate series.
 
     Example: nightjar trend gsm8k --model openai/gpt-4.1-mini --svg trend.svg
     """
@@ -105,7 +113,10 @@ def show_trend(
     for series in shown:
         _print_series(found, series)
     if single := len(found.series) - len(shown):
-        echo(f"Not shown: {number(single, 'run')} alone in a series of model and settings; see --json.", err=True)
+        echo(
+            f"Not shown: {number(single, 'run')} without another run of the same model and settings; see --json.",
+            err=True,
+        )
     changes = [change for series in shown for change in series.changes]
     if changes:
         echo(f"Next: nightjar compare {changes[-1].previous} {changes[-1].run_id}", err=True)

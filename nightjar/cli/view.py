@@ -21,7 +21,9 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 def view(
-    host: Annotated[str, option("Address; a non-local one needs a token.", metavar="ADDRESS")] = "127.0.0.1",
+    host: Annotated[
+        str, option("Address to listen on; a non-local address needs a token.", metavar="ADDRESS")
+    ] = "127.0.0.1",
     port: Annotated[int | None, option("Port (default: 4280, or the next free port).", min=0, max=65535)] = None,
     no_browser: Annotated[bool, option("Do not open a browser.", "--no-browser")] = False,
     warehouse: WarehouseOption = None,
@@ -51,12 +53,14 @@ def export(
         Path | None,
         option("Write a log for 'inspect view' into this folder or .json file.", "--inspect-log", metavar="FOLDER"),
     ] = None,
-    limit: Annotated[int, option("Most rollouts in the page, in whole examples.", min=1, metavar="N")] = 200,
+    limit: Annotated[
+        int, option("Maximum number of rollouts on the page; examples are kept whole.", min=1, metavar="N")
+    ] = 200,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.
 
-    To export several runs for DuckDB and other programs: nightjar warehouse export.
+    To export several runs for DuckDB and other programs, use 'nightjar warehouse export'.
 
     Example: nightjar export 0a1b2c --html run.html
     """

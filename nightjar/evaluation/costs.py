@@ -30,7 +30,7 @@ WHERE env_id = $env_id AND model = $model AND scored > 0 AND input_tokens IS NOT
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected tokens of all rollouts and cost of a run, from ``earlier_runs`` runs; None means unknown."""
+    """The expected tokens and cost of a run, estimated from ``earlier_runs`` runs. None means unknown."""
 
     earlier_runs: int
     rollouts: int | None
@@ -43,7 +43,7 @@ def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
     asked = {"env_id": EnvironmentId.parse(config.env_id).without_version, "model": config.model}
     try:
         earlier, tokens_in, tokens_out, most = warehouse.query(_HISTORY, asked).rows[0]
-    except WarehouseError:  # missing or unreachable; the run itself reports that
+    except WarehouseError:  # the warehouse is missing or unreachable; the run itself reports that
         earlier, tokens_in, tokens_out, most = 0, None, None, None
     examples = most if config.num_examples == ALL_EXAMPLES else config.num_examples
     rollouts = None if examples is None else examples * config.rollouts_per_example
@@ -64,7 +64,7 @@ def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
 
 @contextmanager
 def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterator[None]:
-    """Limits the total spend of all runs started in this block; the limits are those of the first configuration."""
+    """Limits the total cost and tokens of all runs started in this block to the budget of the first configuration."""
     tokens, cost = configs[0].max_total_tokens, configs[0].max_cost_usd
     if (part := configs[0].part_of_run) is not None:
         tokens, cost = tokens and max(1, tokens // part.count), cost and cost / part.count
@@ -82,7 +82,7 @@ def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterato
 
     if cost is not None and (unknown := [model for model, prices in known.items() if prices is None]):
         raise ConfigError(
-            f"max_cost_usd: the price of model {unknown[0]!r} is not known. Set it, for a million tokens: "
+            f"max_cost_usd: the price of model {unknown[0]!r} is not known. Set it in USD per million tokens: "
             f"nightjar warehouse prices set {unknown[0]} --input PRICE --output PRICE"
         )
     before = shared_budget.set(Budget(tokens, cost, prices_of_any))

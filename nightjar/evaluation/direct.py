@@ -1,4 +1,4 @@
-"""Direct mode: runs the five stages of a run in this process, without Prefect."""
+"""Direct mode, which runs the five stages of a run in this process, without Prefect."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def evaluate(
     resume: str | None = None,
     where: str = "",
 ) -> Outcome:
-    """Runs an evaluation and publishes it, even if it fails or is stopped; other arguments are those of ``load_env``.
+    """Runs an evaluation and publishes it, even if it fails or is stopped. For the arguments, see ``load_env``.
 
-    ``WarehouseError`` means that no request was made; if the warehouse breaks later, the outcome says so.
+    Raises ``WarehouseError`` before any request is made. If the warehouse fails later, the outcome says so.
     """
     check_warehouse(warehouse)
     fetch_part(config, warehouse, output_dir)
@@ -78,7 +78,7 @@ async def evaluate_together(
     evaluate: Callable[[RunConfig], Awaitable[Outcome]],
     on_end: Callable[[EndedEvaluation], None],
 ) -> list[EndedEvaluation]:
-    """Runs evaluations concurrently and returns how each ended, in the given order; a failure stops no other."""
+    """Runs evaluations concurrently and returns how each ended, in the given order. A failure does not stop others."""
 
     async def run(evaluation: Evaluation) -> EndedEvaluation:
         try:

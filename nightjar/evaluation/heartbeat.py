@@ -19,7 +19,7 @@ _LOOK_SECONDS = 1.0
 
 @asynccontextmanager
 async def heartbeats(url: str | None) -> AsyncIterator[None]:
-    """Requests a URL whenever there is progress, and once at the end of the block; None for no heartbeats.
+    """Requests a URL whenever there is progress, and once at the end of the block. If ``url`` is None, does nothing.
 
     A failed request is logged once, without the URL, which may hold a secret.
     """

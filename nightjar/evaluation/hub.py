@@ -19,7 +19,7 @@ from nightjar.environments.datasets import hub_dataset_name
 from nightjar.errors import HubError
 
 BLOCK = "block:"
-"""Prefix of a Prefect block's name in place of a value; only flows read blocks."""
+"""Prefix of a value that names a Prefect block; only flows read blocks."""
 
 _BATCH_ROWS = 1_000
 _LONGEST_REASON = 500
@@ -39,7 +39,8 @@ def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> s
 def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = False) -> str:
     """Uploads a run directory as a dataset and returns its URL; pushing again replaces it.
 
-    ``name`` is ``owner/name``, or a name in the user's own account; None derives it. ``is_public`` is for new datasets.
+    ``name`` is ``owner/name``, or a name in the user's own account. If None, the name is derived from the run.
+    ``is_public`` applies only to a new dataset.
     """
     import huggingface_hub
 
@@ -128,19 +129,19 @@ def _text(value: Any) -> str | None:
 
 
 _COLUMNS = {
-    "example_id, rollout_index": "which rollout: position of its example in the data set, and 0 to r-1",
-    "example_hash": "the content of the example: pairs examples of two runs",
+    "example_id, rollout_index": "the rollout: position of its example in the dataset, and its index from 0 to r-1",
+    "example_hash": "hash of the example's content, to pair examples of two runs",
     "prompt, completion": "messages: role, content, and calls of tools as JSON",
-    "answer, info, task": "of the example; info as JSON",
-    "reward": "weighted sum of the metrics; null for a rollout that failed, never 0",
+    "answer, info, task": "fields of the example; info is JSON",
+    "reward": "weighted sum of the metrics; null, not 0, for a failed rollout",
     "advantage": "reward minus the mean of its group",
     "metrics": "score of each reward function",
-    "error, error_message": "why a rollout failed; null where it did not",
-    "is_truncated, stop_condition": "how it ended",
-    "input_tokens, output_tokens": "of all its model calls",
-    "generation_ms, scoring_ms": "how long it took",
-    "attempts": "how often it was tried",
-    "model": "the name that the endpoint answered with",
+    "error, error_message": "why a rollout failed; null if it did not fail",
+    "is_truncated, stop_condition": "how the rollout ended",
+    "input_tokens, output_tokens": "tokens of all model calls of the rollout",
+    "generation_ms, scoring_ms": "duration in milliseconds",
+    "attempts": "number of attempts at the rollout",
+    "model": "model name in the endpoint's response",
 }
 _CARD = """\
 ---
@@ -157,11 +158,11 @@ Run `{run_id}` of Nightjar (nightjar-evals), {date}: {status}.
 
 ## Columns
 
-| column | what it is |
+| column | content |
 | --- | --- |
 {columns}
 
-`metadata.json` has all numbers, `config.json` all that the run was started with.
+`metadata.json` contains all numbers; `config.json` contains the whole configuration.
 
 ## Configuration
 

@@ -1,4 +1,4 @@
-"""``load_env``: from a configuration to an open run with its remaining rollouts."""
+"""``load_env``: turns a configuration into an open run with its remaining rollouts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 60.0
 """How long the retry of a flow run waits for the process that is still publishing the earlier results."""
 
 LATEST = "latest"
-"""Value of ``resume`` for the newest unfinished run of the same settings, else the newest finished one."""
+"""Value of ``resume`` for the newest unfinished run with the same settings, else the newest finished run."""
 
 
 def load_env(
@@ -46,12 +46,12 @@ def load_env(
 ) -> Run:
     """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
-    ``resume`` is a run directory or ``"latest"``; then ``where`` retries only the failed rollouts that match. A run
-    that already has ``run_id`` is resumed.
+    ``resume`` is a run directory or ``"latest"``. When resuming, ``where`` retries only the failed rollouts that match.
+    A run that already has ``run_id`` is resumed.
     """
     if (config.hf_hub_dataset_name or "").startswith(BLOCK):
         raise ConfigError(
-            f"hf_hub_dataset_name: blocks are read by the flow 'evaluate' only (found {config.hf_hub_dataset_name!r}). "
+            f"hf_hub_dataset_name: only the flow 'evaluate' reads blocks (found {config.hf_hub_dataset_name!r}). "
             "Name the dataset, such as owner/name, or run with --prefect"
         )
     check_environments([config])

@@ -1,4 +1,4 @@
-"""Moves runs, with their run directories, between installations through a shared warehouse; the newer content wins."""
+"""Moves runs with their run directories through a shared warehouse. The newer of two versions of a run is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nightjar.warehouse.writing.conflicts import check_publishable
 
 
 class Moved(NamedTuple):
-    """A moved run; ``path`` is None if only the results were moved, ``is_new`` says whether the target changed."""
+    """A moved run. ``path`` is None if only the results were moved; ``is_new`` says whether the target changed."""
 
     run_id: str
     path: Path | None
@@ -28,7 +28,7 @@ class Moved(NamedTuple):
 
 
 def push_to(run: StoredRun, target: Warehouse) -> Moved:
-    """Publishes a run in another warehouse, with its run directory if that is on this machine."""
+    """Publishes a run in another warehouse, with its run directory if the directory is on this machine."""
     if run.path is None:
         return Moved(run.run_id, None, copy_run(run.warehouse.store(), target.store(), run.run_id))
     directory = run.directory
@@ -40,7 +40,7 @@ def push_to(run: StoredRun, target: Warehouse) -> Moved:
 
 
 def pull_from(run: StoredRun, target: Warehouse, output_dir: Path | None = None) -> Moved:
-    """Publishes a run of another warehouse here, and restores its run directory if one was pushed."""
+    """Publishes a run of another warehouse in ``target``, and restores its run directory if that was pushed."""
     source = run.warehouse.store()
     held, version = source.catalog().holders.get(run.run_id), Archives(source).newest(run.run_id)
     if version is None or (held is not None and not is_held(version, held.versions[run.run_id])):

@@ -1,4 +1,4 @@
-"""A night: one date of a suite. Its plan, its remaining evaluations and its verdict."""
+"""Plans and judges nights. A night is one date of a suite, with a plan, remaining evaluations and a verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class NightPlan:
-    """A suite on a date (``night``, such as 2026-01-31); its evaluations are tagged with the night."""
+    """A suite on a date (``night``, such as 2026-01-31). The evaluations are tagged with the night."""
 
     suite: str
     night: str
@@ -69,7 +69,7 @@ def plan_night(suite: str, night: str) -> NightPlan:
 
 
 def begin_night(warehouse: Warehouse, plan: NightPlan, flow_run_id: str | None) -> Night:
-    """Records that a night is in progress; an acceptance by hand is kept."""
+    """Records that a night is in progress. If the night was accepted by hand, it stays accepted."""
     before = find_night(warehouse.nights(), plan.suite, plan.night)
     begun = Night(
         suite=plan.suite,
@@ -89,7 +89,7 @@ def begin_night(warehouse: Warehouse, plan: NightPlan, flow_run_id: str | None) 
 
 
 def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = MappingProxyType({})) -> Night:
-    """Judges a night, also repeatedly, and records the result; ``reasons`` says why an evaluation has no run."""
+    """Judges a night (several times if needed) and records the result; ``reasons`` say why evaluations have no run."""
     explained = [
         replace(one, reason=" ".join(reasons.get(one.name, one.reason or "").split())[:_LONGEST_REASON] or None)
         for one in begun.evaluations
@@ -106,7 +106,7 @@ def add_to_line(warehouse: Warehouse, night: Night, text: str) -> Night:
 
 
 def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> str:
-    """Records that a night was skipped, unless it ran before or is itself the later one; returns the reason."""
+    """Records that a night was skipped, unless it ran before or is itself the later night; returns the reason."""
     line = f"{plan.title()} skipped: a later night was due, at {later}, before it could begin"
     if find_night(warehouse.nights(), plan.suite, plan.night) is None:
         warehouse.write_night(Night(plan.suite, plan.night, "skipped", line, ended_at=_now(), file=plan.file))
@@ -122,7 +122,7 @@ def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError
 
 
 def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Night:
-    """Judges a night by the runs that are published now, and records changes; a night in progress has no verdict."""
+    """Judges a night by the runs published now, and records changes. A night in progress keeps the verdict running."""
     if not night.evaluations:
         return night
     judged = judge_night(warehouse, night)
@@ -131,7 +131,7 @@ def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Ni
     if [one.status for one in judged.evaluations] == [one.status for one in night.evaluations]:
         return night
     if writes:
-        with suppress(WarehouseError, OSError):  # the reader may lack the permission to write
+        with suppress(WarehouseError, OSError):  # this user may only have permission to read
             warehouse.write_night(judged)
     return judged
 

@@ -18,7 +18,7 @@ from nightjar.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; ``unpublished`` and ``unpushed`` say why it is not in the warehouse or on the Hub."""
+    """How a run ended. ``unpublished`` and ``unpushed`` say why the run is not in the warehouse or not on the Hub."""
 
     path: Path
     metadata: RunMetadata
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def joined(self) -> str | None:
-        """Describes the run that this part belongs to; None for a whole run, or while parts are missing."""
+        """Describes the run that this part belongs to; None if this run is no part or other parts are missing."""
         if (part := Part.of(self.run_id)) is None:
             return None
         directory = RunDirectory(self.path.parent / part.run_id)
@@ -67,14 +67,14 @@ class Outcome:
 
     @property
     def failures(self) -> list[FailureClass]:
-        """Classes of the failures: first what stopped the run, then by number of rollouts."""
+        """Classes of the failures: first the failure that stopped the run, then the others by number of rollouts."""
         found = recorded_failures(self.metadata.to_json())
         is_missing_elsewhere = self.unpublished is not None or self.unpushed is not None
         return list(dict.fromkeys([*found, *([FailureClass.INFRASTRUCTURE] if is_missing_elsewhere else [])]))
 
     @property
     def rescoring(self) -> list[str] | None:
-        """Command that scores the source again; None without a source, or if the source must be resumed first."""
+        """Command that scores the original run again; None if there is none or if it must be resumed first."""
         summary = self.summary
         is_unasked = self.error is None and summary.scored + summary.failed < summary.rollouts
         if is_unasked or any(chain.partition(" -> ")[0] != ScoringError.__name__ for chain in summary.errors):
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def reasons(self) -> list[str]:
-        """Lines that say why the run is incomplete, then what to do; empty if it is complete. Errors are grouped."""
+        """Lines that say why the run is incomplete and what to do, with errors grouped; empty for a complete run."""
         summary, lines = self.summary, []
         if self.error is not None:
             lines.append(str(self.error) or type(self.error).__name__)
@@ -104,7 +104,7 @@ class Outcome:
 
 
 class IncompleteRunError(RunError):
-    """The run of a flow run is incomplete; the message says why and what to do."""
+    """The run of a flow run is incomplete. The message says why and what to do."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__("\n".join(outcome.reasons))

@@ -1,6 +1,7 @@
-"""Joins the parts of a run when the last of them arrives in the warehouse, which keeps their run directories.
+"""Joins the parts of a run when the last part arrives in the warehouse, which keeps the run directories of parts.
 
-Each part is stored before it looks for the others, so at least one sees all. If several do, they make the same run.
+Each part is stored before it looks for the others, so at least one part sees all parts. If several parts do, all of
+them make the same run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from nightjar.warehouse.writing.run_files import read_run
 
 
 def keep_archive(directory: RunDirectory, store: Store) -> bool:
-    """Stores a run directory in a warehouse; returns False if the warehouse has this content or a newer one."""
+    """Stores a run directory in a warehouse; returns False if the warehouse has the same or newer content."""
     archives = Archives(store)
     with scratch_folder() as scratch:
         files = read_run(directory.path, scratch)
@@ -50,7 +51,7 @@ def fetch_archive(store: Store, run_id: str, version: str, scratch: Path) -> Run
 
 
 def take_over(copy: RunDirectory, directory: RunDirectory) -> bool:
-    """Copies the files of ``copy`` into a run directory; returns False if it has this content or a newer one."""
+    """Copies the files of ``copy`` into a run directory; returns False if that has the same or newer content."""
     with directory, scratch_folder() as scratch:
         (scratch / "copy").mkdir()
         version = read_run(copy.path, scratch / "copy").version
@@ -65,7 +66,7 @@ def take_over(copy: RunDirectory, directory: RunDirectory) -> bool:
 logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
-"""How long a process that joins the parts waits for another one that does the same."""
+"""How long a process that joins the parts waits for another process that does the same."""
 
 
 def bring_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> None:
@@ -78,13 +79,13 @@ def bring_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> Non
 
 
 def is_merged(part: Part, warehouse: Warehouse) -> bool:
-    """Returns whether the run of a part is complete in the warehouse, so that the part is no longer kept."""
+    """Returns whether the run of a part is complete in the warehouse. The part is then no longer kept."""
     store = warehouse.store()
     return part.run_id in store.catalog().holders and Archives(store).newest(str(part)) is None
 
 
 def merge_parts(part: Part, folder: Path, warehouse: Warehouse) -> RunDirectory | None:
-    """Joins the parts of a run in ``folder``; None if parts are missing, or if another process has just joined them."""
+    """Joins the parts of a run in ``folder``; returns None if parts are missing or another process has joined them."""
     store = warehouse.store()
     parts = Part.all_of(part.run_id, part.count)
     versions = {each: version for each in parts if (version := Archives(store).newest(str(each)))}
@@ -134,4 +135,4 @@ def _check_same(parts: Sequence[RunDirectory]) -> None:
     for part in parts[1:]:
         if found := differences(part.read_config(), asked):
             fields = "; ".join(f"{name}: {mine!r} and {others!r}" for name, (mine, others) in found.items())
-            raise RunDirectoryError(f"{part.run_id} and {parts[0].run_id} are of different runs: {fields}")
+            raise RunDirectoryError(f"{part.run_id} and {parts[0].run_id} belong to different runs: {fields}")

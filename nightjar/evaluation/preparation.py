@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A configuration with its environment and examples; ``whole`` are those of the whole run, for a part."""
+    """A configuration with its environment and examples. For a part, ``whole`` has the examples of the whole run."""
 
     config: RunConfig
     env: Environment
@@ -84,7 +84,7 @@ class Selection:
     def block(self, part: Part) -> Selection:
         hashes = dict([*self.hashes.items()][part.block(len(self.hashes))])
         if not hashes:
-            raise ConfigError(f"Part {part} has no example: the run takes {len(self.hashes)}. Take fewer parts")
+            raise ConfigError(f"Part {part} has no example: the run has only {len(self.hashes)}. Use fewer parts")
         return Selection(hashes)
 
 
@@ -152,11 +152,11 @@ def _check_kind(env: Environment, name: str, value: Any) -> None:
 
 
 def load_rubric(place: str, parser: Parser) -> Rubric:
-    """Loads the rubric, class of rubrics or reward function at ``path/to/file.py:NAME``; a function gets the parser."""
+    """Loads the rubric, rubric class or reward function at ``path/to/file.py:NAME``. Functions use ``parser``."""
     file, _, name = place.rpartition(":")
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
-        raise ConfigError(f"No rubric in {place!r}: expected path/to/file.py:NAME, of a file that exists")
+        raise ConfigError(f"No rubric in {place!r}: expected path/to/file.py:NAME with an existing file")
     try:
         found = getattr(run_file(path), name, None)
         rubric = found() if isinstance(found, type) and issubclass(found, Rubric) else found
@@ -197,7 +197,7 @@ _LONGEST_ANSWER = 4_000
 
 
 def keep_parsed_answers(env: Environment) -> list[str]:
-    """Makes rollouts keep their parsed answer; returns the added state columns, none if parsers change nothing."""
+    """Makes rollouts keep their parsed answer. Returns the added state columns; none if parsers change no answer."""
     parts = env.rubric.rubrics if isinstance(env.rubric, RubricGroup) else []
     parsers = [env.rubric.parser, *(part.parser for part in parts), env.parser]
     parser = next((one for one in parsers if isinstance(one, Parser) and not one.takes_all), None)

@@ -79,7 +79,7 @@ def note_published(directory: RunDirectory) -> None:
 
 
 def publish_directory(run_dir: Path, warehouse: Warehouse, *, has_new_id: bool = False) -> PublishReport:
-    """Publishes a run directory, if needed with a new id that it keeps; a crashed run is aggregated first."""
+    """Publishes a run directory; a crashed run is aggregated first. If needed, the run gets a new id and keeps it."""
     directory = RunDirectory(run_dir)
     directory.read_metadata()
     can_write = os.access(run_dir, os.W_OK)

@@ -1,4 +1,4 @@
-"""``load_rescored``: scores a run's rollouts with the present rubric, as a new run on a copy of its ledger."""
+"""``load_rescored``: scores a run's rollouts with the current rubric, as a new run on a copy of the run's ledger."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def load_rescored(
 ) -> Run:
     """Opens a new run that scores everything that was generated in ``source``, which is not changed.
 
-    ``rubric`` is ``path/to/file.py:NAME``; ``output_dir`` None is the source's folder; ``part`` scores only its
-    examples.
+    ``rubric`` is ``path/to/file.py:NAME``. If ``output_dir`` is None, the new run is in the folder of the source. With
+    ``part``, only the examples of the part are scored.
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)
@@ -57,7 +57,7 @@ def load_rescored(
 
 
 def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
-    """Checks that the environment still has the examples of the source; only answer and info may differ."""
+    """Checks that the environment still has the examples of the source. Only their answer and info may differ."""
     hashes, examples = (prepared.whole or prepared.selection).hashes, prepared.env.examples
     rows = (line.row for path in (source.attempts_path, source.results_path) for line in scan_lines(path))
     other = {row["example_id"] for row in rows if hashes.get(row["example_id"]) != row["example_hash"]}
@@ -68,15 +68,15 @@ def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
     }
     if lost := sorted(other - mended):
         raise ConfigError(
-            f"{len(lost)} examples of run {source.run_id!r} are not what environment {prepared.config.env_id!r} has in "
-            f"their place now, example {lost[0]} among them: the dataset has changed"
+            f"{len(lost)} examples of run {source.run_id!r} differ from the examples that environment "
+            f"{prepared.config.env_id!r} has now, for instance example {lost[0]}: the dataset has changed"
         )
     if mended:
         logger.warning("%d examples have a new answer or info, which is used for scoring", len(mended))
 
 
 def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Container[int] | None) -> None:
-    """Copies the ledger and the failed generations of the examples in ``taken``; None for all examples."""
+    """Copies the ledger and the failed generations of the examples in ``taken``; None means all examples."""
     try:
         directory.path.mkdir(parents=True)
         shutil.copyfile(source.attempts_path, directory.attempts_path)

@@ -21,7 +21,7 @@ _OF_PROVIDER = ("base_url", "api_key_var", "api_client_type")
 
 
 def saved_config(directory: RunDirectory, changes: Mapping[str, Any] | None = None) -> RunConfig:
-    """Returns the configuration of a run with changed fields; values derived from these fields are derived again."""
+    """Returns the configuration of a run with changed fields. Values derived from changed fields are derived again."""
     saved, changes = directory.read_config(), changes or {}
     values = _known(saved)
     try:
@@ -44,7 +44,7 @@ def restored_config(saved: Mapping[str, Any]) -> RunConfig:
 
 
 def rescoring_command(saved: Mapping[str, Any]) -> list[str] | None:
-    """Returns the command that repeats a rescoring; None for a run that called the model itself."""
+    """Returns the command that repeats a rescoring. Returns None for a run that called the model itself."""
     if not saved.get("rescored_from"):
         return None
     rubric = ["--rubric", saved["rubric"]] if saved.get("rubric") else []
@@ -57,9 +57,9 @@ def _known(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest unfinished run of the same identity with no more examples, else the newest finished one.
+    """Returns the newest unfinished run with the same identity and no more examples, else the newest finished run.
 
-    Raises ``ResumeMismatchError`` if all candidates have other settings, except for an evaluation of a suite.
+    Raises ``ResumeMismatchError`` if all candidates have other settings, but not for an evaluation of a suite.
     """
     asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
@@ -104,7 +104,7 @@ def _newest_first(folders: Iterable[Path]) -> list[RunDirectory]:
 
 
 # The condition is evaluated with "error" set to each class of the chain, and to the empty text. If it holds for the
-# empty text, it excludes errors and must hold for every class; otherwise one class is enough.
+# empty text, it excludes errors and must hold for every class. Otherwise it must hold for one class.
 _FAILED = """
 WITH named AS (
     SELECT * REPLACE (unnest([''] || string_split(error_chain, ' -> ')) AS error) FROM rollouts
@@ -131,7 +131,7 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
     In ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
     """
     if not directory.has_metadata():
-        raise ConfigError(f"The condition {condition!r} needs a run to resume, and there is none")
+        raise ConfigError(f"The condition {condition!r} needs a run to resume, but no run is resumed")
     with scratch_folder() as folder:
         alone = Warehouse(folder / "warehouse")
         alone.publish(directory.path, tidies=False)

@@ -17,9 +17,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @asynccontextmanager
 async def stopped_by_signals() -> AsyncIterator[None]:
-    """Makes the first signal stop all runs in progress; a second, or one without a run, raises ``KeyboardInterrupt``.
+    """Makes the first signal stop all runs in progress. A second signal raises ``KeyboardInterrupt``.
 
-    Signals that the process ignores stay ignored. Outside of the main thread nothing changes.
+    So does a signal while no run is in progress. Signals that the process ignores stay ignored. Outside of the main
+    thread, signals are not handled.
     """
     loop, has_stopped, is_over = asyncio.get_running_loop(), False, False
 
@@ -45,7 +46,7 @@ async def stopped_by_signals() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def stop_requested() -> AsyncIterator[asyncio.Event]:
-    """Yields an event that the first signal sets; the second one raises ``KeyboardInterrupt``."""
+    """Yields an event that the first signal sets. The second signal raises ``KeyboardInterrupt``."""
     loop, event = asyncio.get_running_loop(), asyncio.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

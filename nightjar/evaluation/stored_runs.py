@@ -30,7 +30,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run with its run directory (None if not on this machine) or its warehouse; an unknown cost is None."""
+    """A run with its run directory, which is None if not on this machine, or its warehouse. Unknown costs are None."""
 
     metadata: dict[str, Any]
     path: Path | None
@@ -64,7 +64,7 @@ class StoredRun:
 
 
 def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) -> list[StoredRun]:
-    """Returns the runs of a folder or warehouse, by default of all, newest first; parts only until they are joined."""
+    """Returns the runs of a folder or warehouse (default: all), newest first. Joined parts are left out."""
     asked = Warehouse(resolve_warehouse(warehouse))
     found = {} if warehouse and not output_dir else {run.run_id: run for run in _on_disk(output_dir, asked)}
     if output_dir is None:
@@ -82,7 +82,7 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
 
 
 def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
-    """Returns the run with a run directory, a run id or the beginning of an id; searches like ``stored_runs``."""
+    """Returns the run for a run directory, a run id or the beginning of an id, among those of ``stored_runs``."""
     if (Path(asked) / "metadata.json").is_file():
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
@@ -94,7 +94,7 @@ def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
             raise ConfigError(f"There is no run {asked!r}. List them: nightjar eval list")
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
-            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {ids}. Type more of the id")
+            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {ids}. Type more characters of the id")
 
 
 def _on_disk(output_dir: Path | None, warehouse: Warehouse) -> Iterator[StoredRun]:
@@ -119,7 +119,7 @@ def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
 
 @dataclass
 class SampleGroup:
-    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right."""
+    """The rollouts of one example. A reward of None means not scored; a reward from ``pass_threshold`` on is right."""
 
     example_id: int
     pass_threshold: float
@@ -147,7 +147,7 @@ class SampleGroup:
 
 
 def groups_of(rows: Iterable[Mapping[str, Any]], pass_threshold: float) -> list[SampleGroup]:
-    """Groups rollouts by example, in the order of examples; the last row of a repeated rollout counts."""
+    """Groups rollouts by example, in the order of examples. Of a repeated rollout, only the last row counts."""
     groups: dict[int, SampleGroup] = {}
     for row in rows:
         group = groups.setdefault(row["example_id"], SampleGroup(row["example_id"], pass_threshold))

@@ -1,4 +1,4 @@
-"""Checks an environment's scoring in real rollouts: reference replies must score 1, empty replies 0."""
+"""Checks an environment's scoring in real rollouts: reference replies must score 1, and empty replies must score 0."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nightjar.errors import ConfigError, RunError, error_chain
 _RIGHT = 1.0 - 1e-9
 _NUMBER = re.compile(r"\d+")
 _NO_REFERENCE = "the data has no reference reply"
-_NEEDS_MORE = "a reference reply is worth less than 1 (-v shows which; what the reply is, `reference_reply` says)"
+_NEEDS_MORE = "a reference reply is worth less than 1 (-v shows the examples; `reference_reply` defines the reply)"
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one example; ``reward`` is that of the reply, ``blank`` of an empty one, None if not scored."""
+    """The result of one example: the rewards of the reply and of an empty reply (``blank``), None if not scored."""
 
     number: int
     asked: str
@@ -47,7 +47,7 @@ class Validation:
 
 
 async def validate(env: Environment, samples: int, client: AnyClient | None = None, model: str = "") -> Validation:
-    """Checks the first examples of an environment, then tears it down; without a client, it uses reference replies."""
+    """Checks the first examples of an environment, then tears it down. Without a client, replies are the references."""
     env, started = _with_texts(env), time.monotonic()
     try:
         found = Validation(env.env_id, len(env.examples))
@@ -97,7 +97,7 @@ async def _try(env: Environment, number: int, client: AnyClient | None, model: s
 
 
 def _note(found: Validation, problems: set[str]) -> None:
-    """Counts a problem; problems that differ only in numbers are one."""
+    """Counts a problem. Problems that differ only in numbers count as the same problem."""
     for problem in problems:
         known = next((each for each in found.problems if _NUMBER.sub("", each) == _NUMBER.sub("", problem)), problem)
         found.problems[known] = found.problems.get(known, 0) + 1

@@ -85,7 +85,7 @@ class TestReplicas:
         (SMALL.replace("ONE_KEY", "sk-one-0123456789"), "line 5: key: must be the name of the environment"),
         (f'{SMALL}headers = {{ X-A = "sk-one-0123456789" }}', "line 6: headers: the value of header 'X-A' must be"),
         (f"{SMALL}[endpoint.prices]\ninput = -1\noutput = 1", "line 6: prices.input: Input should be greater than"),
-        (f'{SMALL}extends = "smal"', "line 6: extends 'smal', which is not here. Did you mean 'small'?"),
+        (f'{SMALL}extends = "smal"', "line 6: extends 'smal', which is not in this file. Did you mean 'small'?"),
         (f'{SMALL}extends = "small"', "line 6: extends 'small', which extends it"),
         (f"{SMALL}{SMALL.replace('gpt-small', 'gpt-large')}", "line 8: model of endpoint 'small' is 'gpt-large' here"),
         ("[[endpoint]]\nurl = 'https://a.example'", "line 1: endpoint_id is missing"),

@@ -102,7 +102,7 @@ def test_a_block_is_refused_without_a_flow_before_anything_is_asked(nightjar, se
     server = serve()
     ended = nightjar.eval("arithmetic", *SETTINGS, "-H", "-D", "block:team", "--direct", server=server)
     assert (ended.code, hub.requests, server.stats().answered) == (1, [], 0)
-    assert "hf_hub_dataset_name: blocks are read by the flow 'evaluate' only" in ended.errors[0]
+    assert "hf_hub_dataset_name: only the flow 'evaluate' reads blocks" in ended.errors[0]
 
 
 def test_a_rescored_run_is_not_pushed(nightjar, serve, hub):

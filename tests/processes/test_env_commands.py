@@ -226,7 +226,7 @@ class TestInstall:
         shell.write_package("by-hand", ["verifiers>=0.1.9", "needed>=1.0", "packaging"])
         ended = shell.nightjar("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
         assert ended.returncode == 0, ended.stderr
-        assert "Nightjar stands in for verifiers>=0.1.9: not installed." in ended.stderr
+        assert "Not installed, because Nightjar replaces it: verifiers>=0.1.9\n" in ended.stderr
         assert shell.run("-c", "import needed").returncode == 0
 
     def test_a_name_from_the_index_in_a_version(self, shell):

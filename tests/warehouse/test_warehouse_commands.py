@@ -220,7 +220,7 @@ class TestCompact:
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")
             assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
-        assert "of replaced segments are removed after an hour; at once with --now" in ended.err
+        assert "of replaced segments are removed after an hour; --now removes them at once" in ended.err
         assert (ended.out[:12], "→ 1 segment, " in ended.out) == ("3 segments, ", True)
         assert everything(house) == before
         assert nightjar("warehouse", "doctor").code == 0

@@ -1,4 +1,4 @@
-"""``nightjar package``: a benchmark as an image that serves it."""
+"""``nightjar package``: builds a container image that serves a benchmark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ def package(
     file: Annotated[str, argument("The benchmark's file, or FILE.py:NAME if it defines several.", metavar="FILE.py")],
     tag: Annotated[str | None, option("Name of the image.", "--tag", "-t", metavar="TAG")] = None,
     base_image: Annotated[str, option("Base image; it may already contain Nightjar.", metavar="IMAGE")] = BASE_IMAGE,
-    requirements: Annotated[Path | None, option("Requirements to install in the image.", metavar="FILE")] = None,
-    include: Annotated[list[Path] | None, option("Another file that it needs; repeatable.", metavar="FILE")] = None,
-    output: Annotated[Path | None, option("Write only the Dockerfile, here.", "--output", "-o", metavar="PATH")] = None,
+    requirements: Annotated[
+        Path | None, option("File of requirements to install in the image.", metavar="FILE")
+    ] = None,
+    include: Annotated[
+        list[Path] | None, option("Another file that the benchmark needs; repeatable.", metavar="FILE")
+    ] = None,
+    output: Annotated[
+        Path | None, option("Only write the Dockerfile, to this path.", "--output", "-o", metavar="PATH")
+    ] = None,
     push: Annotated[bool, option("Also push the image.", "--push")] = False,
 ) -> None:
-    """Build an image that serves or runs the benchmark in a file; or only write its Dockerfile.
+    """Build an image that serves or runs the benchmark in a file, or only write the Dockerfile.
 
-    The image contains the file, the modules in its folder that it imports, and the files there that they name, such as
-    'rows.csv'. Docker or podman builds it; if neither responds, the Dockerfile is printed. A requirement that cannot be
-    installed fails the build.
+    The image contains the file, the modules in the same folder that the file imports, and files in that folder that the
+    code names, such as 'rows.csv'. Docker or podman builds the image; if neither responds, the Dockerfile is printed.
+    If a requirement cannot be installed, the build fails.
 
     Examples: nightjar package bench.py -t team/bench:1 --push | nightjar package bench.py:sums -o Dockerfile
     """

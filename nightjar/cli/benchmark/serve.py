@@ -1,4 +1,4 @@
-"""``nightjar serve``: a benchmark over HTTP, for clients of NeMo Evaluator and of Gym."""
+"""``nightjar serve``: serves a benchmark over HTTP to clients of NeMo Evaluator and of Gym."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ def serve(
     host: Annotated[str, option("Address to listen on.", metavar="ADDRESS")] = "0.0.0.0",  # noqa: S104
     port: Annotated[int, option("Port; 0 selects a free port.", "--port", "-p", min=0, max=65535)] = 9090,
     gym_compat: Annotated[bool, option("Report a Gym server in /health.", "--gym-compat")] = False,
-    export_to: Annotated[Path | None, option("Only write the problems.", "--export-data", metavar="PATH")] = None,
+    export_to: Annotated[
+        Path | None, option("Only write the problems to this file.", "--export-data", metavar="PATH")
+    ] = None,
     env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
     """Serve a benchmark, or any single-turn environment, over HTTP until Ctrl-C.
 
-    The protocol is that of NeMo Evaluator's 'nel serve': /health, /dataset_size, /seed_session, /verify. Anyone who can
-    reach the port can read the reference answers: use --host 127.0.0.1 to serve only this machine.
+    The routes are those of NeMo Evaluator's 'nel serve': /health, /dataset_size, /seed_session, /verify. Anyone who can
+    reach the port can read the reference answers. To serve only this machine, use --host 127.0.0.1.
 
     Examples: nightjar serve gsm8k | nightjar serve bench.py:sums --export-data sums.jsonl
     """

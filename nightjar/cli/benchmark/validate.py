@@ -1,4 +1,4 @@
-"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should."""
+"""``nightjar env validate``, and ``nightjar validate``: checks the prompts and the scoring of an environment."""
 
 from __future__ import annotations
 
@@ -31,23 +31,29 @@ def env_validate(
     bench: BenchOption = None,
     samples: Annotated[int, option("Number of examples to try.", "--samples", "-s", min=1)] = 10,
     model_url: Annotated[
-        str | None, option("URL of a model to reply in place of references.", envvar="NEMO_MODEL_URL")
+        str | None, option("URL of a model that replies in place of references.", envvar="NEMO_MODEL_URL")
     ] = None,
-    model_id: Annotated[str | None, option("Name of this model.", envvar="NEMO_MODEL_ID")] = None,
+    model_id: Annotated[str | None, option("Name of the model at --model-url.", envvar="NEMO_MODEL_ID")] = None,
     api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     api_key_var: Annotated[
         str | None,
-        option("Variable with its key (default: NEMO_API_KEY, NVIDIA_API_KEY).", "--api-key-var", "-k", metavar="NAME"),
+        option(
+            "Variable with the model's key (default: NEMO_API_KEY, else NVIDIA_API_KEY).",
+            "--api-key-var",
+            "-k",
+            metavar="NAME",
+        ),
     ] = None,
     verbose: Annotated[bool, option("Show each example.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,
     env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
-    """Check on a few examples of an environment that reference answers score 1 and empty ones 0.
+    """Check on a few examples of an environment that reference answers score 1 and empty answers score 0.
 
-    Rollouts run as in an evaluation, with turns, tools and sandboxes. No model is called but a judge. A benchmark of
-    NeMo Evaluator may require more than its reference; this is reported, and is not a failure.
+    Rollouts run as in an evaluation, with turns, tools and sandboxes. Without --model-url, no model is called, except
+    the judge if the environment has one. If a reference answer of a NeMo Evaluator benchmark scores less than 1, this
+    is reported and is not a failure.
 
     Examples: nightjar env validate gsm8k | nightjar env validate gsm8k -a '{"dataset": "test.jsonl"}' | nightjar
     validate bench.py:sums --model-url URL --model-id MODEL

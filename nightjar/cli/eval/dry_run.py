@@ -99,5 +99,5 @@ def _show_total(expected: Sequence[Estimate]) -> None:
     costs = [each.cost for each in expected if each.cost is not None]
     known = f"about {sum(costs):,.4f} USD" if costs else "cost unknown"
     rest = len(expected) - len(costs)
-    without = f", without {rest} of {len(expected)}" if costs and rest else ""
+    without = f"; the cost of {rest} of {len(expected)} is unknown" if costs and rest else ""
     echo(f"All:      {rollouts:,} rollouts, {known}{without}")

@@ -1,4 +1,4 @@
-"""Runs that leave and enter: ``nightjar eval push``, ``pull`` and ``merge``, and the bundles of NeMo Evaluator."""
+"""Moves runs out and in: ``nightjar eval push``, ``pull`` and ``merge``, and the bundles of NeMo Evaluator."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 
 
 def write_bundles(outcomes: Iterable[Outcome | None], folder: Path | None) -> None:
-    """Writes the results of runs as NeMo Evaluator does, in a folder per evaluation; nothing without a folder.
+    """Writes the results of runs as NeMo Evaluator does, in one folder per evaluation; does nothing without ``folder``.
 
-    A bundle is named after its run: after a resume it is replaced. The bundle of another run is moved into a subfolder.
+    A bundle is named after its run. A resume replaces the bundle. The bundle of another run is moved into a subfolder.
     """
     for outcome in outcomes if folder else ():
         if outcome is not None and outcome.path.is_dir():
@@ -41,16 +41,19 @@ def write_bundles(outcomes: Iterable[Outcome | None], folder: Path | None) -> No
 
 
 def eval_merge(
-    directory: Annotated[Path, argument("Folder with shard_* of bundles, or run directories of a run.", metavar="DIR")],
+    directory: Annotated[
+        Path, argument("Folder with bundles in shard_*, or with run directories of one run.", metavar="DIR")
+    ],
     repeats: Annotated[
-        int | None, option("Repeats of a problem (default: as recorded).", "--repeats", "-n", min=1, metavar="N")
+        int | None,
+        option("Repeats of each problem (default: the recorded number).", "--repeats", "-n", min=1, metavar="N"),
     ] = None,
     output: Annotated[Path | None, option("Output folder (default: DIR).", "--output-dir", "-o", metavar="DIR")] = None,
 ) -> None:
     """Merge the shards of an evaluation into one bundle with rows and statistics; the shards stay unchanged.
 
-    All numbers are computed again from all rows: except for times, the result equals that of an undivided run. Exit
-    code 1 if steps are missing.
+    All numbers are computed again from all rows. Except for times, the result equals the result of an undivided run. If
+    the shards lack steps, the exit code is 1.
 
     Example: nightjar eval merge ./eval_results
     """
@@ -100,17 +103,24 @@ def eval_push(
     run: RunArgument,
     name: Annotated[
         str | None,
-        option("owner/name (default: from environment and model).", "--hf-hub-dataset-name", "-D", metavar="NAME"),
+        option(
+            "Dataset name, owner/name (default: made from environment and model).",
+            "--hf-hub-dataset-name",
+            "-D",
+            metavar="NAME",
+        ),
     ] = None,
     is_public: Annotated[bool, option("Make a new dataset public.", "--public")] = False,
-    to: Annotated[str | None, option("Folder or object store in place of the hub.", metavar="LOCATION")] = None,
+    to: Annotated[
+        str | None, option("Push to this folder or object store, not to the hub.", metavar="LOCATION")
+    ] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Push a run to the Hugging Face Hub as a private dataset, or with --to to a folder or object store.
+    """Push a run to the Hugging Face Hub as a private dataset; with --to, push it to a folder or object store.
 
-    On the hub it has a dataset card, and pushing again replaces it; the token is HF_TOKEN, or that of 'hf auth login'.
-    With --to the run is published there together with its run directory, so that others can resume it.
+    The dataset has a card, and pushing again replaces the dataset. The token is HF_TOKEN, or the token of 'hf auth
+    login'. With --to, the run is published there together with its run directory, so that others can resume the run.
 
     Example: nightjar eval push 0a1b2c -D my-team/gsm8k-nightly
     """
@@ -130,16 +140,16 @@ def eval_push(
 
 
 def eval_pull(
-    run: Annotated[str, argument("ID of a run there, or the beginning of one.", metavar="RUN")],
-    source: Annotated[str, option("Folder or object store to which it was pushed.", "--from", metavar="LOCATION")],
+    run: Annotated[str, argument("ID of a run in --from, or the beginning of the ID.", metavar="RUN")],
+    source: Annotated[str, option("Folder or object store that holds the run.", "--from", metavar="LOCATION")],
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Pull a run that was pushed with 'eval push --to', or that is in another warehouse.
 
-    The run is added to the warehouse here. If its run directory was pushed, it is added to ./outputs, and --resume can
-    resume it. Pulling again changes nothing, unless the run has grown.
+    The run is added to your own warehouse. If the run directory was pushed, it is copied to ./outputs, so that --resume
+    can resume the run. Pulling again changes nothing, unless the run has grown.
 
     Example: nightjar eval pull 0a1b2c --from s3://team/exchange
     """
@@ -154,4 +164,4 @@ def _show_moved(moved: Moved, done: str, as_json: bool) -> None:
         return
     echo(done if moved.is_new else f"{done}: it was there already, nothing was changed")
     if moved.path is None:
-        echo("Only its results: its run directory is missing", err=True)
+        echo("Only the results were moved, because the run directory is missing", err=True)

@@ -29,9 +29,9 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 class Flag:
     """The properties of a flag beyond its field.
 
-    ``parser`` reads the text of the value, ``reader`` all texts of a flag that may be given several times; None to
-    parse by type. ``panel`` is None for that of the field's group. ``text`` is the help, if that of the field is about
-    files.
+    ``parser`` reads the text of the value; ``reader`` reads all texts of a flag that may be given several times. If
+    both are None, the type decides. If ``panel`` is None, the flag is in the panel of the field's group. ``text`` is
+    the help, if the help of the field is about files.
     """
 
     names: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Flag:
 
 
 def secret_values(text: str) -> dict[str, str]:
-    """Does not repeat the text in errors, because it holds secrets."""
+    """Reads variables from JSON. Error messages do not repeat the text, because it holds secrets."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -81,7 +81,9 @@ PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT, HOSTED)
 _PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
 
 FLAGS = {
-    "env_id": Flag(metavar="ENV", text="Environment, several of them (a,b), or the file of a suite (nightly.toml)."),
+    "env_id": Flag(
+        metavar="ENV", text="Environment, several environments (a,b), or the file of a suite (nightly.toml)."
+    ),
     "model": Flag(("-m",), panel=MODEL),
     "provider": Flag(("-p",), panel=MODEL),
     "base_url": Flag(("--api-base-url", "-b")),
@@ -127,7 +129,7 @@ FLAGS = {
 
 
 def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """Returns the flags of a field, the long one first; for a required field, the name of its argument."""
+    """Returns the flags of a field, the long flag first. A required field has the name of its argument instead."""
     known = FLAGS.get(name, Flag())
     if field.is_required():
         return (known.metavar or name.upper(),)
@@ -142,7 +144,7 @@ def _is_on(field: FieldInfo) -> bool:
 
 
 def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Command]:
-    """Gives a command a flag for each field of a configuration; its first parameter gets the typed values."""
+    """Gives a command a flag for each field of a configuration; the command's first parameter gets the typed values."""
     fields = parameters(kind)
 
     def decorate(command: Command) -> Command:
@@ -238,7 +240,7 @@ _ALWAYS = {"model", "num_examples", "rollouts_per_example"}  # an environment ma
 
 
 def command_of(config: RunConfig) -> list[str]:
-    """Leaves out values that are the default."""
+    """Returns the command that makes a run with this configuration, without the values that are defaults."""
     defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
     values = config.model_dump(mode="json")
     values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}

@@ -27,7 +27,7 @@ from nightjar.hosting.submitting import HostedOptions, Submitted, check_options,
 
 POLL_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
-"""After so long without news, a line says that the run is still watched."""
+"""After this time without news, a line says that the run is still followed."""
 
 _SETTLED_SECONDS = 5.0
 """How long log lines may arrive after the end of a run."""
@@ -41,9 +41,15 @@ _DEPLOYMENT = "evaluate/evaluate"
 
 def eval_logs(
     run: HostedRunArgument,
-    is_followed: Annotated[bool, option("Follow the run to its end; exit with its status.", "--follow", "-f")] = False,
-    tail: Annotated[int, option("Number of last lines to show.", "--tail", "-n", min=0, metavar="N")] = 1_000,
-    poll_interval: Annotated[float, option("Time between requests to the server.", min=0.1, metavar="SECONDS")] = 5.0,
+    is_followed: Annotated[
+        bool, option("Follow the run until it ends, and exit with its status.", "--follow", "-f")
+    ] = False,
+    tail: Annotated[
+        int, option("Number of lines to show, from the end of the log.", "--tail", "-n", min=0, metavar="N")
+    ] = 1_000,
+    poll_interval: Annotated[
+        float, option("Seconds between requests to the server.", min=0.1, metavar="SECONDS")
+    ] = 5.0,
     prefect_url: PrefectUrlOption = None,
     as_json: Annotated[bool, option("Print a JSON object per line.", "--json")] = False,
 ) -> None:
@@ -60,14 +66,14 @@ def eval_logs(
         found = follow(api, found, log, show, poll_seconds=poll_interval, prefect_url=prefect_url)
         _end(found, prefect_url, as_json=False)
     if not lines:
-        echo(f"{found.state}: its log is empty.", err=True)
+        echo(f"{found.state}: the log of the run is empty.", err=True)
     if not found.is_ended:
         commands = next_commands(found.run_id, ("logs",), prefect_url)
         echo(f"{found.state}: the run is in progress. Follow it: {commands}", err=True)
 
 
 def eval_stop(run: HostedRunArgument, prefect_url: PrefectUrlOption = None, as_json: JsonOption = False) -> None:
-    """Cancel a run on a Prefect server; its finished rollouts are kept and published.
+    """Cancel a run on a Prefect server. The finished rollouts are kept and published.
 
     Example: nightjar eval stop 0a1b2c
     """
@@ -96,7 +102,7 @@ def _stopped_text(run: HostedRun, prefect_url: str | None) -> str:
 
 
 def server_if_any(prefect_url: str | None) -> PrefectApi | None:
-    """Returns the given or configured server, or that of 'nightjar up'; ``ServiceError`` if it does not respond."""
+    """Returns the given, configured or 'nightjar up' server; raises ``ServiceError`` if it does not respond."""
     api_url = find_prefect_api(prefect_url)
     return PrefectApi(api_url) if api_url else None
 
@@ -133,7 +139,7 @@ class _Watch:
         self._away_since: float | None = None
 
     def poll(self) -> None:
-        """Shows new lines. An unreachable server is retried for ten minutes; then, or if it refuses: ServiceError."""
+        """Shows new lines. For ten minutes, retries a server that does not respond; then raises ``ServiceError``."""
         try:
             run = _read(self._api, self.run)  # before its log, which may grow until shortly after its end
             lines = [*self._log.new()]
@@ -172,8 +178,8 @@ def _quiet_text(run: HostedRun) -> str:
     seconds = (datetime.now(UTC) - run.since).total_seconds()
     since = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004 - two minutes
     if run.state == "PENDING":
-        return f"{run.state} for {since}: no worker has started it. 'nightjar status' shows whether a worker is up"
-    return f"{run.state} for {since}: nothing new in its log"
+        return f"{run.state} for {since}: no worker has started the run. 'nightjar status' shows whether a worker is up"
+    return f"{run.state} for {since}: nothing new in the log"
 
 
 def follow(
@@ -185,11 +191,11 @@ def follow(
     poll_seconds: float,
     prefect_url: str | None,
 ) -> HostedRun:
-    """Shows the log of a run until it has ended, and returns its last state. After Ctrl-C the run continues."""
+    """Shows the log of a run until the run has ended, and returns its last state. After Ctrl-C the run continues."""
     watch = _Watch(api, run, log, show)
     try:
         if run.state == "PENDING":
-            echo("Waiting for a worker to start it.", err=True)
+            echo("Waiting for a worker to start the run.", err=True)
         while True:
             watch.poll()
             if watch.is_over:
@@ -240,7 +246,7 @@ def record_of(run: HostedRun) -> dict[str, Any]:
 
 
 def check_hosted_flags(is_hosted: bool, hosted_only: Mapping[str, Any], local_only: Mapping[str, Any]) -> None:
-    """Refuses flags of local runs for a hosted run, and the other way round; an empty value was not given."""
+    """Refuses flags of local runs for a hosted run, and vice versa. An empty value counts as not given."""
     wrong = [flag for flag, value in (local_only if is_hosted else hosted_only).items() if value]
     if wrong:
         reason = "not for a hosted run" if is_hosted else "only for a hosted run: add --hosted"

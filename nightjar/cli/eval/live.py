@@ -125,7 +125,7 @@ class _Display:
                 await asyncio.sleep(_FRAME_SECONDS)
 
     def _look(self) -> list[Run]:
-        """Returns the runs that have started since the last call, after printing their page in the Prefect UI."""
+        """Returns the runs that have started since the last call, after printing the URLs of their pages in Prefect."""
         begun = [run for run in open_runs() if run.run_id not in self._runs]
         self._runs.update({run.run_id: run for run in begun})
         for run in begun:
@@ -144,7 +144,7 @@ def _fill(bar: tqdm[Any], run: Run) -> None:
 
 
 def view(runs: Sequence[Run], chosen: int = 0) -> RenderableType:
-    """Shows one run in detail, below an overview if there are several."""
+    """Shows one run in detail, below an overview of all runs if there are several."""
     detail = _detail(runs[chosen])
     if len(runs) == 1:
         return detail

@@ -31,10 +31,10 @@ class NemoFlags:
     """The values of these flags that are not fields of a run.
 
     Attributes:
-        is_used: these flags or a config name the environments: files are also written in NeMo Evaluator's format.
+        is_used: whether these flags or a config name the environments; files of NeMo Evaluator are then written, too.
         overrides: ``key=value`` for a YAML config, as typed.
         layers: values of NeMo Evaluator's environment variables.
-        config: the YAML config in place of an environment; None without one.
+        config: the YAML config given in place of an environment; None if none was given.
     """
 
     is_used: bool = False
@@ -55,7 +55,7 @@ class NemoFlags:
         return replace(self, is_used=True, config=config)
 
     def prepared(self, output_dir: Path | None) -> Path | None:
-        """Returns the folder of the runs, None for the default, after writing a copy of the config into it."""
+        """Writes a copy of the config into the folder of the runs, and returns the folder; None means the default."""
         own = user_defaults().get("output_dir")
         if self.config is None:
             return output_dir or (Path(own) if own else None)
@@ -89,14 +89,22 @@ def _read(
     repeats: Annotated[int | None, _option("Same as --rollouts-per-example, -r.")] = None,
     max_problems: Annotated[int | None, _option("Same as --num-examples, -n.")] = None,
     model_url: Annotated[
-        str | None, _option("Same as -b; with --bench or --adapter also NEMO_MODEL_URL.", metavar="URL")
+        str | None, _option("Same as -b. With --bench or --adapter, NEMO_MODEL_URL is also read.", metavar="URL")
     ] = None,
-    model_id: Annotated[str | None, _option("Same as --model, -m; also NEMO_MODEL_ID.", metavar="MODEL")] = None,
+    model_id: Annotated[
+        str | None,
+        _option("Same as --model, -m. With --bench or --adapter, NEMO_MODEL_ID is also read.", metavar="MODEL"),
+    ] = None,
     system_prompt: Annotated[str | None, _option("Same as -x '{\"system_prompt\": TEXT}'.")] = None,
     api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     override: Annotated[
         list[str] | None,
-        _option("Change a YAML config: benchmarks.0.repeats=4; repeatable.", "--override", "-O", metavar="KEY=VALUE"),
+        _option(
+            "Change a value of a YAML config, such as benchmarks.0.repeats=4; repeatable.",
+            "--override",
+            "-O",
+            metavar="KEY=VALUE",
+        ),
     ] = None,
     no_progress: Annotated[bool, _option("Show no progress.", "--no-progress")] = False,
 ) -> tuple[dict[str, Any], NemoFlags]:
@@ -143,7 +151,7 @@ def _of_variables(fields: Mapping[str, Any], model_url: str | None) -> list[Laye
 
 
 def takes_nemo_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command these flags; their values go into its first parameter, the fields, and into ``nemo``."""
+    """Gives a command these flags. The values go into the command's first parameter, the fields, and into ``nemo``."""
     _, *own = inspect.signature(_read, eval_str=True).parameters.values()
 
     @wraps(command)

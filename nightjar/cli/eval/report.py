@@ -47,14 +47,16 @@ def eval_report(
     form: Annotated[ReportFormat, option("Output format.", "--format", "-f")] = ReportFormat.MARKDOWN,
     output: Annotated[Path | None, option("Write to this file, or into this folder.", "--output", "-o")] = None,
     all_formats: Annotated[bool, option("Write a report in each format into a folder.", "--all-formats")] = False,
-    with_results: Annotated[bool, option("Include all rollouts in the JSON, without texts.", "--with-results")] = False,
-    by: Annotated[str | None, option("Field of info for categories, or task.", metavar="FIELD")] = None,
+    with_results: Annotated[
+        bool, option("Include all rollouts, without texts, in the JSON.", "--with-results")
+    ] = False,
+    by: Annotated[str | None, option("Field of info, or 'task', whose values are categories.", metavar="FIELD")] = None,
     alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Write a report on runs: a table, then for each run intervals, plots, samples and failures.
 
-    The HTML page is one file that opens offline. A report shows a few rollouts of each kind, and the number of others.
+    The HTML page is one file that opens offline. A report shows a few rollouts of each kind, and counts the others.
 
     Example: nightjar eval report outputs/evals -f html -o report.html
     """
@@ -89,7 +91,9 @@ def _write(report: Report, form: str, path: Path) -> None:
 
 def eval_stats(
     run: Annotated[str, argument("Run ID, the beginning of one, a run directory, or MODEL@ENV.", metavar="RUN")],
-    by: Annotated[str | None, option("Field of info, or task: show the mean per value.", metavar="FIELD")] = None,
+    by: Annotated[
+        str | None, option("Show the mean for each value of this field of info, or of 'task'.", metavar="FIELD")
+    ] = None,
     cluster: ClusterOption = None,
     alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,

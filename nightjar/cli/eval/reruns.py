@@ -1,4 +1,4 @@
-"""``nightjar eval retry``, ``rescore`` and ``repair``: work on a run that exists."""
+"""``nightjar eval retry``, ``rescore`` and ``repair``: completes, scores again or repairs an existing run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nightjar.cli.eval.running import Mode, check, evaluation_of, finish, runner
 from nightjar.cli.options import (
     EnvArgsOption,
     JsonOption,
-    OutputDirOption,
     PrefectUrlOption,
     RunArgument,
     VerboseOption,
@@ -49,20 +48,23 @@ def _parse_class(name: str) -> FailureClass:
 
 def eval_retry(
     run: RunArgument,
-    where: Annotated[str, option("Only failed rollouts that meet this condition.", metavar="SQL")] = "",
+    where: Annotated[str, option("Retry only failed rollouts that meet this condition.", metavar="SQL")] = "",
     of_class: Annotated[
-        FailureClass | None, option(f"Only this class: {_CLASSES}.", "--class", parser=_parse_class, metavar="CLASS")
+        FailureClass | None,
+        option(f"Retry only failures of this class: {_CLASSES}.", "--class", parser=_parse_class, metavar="CLASS"),
     ] = None,
-    direct: Annotated[bool, option("Run here without Prefect, also a run of a deployment.", "--direct")] = False,
+    direct: Annotated[
+        bool, option("Resume the run here without Prefect, even if it is a run of a deployment.", "--direct")
+    ] = False,
     prefect_url: PrefectUrlOption = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Complete a run that has failed, is incomplete or crashed; finished rollouts are not repeated.
+    """Complete a run that failed, crashed or is incomplete. Finished rollouts are not repeated.
 
-    A worker completes a run of a deployment, as the same flow run. Any other run is resumed here, as with --resume. RUN
-    may also be the ID of a flow run.
+    A worker completes a run of a deployment, as the same flow run. Any other run is resumed on this machine, as with
+    --resume. RUN may also be the ID of a flow run.
 
     Examples: nightjar eval retry 0a1b2c | nightjar eval retry 0a1b2c --where "error = 'RateLimitError'"
     """
@@ -92,13 +94,13 @@ def eval_retry(
 
 
 def _is_done(metadata: Mapping[str, Any]) -> bool:
-    """Returns whether no rollout remains; those that a content filter withheld are requested again only by name."""
+    """Returns whether no rollout remains. Rollouts that a content filter withheld are repeated only on request."""
     filtered = (metadata.get("outcomes") or {}).get(RolloutOutcome.CONTENT_FILTERED, 0)
     return bool(metadata.get("scored", 0) + filtered == metadata["rollouts"])
 
 
 def _find(wanted: str, api: PrefectApi | None, warehouse: str | None) -> tuple[StoredRun | None, dict[str, Any] | None]:
-    """Returns a run as stored and as known to its server, either of which may be missing; ConfigError without both."""
+    """Returns the stored run and the flow run; one of them may be None. Raises ``ConfigError`` if there is neither."""
     if api and (flow_run := flow_run_of(wanted, api)):
         return None, flow_run
     try:
@@ -136,24 +138,30 @@ def _show_retried(retried: Retried, *, as_json: bool) -> None:
 def eval_rescore(
     run: RunArgument,
     rubric: Annotated[
-        str | None, option("A rubric or reward function in place of the environment's rubric.", metavar="FILE:NAME")
+        str | None, option("Rubric or reward function that replaces the environment's rubric.", metavar="FILE:NAME")
     ] = None,
     env_args: EnvArgsOption = None,
     max_concurrent_scoring: Annotated[
-        int | None, option("Groups scored at once (default: as before).", min=1, metavar="N")
+        int | None, option("Number of groups scored at once (default: as in the original run).", min=1, metavar="N")
     ] = None,
     dask: Annotated[
-        str | None, option("Score in N processes here, or on Dask workers that share this disk.", metavar="N|ADDRESS")
+        str | None,
+        option(
+            "Score in N local processes, or on the Dask workers at ADDRESS, which must share this disk.",
+            metavar="N|ADDRESS",
+        ),
     ] = None,
-    output_dir: OutputDirOption = None,
+    output_dir: Annotated[
+        Path | None, option("Folder for the new run (default: as the original run).", "--output-dir", "-o")
+    ] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Score the rollouts of a run again with the current rubric, as a new run; no model is called, except judges.
+    """Score the rollouts of a run again with the current rubric, as a new run. Judges are the only models called.
 
-    The original run stays unchanged. The new run records its ID and the hash of the code that scored, as the columns
-    rescored_from and scoring_hash of runs in SQL. --env-args changes only the arguments that it names.
+    The original run stays unchanged. For the new run, the SQL columns runs.rescored_from and runs.scoring_hash hold the
+    ID of the original run and the hash of the code that scored. --env-args changes only the arguments that it names.
 
     Example: nightjar eval rescore 0a1b2c --rubric strict.py:strict_answer
     """
@@ -200,7 +208,7 @@ def _rescore_with_dask(
 def eval_repair(run_dir: Annotated[Path, argument("The run directory.")]) -> None:
     """Set damaged parts of a run aside, so that a resume repeats their rollouts.
 
-    They are kept beside the run's files, in files that end with .damaged. An undamaged run stays unchanged.
+    The damaged parts are kept beside the run's files, in files that end in .damaged. An undamaged run stays unchanged.
     """
     faults = repair(RunDirectory(run_dir))
     for fault in faults:

@@ -1,4 +1,4 @@
-"""``nightjar eval run``: from the command line to the closing panel; ``flags`` makes the flags of ``RunConfig``."""
+"""``nightjar eval run``: parses flags, runs evaluations and prints results; ``flags`` has flags of ``RunConfig``."""
 
 from __future__ import annotations
 
@@ -45,25 +45,27 @@ def _ignored(text: str, *flags: str, **settings: Any) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class HostedFlags:
     hosted: Annotated[bool, _hosted("Submit the run, with its environment, to a worker.", "--hosted")] = False
-    deployment: Annotated[str | None, _hosted("Its deployment (default: evaluate/evaluate).", metavar="FLOW/NAME")] = (
-        None
-    )
-    follow: Annotated[bool, _hosted("Follow its log until it ends, and exit with its status.", "--follow")] = False
-    poll_interval: Annotated[
-        float | None, _hosted("Time between requests (default: 10).", metavar="SECONDS", min=0.1)
+    deployment: Annotated[
+        str | None, _hosted("Deployment to run (default: evaluate/evaluate).", metavar="FLOW/NAME")
     ] = None
-    allow_sandbox_access: Annotated[bool, _hosted("Let it create sandboxes.", "--allow-sandbox-access")] = False
+    follow: Annotated[bool, _hosted("Show the log until the run ends, and exit with the run's status.", "--follow")] = (
+        False
+    )
+    poll_interval: Annotated[
+        float | None, _hosted("Seconds between requests to the server (default: 10).", metavar="SECONDS", min=0.1)
+    ] = None
+    allow_sandbox_access: Annotated[bool, _hosted("Let the run create sandboxes.", "--allow-sandbox-access")] = False
     allow_instances_access: Annotated[
-        bool, _hosted("Let it create instances, if the work pool can.", "--allow-instances-access")
+        bool, _hosted("Let the run create instances, if the work pool can.", "--allow-instances-access")
     ] = False
     custom_secrets: Annotated[
         dict[str, str] | None,
-        _hosted('Variables {"NAME": "value"}; never on disk.', metavar="JSON", parser=secret_values),
+        _hosted('Variables {"NAME": "value"}, never written to disk.', metavar="JSON", parser=secret_values),
     ] = None
     eval_name: Annotated[str | None, _hosted("Name of the run on the server.", metavar="NAME")] = None
-    shards: Annotated[int | None, _hosted("Submit N parts, a flow run each; the last merges.", metavar="N", min=2)] = (
-        None
-    )
+    shards: Annotated[
+        int | None, _hosted("Submit the run in N parts, each a flow run. The last part joins them.", metavar="N", min=2)
+    ] = None
 
     def values(self) -> dict[str, Any]:
         return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if name != "hosted"}
@@ -89,11 +91,11 @@ def eval_run(
     save_results: Annotated[  # noqa: ARG001 - ignored
         bool, _ignored("results are always saved.", "--save-results", "-s", panel=OUTPUT)
     ] = False,
-    dry_run: Annotated[bool, _option("Only show each value's source and the expected cost.", "--dry-run")] = False,
+    dry_run: Annotated[bool, _option("Only show the source of each value and the expected cost.", "--dry-run")] = False,
     resume: Annotated[
         str | None,
         _option(
-            "Resume this run directory, which needs no ENV, or without PATH the newest run with these settings.",
+            "Resume this run directory (ENV is not needed). Without PATH, resume the newest run with these settings.",
             "--resume",
             "-R",
             metavar="[PATH]",
@@ -102,14 +104,16 @@ def eval_run(
     output_dir: Annotated[Path | None, _option(OUTPUT_DIR_HELP, "--output-dir", "-o")] = None,
     warehouse: Annotated[str | None, _option(WAREHOUSE_HELP)] = None,
     direct: Annotated[bool, _option("Run in this process, without Prefect.", "--direct")] = False,
-    prefect: Annotated[bool, _option("Run as a Prefect flow, if need be on a temporary server.", "--prefect")] = False,
+    prefect: Annotated[bool, _option("Run as a Prefect flow, if needed on a temporary server.", "--prefect")] = False,
     prefect_url: Annotated[str | None, _option(PREFECT_URL_HELP, metavar="URL")] = None,
     hosting: HostedFlags,
     tui: Annotated[bool, _option("Show progress on the full screen.", "--tui", "-u", "--fullscreen", "-f")] = False,
-    debug: Annotated[bool, _option("Show log lines and plain progress bars, no live view.", "--debug", "-d")] = False,
+    debug: Annotated[
+        bool, _option("Show log lines and plain progress bars instead of the live view.", "--debug", "-d")
+    ] = False,
     abbreviated: Annotated[bool, _option("End with one line per run.", "--abbreviated-summary", "-A")] = False,
-    heartbeat_url: Annotated[str | None, _option("Request this URL as rollouts finish.", metavar="URL")] = None,
-    as_json: Annotated[bool, _option("Print the outcome as JSON; an array for several.", "--json")] = False,
+    heartbeat_url: Annotated[str | None, _option("Request this URL whenever rollouts finish.", metavar="URL")] = None,
+    as_json: Annotated[bool, _option("Print the outcome as JSON, or as an array for several runs.", "--json")] = False,
     verbose: Annotated[bool, _option("Log more.", "--verbose", "-v")] = False,
 ) -> None:
     """Evaluate a model in an environment.
@@ -184,7 +188,7 @@ def _submit(
 
 
 def _are_several(names: Sequence[str], resume: str | None, hosting: HostedFlags) -> bool:
-    """Returns whether several evaluations are given; BadParameter with a flag that works with one evaluation."""
+    """Returns whether several evaluations are given; ``BadParameter`` if a flag works only with one evaluation."""
     is_suite = len(names) != 1 or names[0].endswith(ENDINGS)
     if hosting.shards and (is_suite or hosting.follow):
         raise typer.BadParameter(f"--shards excludes {'--follow' if hosting.follow else 'several evaluations'}")

@@ -51,7 +51,7 @@ from nightjar.warehouse.location import refuse_secret, shown
 T = TypeVar("T")
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 _MEMORY_VARIABLE = "NIGHTJAR_MEMORY_LIMIT"
-"""Gigabytes, such as ``8`` or ``0.5``; ``none`` for no limit. Nine tenths of the free memory by default."""
+"""The variable for the limit in gigabytes, such as ``0.5``, or ``none``. Default: nine tenths of the free memory."""
 
 _FREE_SHARE = 0.9
 _CGROUP = Path("/sys/fs/cgroup")
@@ -113,7 +113,7 @@ def check(evaluations: Sequence[Evaluation]) -> None:
 
 
 def evaluation_of(run_dir: str, changes: Mapping[str, Any]) -> Evaluation:
-    """Returns the evaluation of a run to resume, with changed fields; errors as for ``saved_config``."""
+    """Returns the evaluation of a run to resume, with changed fields; raises the errors of ``saved_config``."""
     sources = dict.fromkeys(RunConfig.model_fields, "config.json") | dict.fromkeys(changes, FLAG)
     return Evaluation(saved_config(RunDirectory(Path(run_dir)), changes), sources)
 

@@ -35,7 +35,7 @@ from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi
 
 _WIDE = 100
-"""From this width on, a terminal has room for the start of runs."""
+"""The smallest width of a terminal that has room for the start times of runs."""
 
 _LOG_LINES = 10
 
@@ -48,7 +48,9 @@ def _known_status(status: str | None) -> str | None:
 
 def eval_list(
     env: Annotated[str | None, option("Only runs of this environment; * is a wildcard.", metavar="NAME")] = None,
-    model: Annotated[str | None, option("Only this model; * is a wildcard.", "--model", "-m", metavar="NAME")] = None,
+    model: Annotated[
+        str | None, option("Only runs of this model; * is a wildcard.", "--model", "-m", metavar="NAME")
+    ] = None,
     status: Annotated[
         str | None, option(f"One of: {', '.join(STATUSES)}; * is a wildcard.", metavar="STATUS", callback=_known_status)
     ] = None,
@@ -61,8 +63,8 @@ def eval_list(
 ) -> None:
     """List the runs of the Prefect server, the local disk and the warehouse, newest first.
 
-    HOSTED runs are those of a worker, all others are LOCAL. With --output-dir, only runs in that folder are listed;
-    with --warehouse, only runs in that warehouse.
+    Runs of a worker are HOSTED, all others are LOCAL. With --output-dir, only runs in that folder are listed. With
+    --warehouse, only runs in that warehouse are listed.
 
     Examples: nightjar eval list --env gsm8k --status failed | nightjar eval list --model '*mini*' --json
     """
@@ -86,7 +88,7 @@ def _hosted_runs(prefect_url: str | None) -> list[HostedRun]:
         api = server_if_any(prefect_url)
         return [*hosted_runs(api)] if api else []
     except ServiceError as error:
-        echo(f"Without the runs on the Prefect server: {error}", err=True)
+        echo(f"The runs on the Prefect server are not listed: {error}", err=True)
         return []
 
 
@@ -127,7 +129,7 @@ def eval_get(
     prefect_url: PrefectUrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the settings, status and results of a run; of a failed run, also the cause and what to do.
+    """Show the settings, status and results of a run. For a failed run, also show the cause and what to do.
 
     Example: nightjar eval get 0a1b2c
     """
@@ -160,7 +162,7 @@ def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | Non
         api = server_if_any(prefect_url) if wanted else None
         return api, find_hosted_run(api, wanted) if api else None
     except ServiceError as error:
-        echo(f"Without information from the Prefect server: {error}", err=True)
+        echo(f"The Prefect server gave no information: {error}", err=True)
         return None, None
 
 

@@ -21,21 +21,28 @@ _ROLLOUTS, _GROUPS = 3, 20
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[bool, option("Only rollouts with an error; with --wrong, both kinds.", "--failed")] = False,
-    wrong: Annotated[bool, option("Only rollouts scored wrong; with --failed, both kinds.", "--wrong")] = False,
-    flipped: Annotated[bool, option("Only examples with both right and wrong rollouts.", "--flipped")] = False,
+    failed: Annotated[bool, option("Only rollouts with an error; with --wrong, show both kinds.", "--failed")] = False,
+    wrong: Annotated[bool, option("Only rollouts scored wrong; with --failed, show both kinds.", "--wrong")] = False,
+    flipped: Annotated[bool, option("Only examples that have both right and wrong rollouts.", "--flipped")] = False,
     example: Annotated[int | None, option("Only the example with this ID.", metavar="N")] = None,
-    grouped: Annotated[bool, option("A line per example: mean, spread and rewards.", "--grouped", "-g")] = False,
+    grouped: Annotated[bool, option("Show one line per example: mean, spread and rewards.", "--grouped", "-g")] = False,
     limit: Annotated[
-        int | None, option("Number per page (default: 3; 20 grouped).", "--limit", "-n", min=1, metavar="N")
+        int | None,
+        option(
+            "Rollouts per page (default: 3); with --grouped, examples (default: 20).",
+            "--limit",
+            "-n",
+            min=1,
+            metavar="N",
+        ),
     ] = None,
     page: PageOption = 1,
-    skip: Annotated[int, option("Skip this number at the beginning.", min=0, metavar="N")] = 0,
+    skip: Annotated[int, option("Skip this number of rollouts or examples.", min=0, metavar="N")] = 0,
     full: Annotated[bool, option("Do not shorten texts.", "--full")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show rollouts of a run with prompt, completion, answer, reward and error; or its examples, one per line.
+    """Show the rollouts of a run with prompt, completion, answer, reward and error; or the examples, one per line.
 
     Examples: nightjar eval samples 0a1b2c --failed | nightjar eval samples 0a1b2c --flipped --grouped
     """

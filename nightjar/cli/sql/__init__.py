@@ -1,1 +1,1 @@
-"""``nightjar sql``: asks the warehouse, on a terminal with a prompt."""
+"""``nightjar sql``: queries the warehouse; on a terminal, it offers a prompt."""

@@ -40,34 +40,40 @@ Examples:
 
 def sql(
     statement: Annotated[
-        str | None, argument("Read-only SQL or a query's name (default: prompt, stdin or catalog).")
+        str | None, argument("Read-only SQL, or the name of a query (default: read the prompt or stdin).")
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        option("Value of $NAME, typed by what it is compared with.", "--parameter", "-P", metavar="NAME=VALUE"),
+        option("Value of $NAME. What it is compared with decides its type.", "--parameter", "-P", metavar="NAME=VALUE"),
     ] = None,
-    list_queries: Annotated[bool, option("List the named queries; with a name, print its SQL.", "--list")] = False,
+    list_queries: Annotated[
+        bool, option("List the named queries; with a name, print the query's SQL.", "--list")
+    ] = False,
     output_format: Annotated[
         Format | None,
-        option("table, csv, json, markdown or parquet (default: by --output).", "--format", metavar="FORMAT"),
+        option(
+            "table, csv, json, markdown or parquet (default: the suffix of --output).", "--format", metavar="FORMAT"
+        ),
     ] = None,
     as_json: Annotated[bool, option("Same as --format json.", "--json")] = False,
     output: Annotated[Path | None, option("File to write the rows to.")] = None,
     full: Annotated[bool, option("Show all rows and whole cells on a terminal, as in a pipe.", "--full")] = False,
-    timeout: Annotated[float, option("Seconds a query may take.", callback=checked_seconds)] = QUERY_TIMEOUT_SECONDS,
+    timeout: Annotated[
+        float, option("Seconds that a query may take.", callback=checked_seconds)
+    ] = QUERY_TIMEOUT_SECONDS,
     write: Annotated[
         bool,
         option("Allow any statement without limits, also COPY, ATTACH and CREATE; runs stay unchanged.", "--write"),
     ] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Query the warehouse in DuckDB's SQL, read-only. Rows go to stdout, their number to stderr.
+    """Query the warehouse in DuckDB's SQL, read-only. Rows go to stdout; the number of rows goes to stderr.
 
     Tables: runs, rollouts, attempts, examples, prices, metrics, errors. Views: leaderboard, history, pass_at_k,
     regressions, example_rewards, cost, retries. Macro: flips(a, b). Named queries: --list.
 
-    Values for $name: -P n=5 is read like '5': a number in LIMIT $n and reward > $n, text beside text. If nothing
-    implies its type, write it: to_days($n::INTEGER). Single quotes protect $n from the shell.
+    -P n=5 sets $n like the literal '5': a number in LIMIT $n and reward > $n, a text where it is compared with text. If
+    nothing implies the type, write it, as in to_days($n::INTEGER). Single quotes protect $n from the shell.
 
     Examples: nightjar sql "FROM leaderboard" --format csv
 
@@ -116,7 +122,7 @@ def _list(name: str | None, as_json: bool) -> None:
 
 
 def _piped() -> str:
-    """Returns an empty text if stdin is neither a pipe nor a file."""
+    """Returns the text of stdin; an empty text if stdin is neither a pipe nor a file."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):  # a test's stdin

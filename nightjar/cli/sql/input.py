@@ -1,7 +1,7 @@
 """Parses the input at the prompt of ``nightjar sql`` into commands, named queries and statements.
 
-A command (``.tables``) or a named query (``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line, and so is a line
-that begins like none of the three. A statement extends over lines until its semicolon, or a command.
+A command (``.tables``) or a named query (``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line. A statement
+extends over lines until its semicolon or a command. A line that begins like none of these is a part by itself.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
 
 
 def take_apart(text: str) -> list[str]:
-    """Returns the parts in order; only the last one, or one before a command, may be incomplete."""
+    """Returns the parts in order. Only the last part, or a part before a command, may be incomplete."""
     whole, rest = _taken_apart(text)
     return [*whole, rest] if rest else [*whole]
 
 
 def goes_on(text: str) -> bool:
-    """Returns whether Enter begins another line, as the text ends in SQL without its semicolon."""
+    """Returns whether Enter begins another line, because the text ends in SQL without its semicolon."""
     return bool(_taken_apart(text)[1])
 
 
@@ -69,14 +69,14 @@ def command_of(part: str) -> str | None:
 
 
 def is_whole(part: str) -> bool:
-    """Returns whether a part is complete, so that it can be answered, be it with an error."""
+    """Returns whether a part is complete and can be answered, if only with an error."""
     if command_of(part) is not None or is_finished(part):
         return True
     return "\n" not in part and _begins_no_statement(part)
 
 
 def values_of(arguments: Sequence[str]) -> dict[str, str]:
-    """Parses values for ``$name``, with or without ``-P``; ``BadParameter`` for a value without a name, or a second.
+    """Parses values for ``$name``, with or without ``-P``; ``BadParameter`` if a name is missing or given twice.
 
     >>> values_of(["-P", "env=gsm8k", "limit=5"])
     {'env': 'gsm8k', 'limit': '5'}
@@ -95,7 +95,7 @@ def values_of(arguments: Sequence[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
-    """Returns the complete parts and the incomplete rest. Cached, as the prompt asks for it at every key."""
+    """Returns the complete parts and the incomplete rest. Cached, because the prompt calls this at every key."""
     parts: list[str] = []
     lines: list[str] = []
     for line in text.splitlines():

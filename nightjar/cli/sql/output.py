@@ -1,7 +1,7 @@
 """The formats that ``nightjar sql`` prints rows in.
 
-Only a table on a terminal cuts cells, rounds numbers and shows the first rows, unless the user asks for everything. It
-never cuts off text between « and », the match of a search, and replaces control characters.
+Only a table on a terminal cuts cells, rounds numbers and shows the first rows, unless the user asks for everything.
+Such a table never cuts off the match of a search, between « and ». It replaces control characters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SUFFIXES = {
 
 
 def format_of(path: Path | None) -> Format:
-    """Returns the format for the suffix of a file; a table without a suffix or file; else ``BadParameter``."""
+    """Returns the format for a file's suffix, a table if there is no suffix; ``BadParameter`` for an unknown suffix."""
     suffix = path.suffix.lower() if path else ""
     if suffix not in _SUFFIXES:
         known = ", ".join(filter(None, _SUFFIXES))
@@ -64,7 +64,7 @@ def format_of(path: Path | None) -> Format:
 
 
 def print_rows(rows: QueryResult | pa.Table, chosen: Format, path: Path | None, *, is_full: bool) -> None:
-    """Writes rows to a file or stdout; an Arrow table for Parquet. A file appears when it is complete."""
+    """Writes rows, or an Arrow table as Parquet, to a file or stdout. A file appears when it is complete."""
     with _opened(path) as stream:
         if not isinstance(rows, QueryResult):
             from pyarrow import parquet
@@ -129,7 +129,7 @@ _TYPES = {int: "BIGINT", float: "DOUBLE", date: "DATE"}
 
 
 def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
-    """Writes rows as a table, or as blocks where a terminal is too narrow; ``is_full`` for whole cells and all rows."""
+    """Writes rows as a table, or as blocks if the terminal is narrow; ``is_full`` shows whole cells and all rows."""
     if result.columns == ("explain_key", "explain_value"):
         stream.writelines(f"{plan}\n" for _, plan in result.rows)
         return
@@ -209,7 +209,7 @@ def _text(value: Any) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Rounds to four places, from ten on to two, and below 0.01 to three significant digits."""
+    """Rounds to four decimal places; numbers from 10 on to two; numbers below 0.01 to three significant digits."""
     if value and abs(value) < 0.01:  # noqa: PLR2004
         return f"{value:.3g}"
     text = f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0")  # noqa: PLR2004

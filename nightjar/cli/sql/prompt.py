@@ -58,7 +58,7 @@ class SqlPrompt:
         self._session = session
 
     def run(self) -> None:
-        """Answers until the user quits; ``WarehouseError`` if there is no warehouse."""
+        """Answers the input until the user quits; raises ``WarehouseError`` if there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
         echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D quits.")
@@ -147,7 +147,7 @@ class SqlPrompt:
                 self._session.answer(find_query(name).name, values_of(pairs))
             case [".help"]:
                 print_entries({usage: [about] for usage, about in USAGES.items()})
-                echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
+                echo("Anything else is SQL and ends with ';'. A command on its own line discards unfinished SQL.")
                 echo("Ctrl-C stops a query. Ctrl-R searches the history.")
             case _:
                 return False
@@ -181,7 +181,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _open_history() -> History:
-    """Keeps the history in a file that only its owner can read; in memory if it cannot be written."""
+    """Keeps the history in a file that only its owner can read, or in memory if the file cannot be written."""
     try:
         path = home() / "sql_history"
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""``SqlSession``, which queries the warehouse and prints the answer; and lists of tables and named queries."""
+"""``SqlSession`` queries the warehouse and prints the answer. Other functions list tables and named queries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SqlSession:
             raise
 
     def _check_values(self, asked: Question, error: WarehouseError) -> None:
-        """Raises an error about the values of a statement that DuckDB has refused, if they are the cause."""
+        """If DuckDB has refused a statement because of the values for its parameters, raises an error about them."""
         if asked.query is not None or error.__cause__ is None or not (asked.parameters or "$" in asked.sql):
             return
         try:
@@ -86,7 +86,7 @@ def checked_seconds(seconds: float) -> float:
 
 
 def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> None:
-    """Answers a named query, or statements in order up to the first that fails; each gets the values it uses."""
+    """Answers a named query, or statements in order up to the first failure. Each gets the values that it uses."""
     if is_name(text):
         session.answer(text, given)
         return

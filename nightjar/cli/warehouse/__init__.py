@@ -1,4 +1,4 @@
-"""``nightjar warehouse`` and ``nightjar publish``: upkeep of the warehouse, and runs that go in and out."""
+"""``nightjar warehouse`` and ``nightjar publish``: maintains the warehouse, and moves runs into and out of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
 
 
 def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
-    """Raises ``WarehouseError`` for an object store, or like ``open_store``."""
+    """Opens a warehouse in a folder; raises ``WarehouseError`` for an object store, and errors of ``open_store``."""
     store = open_store(warehouse, must_exist=must_exist)
     if not isinstance(store, Folder):
         raise WarehouseError(f"{store} is not a folder: this command works only on a local or shared folder.")

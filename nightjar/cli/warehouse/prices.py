@@ -18,7 +18,7 @@ _ModelArgument = Annotated[str, argument("The model, as runs name it.")]
 
 
 def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
-    """List the prices per million tokens of models and their dates, or 'set' or 'remove' a price.
+    """List the prices of models per million tokens, with their dates; or 'set' or 'remove' a price.
 
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6
     """
@@ -30,13 +30,13 @@ def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: J
 
 def set_price(
     model: _ModelArgument,
-    input_price: Annotated[float, option("Price of a million input tokens.", "--input")],
-    output_price: Annotated[float, option("Price of a million output tokens.", "--output")],
-    since: Annotated[str | None, option("Day of the first runs it is for, as 2026-01-01 (default: all).")] = None,
+    input_price: Annotated[float, option("Price in USD of a million input tokens.", "--input")],
+    output_price: Annotated[float, option("Price in USD of a million output tokens.", "--output")],
+    since: Annotated[str | None, option("First day of the price, such as 2026-01-01 (default: for all runs).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the price per million tokens of a model, from a date on. Earlier prices stay for earlier runs.
+    """Set the price of a model per million tokens, from a date on. Earlier runs keep the earlier prices.
 
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
@@ -49,7 +49,7 @@ def set_price(
 
 def remove_price(
     model: _ModelArgument,
-    since: Annotated[str | None, option("Only the price since this date (default: all).")] = None,
+    since: Annotated[str | None, option("Only remove the price with this first day (default: all prices).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Runs into and out of the warehouse: ``nightjar publish``, ``warehouse import`` and ``warehouse export``."""
+"""Moves runs into and out of the warehouse: ``nightjar publish``, ``warehouse import`` and ``warehouse export``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def publish(
 ) -> None:
     """Publish a run directory into the warehouse; publishing twice changes nothing.
 
-    Runs are published when they end. Use this for a run from another machine, or for another warehouse. A run whose
-    process was killed is published with status crashed; --resume completes it.
+    Runs are published when they end. Use this command for a run from another machine, or for another warehouse. A run
+    whose process was killed is published with status crashed; --resume completes it.
 
-    A run is refused if the warehouse holds its ID with another model, configuration or dataset; --new-id publishes it.
+    A run is refused if a run in the warehouse has the same ID and another model, configuration or dataset. With
+    --new-id, it is published under a new ID.
     """
     chosen = Warehouse(resolve_warehouse(warehouse))
     echo(publish_directory(run_dir, chosen, has_new_id=new_id).line(chosen.location))
@@ -45,7 +46,7 @@ def import_results(
 ) -> None:
     """Publish run directories of Nightjar, results of verifiers and bundles of NeMo Evaluator from other places.
 
-    The files stay where they are. Importing again changes nothing; an unreadable result does not stop the others.
+    The files stay where they are. Importing again changes nothing. If a result is unreadable, the others are imported.
 
     Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json
     """
@@ -78,11 +79,11 @@ def export_runs(
         ExportFormat | None,
         option("Output format (default: duckdb for a .duckdb file, else parquet).", "--format", case_sensitive=False),
     ] = None,
-    where: Annotated[str | None, option("SQL condition on the table runs.")] = None,
+    where: Annotated[str | None, option("Only runs that meet this SQL condition on the table runs.")] = None,
     suite: Annotated[str | None, option("Only the runs of this suite.")] = None,
     run: Annotated[list[str] | None, option("Only this run; may be given several times.")] = None,
     tables: Annotated[
-        str | None, option("Of runs, rollouts, attempts, examples, metrics, errors (default: the first four).")
+        str | None, option("Any of runs, rollouts, attempts, examples, metrics, errors (default: the first four).")
     ] = None,
     force: Annotated[bool, option("Replace an earlier export.", "--force")] = False,
     warehouse: WarehouseOption = None,

@@ -39,7 +39,7 @@ SELECT
 
 
 def warehouse(context: typer.Context) -> None:
-    """Manage the warehouse, which holds all published runs. Without a command: show its content.
+    """Manage the warehouse, which holds all published runs. Without a command, show what the warehouse contains.
 
     Example: nightjar warehouse doctor
     """
@@ -87,15 +87,15 @@ def _print_summary(record: dict[str, Any]) -> None:
 def doctor(
     deep: Annotated[bool, option("Read all data, not only its metadata.", "--deep")] = False,
     fix: Annotated[
-        bool, option("First set damage aside, restore it from run directories, remove leftovers.", "--fix")
+        bool, option("First set damaged files aside, restore their runs, and remove leftovers.", "--fix")
     ] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the warehouse for damage, size and leftovers, and say what to do.
 
-    Exit code 1 if anything needs action. No data that may be needed is deleted: damaged files are moved to the folder
-    'damaged' of the warehouse, and runs without a local run directory are listed until they are published.
+    The exit code is 1 if anything needs action. No data that may be needed is deleted: damaged files are moved to the
+    folder 'damaged' of the warehouse. Damaged runs without a local run directory are listed until they are published.
 
     Example: nightjar warehouse doctor --deep
     """
@@ -149,15 +149,17 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
 
 
 def rebuild(
-    paths: Annotated[list[Path] | None, argument("Folders of runs (default: outputs, environments/*/outputs).")] = None,
+    paths: Annotated[
+        list[Path] | None, argument("Folders of run directories (default: outputs, environments/*/outputs).")
+    ] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the whole warehouse from run directories.
 
-    Prices and runs without a run directory here, for instance from other machines, are kept. Damaged run directories
-    are reported at the end. The warehouse stays readable and writable, also if the rebuild is interrupted. Pruned runs
-    return if their run directories still exist.
+    Prices are kept, and so are runs without a local run directory, for instance runs from other machines. Damaged run
+    directories are reported at the end. The warehouse stays readable and writable, even if the rebuild is interrupted.
+    Pruned runs return if their run directories still exist.
 
     Example: nightjar warehouse rebuild outputs /archive/2025
     """
@@ -213,7 +215,7 @@ def compact(
         return
     echo(" → ".join(f"{number(one['segments'], 'segment')}, {size(one['bytes'])}" for one in (before, after)))
     if retired:
-        echo(f"{size(retired)} of replaced segments are removed after an hour; at once with --now", err=True)
+        echo(f"{size(retired)} of replaced segments are removed after an hour; --now removes them at once", err=True)
 
 
 def _held(catalog: Catalog) -> dict[str, int]:
@@ -221,11 +223,13 @@ def _held(catalog: Catalog) -> dict[str, int]:
 
 
 def prune(
-    older_than: Annotated[str | None, option("Runs that started longer ago than this: 12h, 180d, 26w, 2y.")] = None,
-    env: Annotated[str | None, option("Runs of this environment.")] = None,
-    model: Annotated[str | None, option("Runs of this model.")] = None,
-    status: Annotated[str | None, option("running, completed, incomplete, failed or cancelled runs.")] = None,
-    keep_last: Annotated[int, option("Keep N runs of each environment and model.", min=0)] = 0,
+    older_than: Annotated[
+        str | None, option("Only runs that started longer ago than this, such as 12h, 180d, 26w or 2y.")
+    ] = None,
+    env: Annotated[str | None, option("Only runs of this environment.")] = None,
+    model: Annotated[str | None, option("Only runs of this model.")] = None,
+    status: Annotated[str | None, option("Only running, completed, incomplete, failed or cancelled runs.")] = None,
+    keep_last: Annotated[int, option("Number of runs of each environment and model that are kept.", min=0)] = 0,
     dry_run: Annotated[bool, option("Only show the runs to remove.", "--dry-run")] = False,
     yes: YesOption = False,
     warehouse: WarehouseOption = None,

@@ -1,4 +1,4 @@
-"""Configuration of runs and suites, and the providers and endpoints that it can name."""
+"""Configuration of runs and suites, and the providers and endpoints that a configuration can name."""
 
 from nightjar.environments.packages.lookup import ALL_EXAMPLES
 from nightjar.evaluation.config.endpoints import PROVIDERS, Endpoint, Endpoints, Provider, find_provider

@@ -41,7 +41,7 @@ class Replica(BaseModel):
     base_url: BaseUrl
     api_key_var: VariableName
     headers: NamedHeaders = Field(default_factory=dict)
-    """HTTP headers of every request to it, with variables that hold their values."""
+    """HTTP headers of every request to the replica. The values name variables."""
 
     def client_config(self, headers: dict[str, str]) -> EndpointClientConfig:
         return EndpointClientConfig(
@@ -50,7 +50,7 @@ class Replica(BaseModel):
 
 
 class Endpoint(TypedDict):
-    """One variant of an endpoint in a registry; if an endpoint has several, they are replicas."""
+    """One variant of an endpoint in a registry. If an endpoint has several variants, they are replicas."""
 
     key: str
     url: str

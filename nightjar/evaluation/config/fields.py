@@ -18,18 +18,18 @@ from nightjar.errors import TYPED_HEADER, ConfigError
 
 
 def check_open(arguments: Mapping[str, Any]) -> Any:
-    """Returns the arguments if they hold no secret; else raises an error that names the place but not the value."""
+    """Returns the arguments if they hold no secret. Otherwise raises an error with the place but without the value."""
     if place := next(_secrets(arguments), None):
         message = (
-            "{place} looks like a secret, and would be stored. Set an environment variable and name "
-            "it: as api_key_var or headers of an endpoint, or in an argument that takes the name of a variable"
+            "{place} looks like a secret, and would be stored. Set an environment variable and give its name "
+            "in api_key_var or headers of an endpoint, or in an argument that takes the name of a variable"
         )
         raise PydanticCustomError(NOT_TO_BE_SHOWN, message, {"place": place})
     return arguments
 
 
 def _secrets(value: Any, place: str = "", is_named: bool = False) -> Iterator[str]:
-    """Yields the places of secrets in a value; ``is_named`` means that the name of the value is that of a secret."""
+    """Yields the places of secrets in a value. ``is_named`` says whether the value's name is the name of a secret."""
     if isinstance(value, Mapping):
         for name, each in value.items():
             yield from _secrets(each, f"{place}.{name}".lstrip("."), is_secret_name(name))
@@ -80,7 +80,7 @@ def _check_sampling(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 NamedHeaders: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_named), WithJsonSchema(_NAMED)]
-"""HTTP headers with environment variables as values, ``$NAME``. The schema has Prefect's server refuse other values."""
+"""HTTP headers with environment variables as values, ``$NAME``. The schema makes Prefect's server refuse others."""
 SamplingFields: TypeAlias = Annotated[
     dict[str, Any],
     AfterValidator(_check_sampling),
@@ -102,10 +102,12 @@ def _check_specs(specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 Middleware: TypeAlias = Annotated[list[dict[str, Any]], AfterValidator(_check_specs)]
-"""List of middleware: ``use`` is the name of each, other keys are its arguments."""
+"""List of middleware. ``use`` is the name of a middleware; the other keys are its arguments."""
 
 
-_SOURCE_RULE = "must not hold a web user, a password or a query, because it is stored: configure git or pip with them"
+_SOURCE_RULE = (
+    "must not contain a web user, a password or a query, because it is stored: configure git or pip with them"
+)
 _REFUSED_SOURCE = {
     "description": f"The source of an environment {_SOURCE_RULE}",
     "pattern": r"https?://[^/]*@|://[^/]*:[^/]*@|\?",

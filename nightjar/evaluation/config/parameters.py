@@ -1,4 +1,4 @@
-"""Turns the fields of ``RunConfig`` into options of a command line, or into a form made of a function's signature."""
+"""Turns the fields of ``RunConfig`` into options of a command line, or into a function's signature for forms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class After(NamedTuple):
 
 
 def parameters(kind: type[RunConfig] = RunConfig) -> dict[str, FieldInfo]:
-    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty."""
+    """Returns the fields of a configuration for a form. Fields whose default comes from elsewhere are empty."""
     known = kind.model_fields
     return {
         name: _left_empty(field, LEFT_EMPTY[name]) if name in LEFT_EMPTY else field for name, field in known.items()
@@ -65,7 +65,7 @@ def _left_empty(field: FieldInfo, source: str) -> FieldInfo:
 def takes_fields(
     kind: type[RunConfig] = RunConfig,
 ) -> Callable[[Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]], AsyncFunction[T]]:
-    """Replaces the parameter ``config`` and its line in the docstring by the fields, which Prefect's form shows."""
+    """Replaces the parameter ``config``, also in the docstring, by the fields, so that Prefect's form shows them."""
     fields = parameters(kind)
 
     def decorate(function: Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]) -> AsyncFunction[T]:
@@ -96,7 +96,7 @@ class _Form(inspect.Signature):
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Returns a field as a parameter; an optional one has a plain type and no default, since forms send None back."""
+    """Returns a field as a parameter. An optional field has a plain type and no default, since forms send None back."""
     default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
     plain = plain_type(field)
     annotation: Any = Annotated[plain, *field.metadata] if field.metadata else plain
@@ -120,7 +120,7 @@ def _placed(flat: dict[str, inspect.Parameter], others: list[inspect.Parameter])
 
 
 def _in_groups(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Puts the group before the title of each parameter outside the first group: a form has no headings."""
+    """Puts the group before the title of each parameter outside the first group, because forms have no headings."""
     first, *_ = GROUPS.values()
     titled = []
     for parameter, (name, group) in zip(parameters, groups(each.name for each in parameters), strict=True):

@@ -1,8 +1,8 @@
-"""Decides which value of a field counts when several sources set it, and records the source.
+"""Decides which value of a field is used when several sources set it, and records the source.
 
-From first to last: command line, a suite's ``[[eval]]``, the suite, a provider that one of these names, the endpoint
-registry, the environment's ``pyproject.toml``, the user's defaults, ``RunConfig``. Headers and sampling parameters of
-all sources are merged key by key; any other field comes from one source.
+The sources, most important first, are the command line, a suite's ``[[eval]]``, the suite, a provider that one of these
+names, the endpoint registry, the environment's ``pyproject.toml``, the user's defaults, and ``RunConfig``. Headers and
+sampling parameters of all sources are merged key by key; any other field comes from one source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLAG, EVAL, SUITE = "flag", "[[eval]]", "suite"
 """Sources that a person has written for this run."""
 CONFIG = "config"
 ENDPOINT_ID = "endpoint_id"
-"""Key beside the fields of ``RunConfig``: an endpoint of the registry, instead of a model."""
+"""Key, beside the fields of ``RunConfig``, that names an endpoint of the registry instead of a model."""
 _JOINED = ("headers", "headers_from_state", "sampling_args")
 _PROVIDED = {field.name for field in fields(Provider)}
 _OF_AN_ENDPOINT = {ENDPOINT_ID, "model", "provider", "replicas", "middleware", *_PROVIDED}
@@ -61,7 +61,7 @@ class Evaluation:
 
 
 def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = None) -> Evaluation:
-    """Merges the values of several sources, most important first; by default with ``configs/endpoints.toml``."""
+    """Merges the values of sources, most important first, and a registry (default: ``configs/endpoints.toml``)."""
     placed = [Layer(layer.source, located(layer.values)) for layer in layers]
     given, sources = _merged(
         [Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _without_other_endpoints(placed)]
@@ -90,7 +90,7 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
 
 
 def _without_other_endpoints(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """Drops the fields of an endpoint from layers below the one that names another endpoint."""
+    """If a layer names another endpoint, drops the fields of the endpoint from the less important layers."""
     dropped: set[str] = set()
     for layer in layers:
         yield Layer(layer.source, {name: value for name, value in layer.values.items() if name not in dropped})
@@ -163,6 +163,6 @@ def _warn_of_near(model: str, registry: Registry, *, is_certain: bool) -> None:
     near = difflib.get_close_matches(str(model), registry.rows, n=1) if is_certain else []
     if near:
         logger.warning(
-            "%r is no endpoint of %s; did you mean %r? %r is used as the name of a model",
+            "%r is not an endpoint of %s; did you mean %r? %r is used as the name of a model",
             model, registry.path, near[0], model,
         )  # fmt: skip

@@ -9,7 +9,7 @@
     url = "https://api.pinference.ai/api/v1"
     key = "PRIME_API_KEY"                       # the name of the variable
     headers = { "X-Team" = "$TEAM_TOKEN" }
-    prices = { input = 0.2, output = 0.6 }      # USD for a million tokens
+    prices = { input = 0.2, output = 0.6 }      # USD per million tokens
     max_concurrent = 64
 
     [[endpoint]]
@@ -20,7 +20,7 @@
     [[endpoint.middleware]]                     # applied to requests and responses, in this order
     use = "reasoning"
 
-Several tables of one ``endpoint_id`` are its replicas.
+Several tables with the same ``endpoint_id`` are replicas of that endpoint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SPELLINGS = {
 
 
 class Prices(BaseModel):
-    """USD for a million tokens."""
+    """USD per million tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,9 +73,9 @@ class EndpointRow(BaseModel):
     headers: NamedHeaders = Field(default_factory=dict)
     prices: Prices | None = None
     max_concurrent: int | None = Field(None, ge=1)
-    """Maximum number of concurrent requests; None for the limit of the run."""
+    """Maximum number of concurrent requests. If None, the limit of the run applies."""
     middleware: Middleware = Field(default_factory=list)
-    """Middleware of requests and responses; it replaces that of an extended endpoint."""
+    """Middleware of requests and responses. It replaces the middleware of an extended endpoint."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Registry:
         """Reads a registry from a file, or from ``endpoints.toml`` in a folder; errors name the line."""
         file = TomlFile.read(path / _FILE_NAME if path.is_dir() else path)
         for key in file.content.keys() - {_TABLE}:
-            raise file.top.error(f"Unknown table or field {key!r}. A registry has tables [[{_TABLE}]] only", key)
+            raise file.top.error(f"Unknown table or field {key!r}. A registry has only tables [[{_TABLE}]]", key)
         tables = file.tables(_TABLE)
         values = [_values(table) for table in tables]
         rows: dict[str, list[EndpointRow]] = {}
@@ -133,14 +133,14 @@ def _values(table: TomlTable) -> dict[str, Any]:
 def _extended(
     table: TomlTable, values: Mapping[str, Any], others: Sequence[Mapping[str, Any]], depth: int = 0
 ) -> list[dict[str, Any]]:
-    """Returns a table's values with inherited ones, for each replica; a table with its own URL extends only one."""
+    """Returns a table's own and inherited values per replica. A table with its own URL extends only one replica."""
     own = {key: value for key, value in values.items() if key != "extends"}
     if (base := values.get("extends")) is None:
         return [own]
     bases = [each for each in others if each["endpoint_id"] == base]
     if not bases or depth > len(others):
         known = {each["endpoint_id"] for each in others}
-        wrong = f"extends {base!r}, which extends it" if bases else f"extends {base!r}, which is not here"
+        wrong = f"extends {base!r}, which extends it" if bases else f"extends {base!r}, which is not in this file"
         raise table.error(f"{wrong}. {nearest(base, known - {base})}", "extends")
     inherited = [row for each in bases for row in _extended(table, each, others, depth + 1)]
     return [_merged(row, own) for row in (inherited[:1] if "base_url" in own else inherited)]
@@ -168,6 +168,6 @@ def _check_alike(table: TomlTable, row: EndpointRow, others: Sequence[EndpointRo
         if others and getattr(row, field) != getattr(others[0], field):
             raise table.error(
                 f"{field} of endpoint {row.endpoint_id!r} is {getattr(row, field)!r} here and "
-                f"{getattr(others[0], field)!r} above: replicas differ in url, key and headers only",
+                f"{getattr(others[0], field)!r} above: replicas may differ only in url, key and headers",
                 field,
             )

@@ -34,7 +34,7 @@ _PROVIDER: ProviderName = "prime"
 _DEFAULT = PROVIDERS[_PROVIDER]
 PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
 LEFT_EMPTY = {
-    **dict.fromkeys(EvalDefaults.model_fields, "what the environment's pyproject.toml says, else {default}"),
+    **dict.fromkeys(EvalDefaults.model_fields, "the value in the environment's pyproject.toml, else {default}"),
     **{field.name: "the provider's" for field in fields(Provider)},
 }
 """Fields whose default comes from elsewhere, with a description of that place."""
@@ -43,8 +43,8 @@ LEFT_EMPTY = {
 class RunConfig(BaseModel):
     """One environment × one model × one configuration.
 
-    It holds names of secrets and never values, so it can be stored. A field that may be None is empty in forms; its
-    text says what that means.
+    It holds names of secrets, never their values, so it can be stored. A field that may be None is empty in forms. The
+    text of the field says what an empty value means.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -56,83 +56,83 @@ class RunConfig(BaseModel):
     provider: MayChange[ProviderName] = _PROVIDER
     """Provider of the model; sets base URL, key and protocol unless these are given."""
     num_examples: MayChange[ExampleCount] = 5
-    """How many examples; -1 for all."""
+    """Number of examples; -1 means all examples."""
     rollouts_per_example: RolloutCount = 3
     """Rollouts per example."""
     base_url: BaseUrl = _DEFAULT.base_url
     """Base URL of the endpoint."""
     api_key_var: MayChange[VariableName] = _DEFAULT.api_key_var
-    """Environment variable that holds the key on the machine that runs the evaluation; a local endpoint needs none."""
+    """Environment variable that holds the key on the machine of the evaluation; a local endpoint needs no key."""
     max_tokens: MayChange[int | None] = Field(None, ge=1)
     """Maximum number of generated tokens, unless sampling_args set it (default: the endpoint's)."""
     temperature: MayChange[float | None] = Field(None, ge=0)
     """Sampling temperature, unless sampling_args set it (default: the endpoint's)."""
     seed: MayChange[int | None] = None
-    """Seed of the first rollout of an example; each further one adds 1. Unless sampling_args set it (default: none)."""
+    """Seed of an example's first rollout; each further rollout adds 1. sampling_args override it (default: none)."""
     sampling_args: SamplingFields = Field(default_factory=dict)
-    """Further sampling parameters of the endpoint, such as {"top_p": 0.95}; extra_headers as $NAME."""
+    """Further sampling parameters of the endpoint, such as {"top_p": 0.95}; extra_headers name variables, $NAME."""
     api_client_type: ClientType = _DEFAULT.api_client_type
     """Protocol of the endpoint."""
     headers: MayChange[NamedHeaders] = Field(default_factory=dict)
-    """HTTP headers of every request, with variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
+    """HTTP headers of every request. Values are names of variables, such as {"X-Team": "$TEAM_TOKEN"}."""
     headers_from_state: MayChange[dict[str, str]] = Field(default_factory=dict)
     """HTTP headers whose value is a field of the rollout's state, such as {"X-Session-ID": "example_id"}."""
     replicas: MayChange[list[Replica]] = Field(default_factory=list)
-    """Replicas of the endpoint: base_url, api_key_var and headers of each (default: one place)."""
+    """Replicas of the endpoint, each with base_url, api_key_var and headers (default: no replicas)."""
     middleware: Middleware = Field(default_factory=list)
-    """Middleware of requests and responses, in this order, such as [{"use": "reasoning"}]."""
+    """Middleware for requests and responses, applied in this order, such as [{"use": "reasoning"}]."""
     input_price: MayChange[float | None] = Field(None, ge=0)
-    """USD per million input tokens, if the warehouse has no price of the model (default: not known)."""
+    """Price per million input tokens in USD, if the warehouse has no price of the model (default: unknown)."""
     output_price: MayChange[float | None] = Field(None, ge=0)
-    """USD per million output tokens, if the warehouse has no price of the model (default: not known)."""
+    """Price per million output tokens in USD, if the warehouse has no price of the model (default: unknown)."""
     env_source: MayChange[EnvironmentSource] = ""
-    """Source to install the environment from if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
+    """Source from which a missing environment is installed: owner/name@version, a wheel, or git+https://host/repo@tag."""
     env_args: OpenArguments = Field(default_factory=dict)
     """Arguments of the environment, such as {"dataset": "my-questions.jsonl"}."""
     extra_env_kwargs: OpenArguments = Field(default_factory=dict)
     """Settings of the loaded environment, such as {"max_turns": 5, "hook_timeout_seconds": 60}."""
     timeout: float | None = Field(None, gt=0)
-    """Seconds that an attempt at a rollout may take; the partial output is scored (default: the environment's)."""
+    """Seconds that an attempt at a rollout may take; then the partial output is scored (default: the environment's)."""
     shuffle: bool = False
     """Draw examples in random order."""
     shuffle_seed: int | None = None
-    """Draw examples in random order with this seed (default: seed or 0 with shuffle, else the dataset's order)."""
+    """Draw examples in random order with this seed (default: the value of seed or 0 with shuffle, else none)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
-    """Maximum number of concurrent requests; fewer while the endpoint is overloaded."""
+    """Maximum number of concurrent requests; while the endpoint is overloaded, fewer are sent."""
     cache: MayChange[bool] = False
     """Keep responses on this machine, and reuse the response to an identical request."""
     max_retries: MayChange[int] = Field(0, ge=0)
-    """Further attempts at a whole rollout after temporary errors, when the retries of its requests are used up."""
+    """Further attempts at a whole rollout after temporary errors that retries of its requests did not resolve."""
     request_retries: MayChange[int] = Field(10, ge=0)
     """Retries of a single request after a rate limit, a server error or a lost connection."""
     wait_for_endpoint: MayChange[float | None] = Field(None, ge=0)
     """Minutes to wait for an endpoint that does not answer yet (default: 10 on a worker and in a night, else 0)."""
     max_total_tokens: MayChange[int | None] = Field(None, ge=1)
-    """Maximum number of tokens of the run, or its suite: prompts and responses, judges included (default: no limit)."""
+    """Maximum number of prompt and response tokens of the run (or suite), including judges (default: no limit)."""
     max_cost_usd: MayChange[float | None] = Field(None, gt=0)
-    """Maximum cost of the run, or its suite, in US dollars, judges included (default: no limit)."""
+    """Maximum cost in US dollars of the run (or suite), including judges (default: no limit)."""
     tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
-    """Share of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
+    """Share of rollouts, from 0 to 1, that may fail before the run counts as incomplete."""
     timeout_minutes: MayChange[float | None] = Field(None, gt=0)
-    """Minutes that the run may take; what is finished by then is kept and published (default: no limit)."""
+    """Minutes that the run may take; rollouts finished by then are kept and published (default: no limit)."""
     request_timeout: MayChange[float] = Field(3600.0, gt=0)
     """Seconds that a request may take."""
     scoring_timeout: MayChange[float | None] = Field(None, gt=0)
-    """Seconds that scoring a rollout may take (default: the rubric's, 600)."""
+    """Seconds that scoring a rollout may take (default: the rubric's limit, 600 unless the rubric changes it)."""
     tags: MayChange[list[str]] = Field(default_factory=list)
-    """Words to find the run by, in SQL."""
+    """Tags by which SQL can select the run."""
     suite: MayChange[str | None] = None
-    """Suite that the run is part of (default: none)."""
+    """Suite to which the run belongs (default: none)."""
     name: str | None = Field(None, min_length=1)
-    """Name of the evaluation, if a suite has several of one environment (default: none)."""
+    """Name of the evaluation, if a suite has several evaluations of one environment (default: none)."""
     save_to_hf_hub: MayChange[bool] = False
     """Push the results to the Hugging Face Hub as a private dataset, with HF_TOKEN or the token of 'hf auth login'."""
     hf_hub_dataset_name: MayChange[str | None] = Field(None, min_length=1)
     """Name of the dataset, such as owner/name, or block:NAME in a flow (default: generated from the run)."""
     state_columns: MayChange[list[str]] = Field(default_factory=list)
-    """Further columns of the state to keep in the results."""
+    """Further fields of the rollouts' state to keep in the results."""
     env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
-    """Folder of environments; a run goes to its MODULE/outputs if that exists."""
+    """Folder of environments. If the folder contains MODULE/outputs, runs of MODULE are written there."""
     max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
     """Maximum number of concurrent requests for generation (default: max_concurrent)."""
     max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
@@ -140,11 +140,11 @@ class RunConfig(BaseModel):
     interleave_scoring: MayChange[bool] = True
     """Score each group as soon as it is generated, instead of after all generation."""
     independent_scoring: MayChange[bool] = False
-    """Score each rollout by itself, not within its group."""
+    """Score each rollout by itself, not with the other rollouts of its example."""
     max_shards: MayChange[int] = Field(16, ge=1)
-    """Maximum number of shards; each is one Prefect task that generates and one that scores."""
+    """Maximum number of shards. For each shard, one Prefect task generates and another one scores."""
     part: str | None = Field(None, pattern=PART_NAME)
-    """Run only this part of a run, such as 0a1b2c3d4e5f.part-2-of-4; the last part to end joins them (default: all)."""
+    """Run only this part of a run, such as 0a1b2c3d4e5f.part-2-of-4; the last part joins all parts (default: all)."""
 
     @field_validator("*")
     @classmethod
@@ -230,7 +230,7 @@ def located(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def refuse_secrets(values: Mapping[str, Any]) -> None:
-    """Raises ``ConfigError`` if a value must not be written down; other errors are found later."""
+    """Raises ``ConfigError`` if a value must not be stored. Other errors are found later."""
     try:
         RunConfig.model_validate({"env_id": "any", **values})
     except ValidationError as error:
@@ -248,14 +248,14 @@ def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_of(found: ErrorDetails) -> str:
-    """Returns an error of pydantic in one line, with the field and, unless it may be a secret, the value."""
+    """Returns an error of pydantic in one line, with the field, and with the value unless that may be a secret."""
     place = ".".join(str(part) for part in found["loc"])
     shown = "" if found["type"] in {NOT_TO_BE_SHOWN, "missing"} else f" (found {found['input']!r})"
     return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"
 
 
 def usual_name(parameters: Mapping[str, Any]) -> str:
-    """Returns the default name of a run: environment and model, or the endpoint that names a model."""
+    """Returns the default name of a run: environment and model, or environment and registry endpoint."""
     default = RunConfig.model_fields["model"].default
     model = parameters.get("model", default)
     return f"{parameters['env_id']} | {parameters.get('endpoint') or model if model == default else model}"

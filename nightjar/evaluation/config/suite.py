@@ -3,7 +3,7 @@
 ::
 
     # nightjar eval run configs/eval/nightly.toml
-    model = "openai/gpt-4.1-mini"          # for all, unless an evaluation says otherwise
+    model = "openai/gpt-4.1-mini"          # for all evaluations that do not set it
     num_examples = 100
 
     [sampling]
@@ -44,9 +44,9 @@ from nightjar.evaluation.config.run_config import RunConfig
 
 ENDINGS = (".toml", *YAML)
 BUDGETS = frozenset({"max_total_tokens", "max_cost_usd"})
-"""Fields of a whole suite; its evaluations share the budget."""
+"""Fields of a whole suite. The evaluations of the suite share the budget."""
 BESIDE_A_SUITE = frozenset({"tags", *BUDGETS})
-"""Fields that may be given on the command line with a suite; all others belong into its file."""
+"""Fields that may be given on the command line with a suite; all other fields belong in the suite's file."""
 _EVAL, _ABLATION, _SWEEP = "eval", "ablation", "sweep"
 _REGISTRY = "endpoints_path"
 _SPELLINGS = {"id": "env_id", "args": "env_args", "sampling": "sampling_args", "api_base_url": "base_url"}
@@ -56,7 +56,7 @@ _SWEPT_BY_KEY = ("env_args", "extra_env_kwargs", "sampling_args")
 
 
 class _Part(NamedTuple):
-    """One evaluation of the file; ``swept`` is the name that a sweep gives it."""
+    """One evaluation of the file. ``swept`` is the name that a sweep gives the evaluation."""
 
     table: TomlTable
     values: dict[str, Any]
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
-    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator; the tags in ``typed`` are added to its own."""
+    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator. Adds the tags in ``typed`` to the suite's tags."""
     if path.suffix in YAML:
         return NemoConfigFile.read(path).evaluations(typed)
     file = TomlFile.read(path)
@@ -116,7 +116,7 @@ def _swept(table: TomlTable, whole: Mapping[str, Any]) -> Iterator[_Part]:
 
 
 def _axes(table: TomlTable, fixed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[Any]]]:
-    """Yields each swept field, with the key in it if there is one, and its values."""
+    """Yields each swept field, with the key inside the field if there is one, and the values."""
     for field, swept in _fields(table, _SWEEP).items():
         by_key = field in _SWEPT_BY_KEY and isinstance(swept, dict)
         for key, values in (swept if by_key else {"": swept}).items():

@@ -47,7 +47,7 @@ class _Strict(BaseModel):
 
 
 class JudgeDefaults(_Strict):
-    """The judge of runs that name none."""
+    """The judge of runs that do not name a judge."""
 
     model: str | None = None
     base_url: BaseUrl | None = None
@@ -93,7 +93,7 @@ def settings() -> dict[str, Any]:
 
 
 def field_of(key: str) -> tuple[FieldInfo, bool]:
-    """Returns the field of a key, and whether the key is inside of that field, which is a table."""
+    """Returns the field of a key, and whether the field is a table and the key is inside of it."""
     known = known_settings()
     if key in known:
         return known[key], False
@@ -104,7 +104,7 @@ def field_of(key: str) -> tuple[FieldInfo, bool]:
         return known[table], True
     if is_secret:
         raise ConfigError(
-            f"{key}: secrets must not be stored in this file. Set an environment variable, and name it: "
+            f"{key}: secrets must not be stored in this file. Set an environment variable, and name the variable: "
             "nightjar config set eval.api_key_var NAME"
         )
     if below := below_of(key):
@@ -166,7 +166,7 @@ def unset_setting(key: str) -> bool:
 
 
 def _parsed(key: str, text: str) -> Any:
-    """Parses a typed value: JSON for lists and tables, and for values inside a table if it is JSON."""
+    """Parses a typed value. Lists and tables are JSON; a value inside a table is JSON or else a text."""
     field, is_below = field_of(key)
     kind = plain_type(field)
     if get_origin(kind) not in {dict, list} or (is_below and get_args(kind)[1] is str):
@@ -181,7 +181,7 @@ def _parsed(key: str, text: str) -> Any:
 
 @contextmanager
 def _document() -> Iterator[Any]:
-    """Yields the file for changes, under a lock, and writes it at the end; the rest of it keeps its format."""
+    """Yields the file for changes, under a lock, and writes the file at the end. Unchanged parts keep their format."""
     home()
     path = config_path()
     with file_lock(path.with_suffix(".lock")):

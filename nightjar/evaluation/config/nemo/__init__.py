@@ -1,4 +1,4 @@
-"""NeMo Evaluator's YAML configs as suites. Every key is either honoured, or refused by name."""
+"""Reads NeMo Evaluator's YAML configs as suites. Every key either has its effect, or is refused by name."""
 
 from nightjar.evaluation.config.nemo.file import ENDINGS, NemoConfigFile
 

@@ -1,9 +1,10 @@
 """Composes a config from several files, its own values, environment variables and overrides.
 
-``defaults:`` lists files: ``group/name``, found in ``conf`` beside the config or beside the config itself, is put below
-the key ``group``; ``name`` goes to the top; ``_base_: file`` is another config; ``_self_`` is the place of the file
-itself, by default the last. Later files override earlier ones, mapping by mapping; null removes a value.
-``${.path.to}`` is another value of the config. Top-level keys that begin with ``_`` only serve as such values.
+``defaults:`` lists files, which are looked up in ``conf`` beside the config, then beside the config itself. The content
+of ``group/name`` is put below the key ``group``, and the content of ``name`` at the top. ``_base_: file`` is another
+config. ``_self_`` is the place of the config itself, by default the last place. Later files override earlier files,
+mapping by mapping; null removes a value. ``${.path.to}`` is replaced by another value of the config. Top-level keys
+that begin with ``_`` are only used for such values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONSTANTS: dict[str, Any] = {"null": None, "none": None, "true": True, "false":
 
 
 def compose_config(config_path: str | Path) -> dict[str, Any]:
-    """Returns the content of a config and its files; environment variables keep their names."""
+    """Returns the content of a config and its files. Environment variables are not replaced by their values."""
     path = Path(config_path)
     whole = _composed(path, path.parent, ())
     if not whole:
@@ -38,11 +39,9 @@ def compose_config(config_path: str | Path) -> dict[str, Any]:
 def _composed(path: Path, folder: Path, within: tuple[Path, ...]) -> dict[str, Any]:
     own = _mapping(path)
     if path.resolve() in within:
-        raise ConfigError(f"{path}: it includes itself, in defaults")
+        raise ConfigError(f"{path}: the file includes itself, in defaults")
     if "_base_" in own:
-        raise ConfigError(
-            f"{path}: _base_ belongs into defaults: write defaults: [{{_base_: {own['_base_']}}}, _self_]"
-        )
+        raise ConfigError(f"{path}: _base_ belongs in defaults: write defaults: [{{_base_: {own['_base_']}}}, _self_]")
     if "defaults" not in own:
         return own
     entries = own.pop("defaults")
@@ -66,7 +65,7 @@ def _part(entry: Any, path: Path, folder: Path, within: tuple[Path, ...]) -> dic
     group, slash, _ = entry.partition("/")
     found = _found(entry, path, folder)
     if found.resolve() in within:
-        raise ConfigError(f"{path}: it includes itself, with {entry!r} in defaults")
+        raise ConfigError(f"{path}: the file includes itself, with {entry!r} in defaults")
     content = _mapping(found)
     if "defaults" in content:
         raise ConfigError(f"{path}: {entry!r} has its own defaults: include it with {{_base_: {entry}}}")
@@ -127,7 +126,7 @@ def _at(whole: Any, place: str, path: Path) -> Any:
 
 
 def overridden(raw: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Applies overrides of the form ``key.of.it=value``; a number in a key is the position in a list."""
+    """Applies overrides of the form ``key.of.value=value``. A number in the key is a position in a list."""
     result = dict(raw)
     for text in overrides:
         place, equals, value = text.partition("=")
@@ -144,7 +143,7 @@ def _set(within: Any, keys: list[str], value: Any, place: str) -> Any:
     if isinstance(within, list):
         if not (key.isdecimal() and int(key) < len(within)):
             raise ConfigError(
-                f"--override {place}: {key!r} is no position in this list of {len(within)}, counted from 0"
+                f"--override {place}: {key!r} is not a position in this list of {len(within)}, counted from 0"
             )
         return [_set(each, rest, value, place) if n == int(key) else each for n, each in enumerate(within)]
     if not isinstance(within, Mapping | None):
@@ -185,5 +184,5 @@ def _value(found: re.Match[str], place: str) -> str:
         raise ConfigError(f"{place}: the value of {name} would be stored. Use secrets in api_key or extra_headers only")
     value = os.environ.get(name, default)
     if value is None:
-        raise ConfigError(f"{place}: variable {name} is not set. Set it, or write ${{{name}:-a default}}")
+        raise ConfigError(f"{place}: variable {name} is not set. Set the variable, or write ${{{name}:-a default}}")
     return value

@@ -12,19 +12,19 @@ from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.composing import expanded
 from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, Section, messages_of, refused
 
-_FROM_PYTHON = "solvers are given to run_evaluation, from Python (docs/nemo.md)"
+_FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/nemo.md)"
 _AGENT = "an agent is an environment here: docs/environments.md"
 _OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/sandboxes.md"
-_JUDGED = "the scorer says how it is judged: judge_config beside needs_judge (docs/nemo.md)"
+_JUDGED = "the scorer configures the judge: judge_config beside needs_judge (docs/nemo.md)"
 _SCORER = "a scorer is part of the benchmark: @scorer (docs/nemo.md)"
 
 
 class SimpleSolver(Section):
-    """Asks a model once, in the protocol of its service; sends images of a problem too."""
+    """Asks a model once, in the protocol of its service. Images of a problem are sent, too."""
 
     others: ClassVar = {
         **dict.fromkeys(("harbor", "agent", "nat", "openclaw"), _AGENT),
-        "tool_calling": f"an environment with tools says which (docs/environments.md); {_FROM_PYTHON}",
+        "tool_calling": f"an environment defines its tools (docs/environments.md); {_FROM_PYTHON}",
         "gym_delegation": _FROM_PYTHON,
         "container": "name the benchmark container://IMAGE#TASK",
         "oracle": "nightjar validate NAME scores the references",
@@ -41,7 +41,7 @@ class SimpleSolver(Section):
 
 
 class NoSandbox(Section):
-    """No sandbox except those that a benchmark makes."""
+    """No sandboxes, except those that a benchmark creates."""
 
     others: ClassVar = dict.fromkeys(("docker", "ecs_fargate", "slurm", "apptainer", "custom"), _OWN_SANDBOX)
 
@@ -50,7 +50,7 @@ class NoSandbox(Section):
 
 
 class JudgeMetric(Section):
-    """A model that scores what needs a judge."""
+    """A model that scores answers that need a judge."""
 
     others: ClassVar = {
         **dict.fromkeys(("scorer", "custom", "sandbox"), _SCORER),
@@ -75,11 +75,11 @@ class JudgeMetric(Section):
 
 
 class ScoringConfig(Section):
-    """Who scores besides the benchmark."""
+    """The scorers besides the benchmark."""
 
     include_defaults: Annotated[bool, refused("the benchmark always scores", True)] = True
     metrics: list[JudgeMetric] = Field(default_factory=list, max_length=1)
-    """A judge, or none."""
+    """At most one judge."""
     primary: Annotated[str | None, refused("the benchmark's reward is the primary score", None)] = None
 
 
@@ -92,7 +92,7 @@ class BenchmarkConfig(Section):
     repeats: int = Field(1, ge=1)
     """Number of rollouts per problem."""
     max_problems: int | None = Field(None, ge=1)
-    """Maximum number of problems; None for all."""
+    """Maximum number of problems; None means all problems."""
     max_concurrent: int = Field(32, ge=1)
     """Maximum number of concurrent requests."""
     fewshot: Annotated[int | None, refused("set it in params, if the benchmark supports it", None)] = None
@@ -106,7 +106,7 @@ class BenchmarkConfig(Section):
     instruction_template: Annotated[str | None, refused("the prompt is the benchmark's: docs/nemo.md", None)] = None
     verifier: Annotated[str | None, refused("the benchmark verifies", None)] = None
     shuffle_seed: int | None = 42
-    """Seed of a random order of problems; null for the order of the dataset."""
+    """Seed of a random order of problems. If null, the order of the dataset is used."""
     sandbox: NoSandbox = Field(default_factory=NoSandbox)
     scoring: ScoringConfig = Field(default_factory=ScoringConfig)
     params: dict[str, Any] = Field(default_factory=dict)
@@ -114,7 +114,7 @@ class BenchmarkConfig(Section):
 
 
 _ELSEWHERE = "to run elsewhere: nightjar eval run --hosted (docs/hosted.md), docs/many-machines.md"
-_HERE = "set it for the process that runs it"
+_HERE = "set it for the process that runs the evaluation"
 
 
 class LocalCluster(Section):
@@ -129,18 +129,18 @@ class LocalCluster(Section):
 
 
 class TrajectoriesConfig(Section):
-    """What is written about conversations."""
+    """The files written about conversations."""
 
     enrich: Annotated[bool, refused("nightjar view shows conversations", False)] = False
 
 
 class OutputConfig(Section):
-    """Where results go."""
+    """The output of results."""
 
     dir: str = Field("./eval_results", min_length=1)
     """Folder of the runs, and of the files of NeMo Evaluator."""
     timestamped: bool = True
-    """No effect: every run has a folder of its own."""
+    """Has no effect, because every run has a folder of its own."""
     progress_interval: Annotated[float, refused("progress is live; --no-progress shows none")] = 60.0
     report: Annotated[list[str], refused("nightjar eval report DIR writes reports", [])] = Field(default_factory=list)
     export: Annotated[list[str], refused("nightjar export RUN", [])] = Field(default_factory=list)
@@ -199,7 +199,7 @@ class EvalConfig(Section):
         return os.environ.get(self.services[service_name].api_key_var)
 
     def managed_services(self) -> dict[str, ExternalApiService]:
-        """Returns no services: none is started with the run."""
+        """Returns no services, because Nightjar does not start services."""
         return {}
 
 
@@ -217,5 +217,5 @@ def _with_sandbox(benchmark: Any, named: Any) -> Any:
     if not isinstance(name, str):
         return benchmark
     if not isinstance(named, Mapping) or name not in named:
-        raise ValueError(f"sandbox: there is none called {name!r} in sandboxes")
+        raise ValueError(f"sandbox: there is no sandbox {name!r} in sandboxes")
     return {**benchmark, "sandbox": named[name]}

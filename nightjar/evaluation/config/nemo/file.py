@@ -43,12 +43,12 @@ _KEYS = {
     "max_retries": "max_system_retries",
     "shuffle_seed": "shuffle_seed",
 }
-"""Field to the key of a benchmark that sets it and has a default of NeMo Evaluator."""
+"""Maps a field to the key of a benchmark that sets the field and has a default in NeMo Evaluator."""
 
 
 @dataclass(frozen=True)
 class NemoConfigFile:
-    """A config file: ``raw`` is its composed content with variables by name, ``config`` has their values."""
+    """A config file. ``raw`` is the composed content with names of variables; ``config`` contains their values."""
 
     path: Path
     overrides: tuple[str, ...]
@@ -135,7 +135,7 @@ class NemoConfigFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"The folder of results {str(folder)!r} cannot be made: {error.strerror}") from error
+            raise ConfigError(f"The folder for results {str(folder)!r} cannot be created: {error.strerror}") from error
         replace_file(folder / SNAPSHOT, [text.encode()])
         return folder / SNAPSHOT
 

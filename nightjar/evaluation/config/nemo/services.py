@@ -21,9 +21,9 @@ _UNKNOWN = "extra_forbidden"
 
 
 class Section(BaseModel):
-    """A mapping of a config. Each key is a field that is honoured, or one that is refused with advice.
+    """A mapping of a config. Each key is a field that has its effect, or a field that is refused with advice.
 
-    ``others`` holds the values of ``type`` that only NeMo Evaluator has, with what to use instead.
+    ``others`` maps each value of ``type`` that only NeMo Evaluator has to advice on what to use instead.
     """
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
@@ -79,7 +79,7 @@ def _section_at(kind: Any, place: Sequence[int | str]) -> type[Section]:
 
 Protocol: TypeAlias = Literal["chat_completions", "completions", "responses"]
 KEYS = ("NEMO_API_KEY", "NVIDIA_API_KEY")
-"""Variables that hold the key of an endpoint that names none."""
+"""Variables that hold the key of an endpoint that does not name a variable."""
 
 _CLIENTS = {protocol.nemo_name: client_type for client_type, protocol in PROTOCOLS.items() if protocol.nemo_name}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(:-)?\}")
@@ -93,13 +93,13 @@ def without_route(url: str, protocol: str = "chat_completions") -> str:
 
 def _check_key(value: Any) -> Any:
     if value is not None and not (isinstance(value, str) and _VARIABLE.fullmatch(value)):
-        message = "must name the variable that holds the key, ${NAME}: a key itself does not belong into a file"
+        message = "must name the variable that holds the key, ${NAME}: a file must not contain the key itself"
         raise PydanticCustomError(NOT_TO_BE_SHOWN, message)
     return value
 
 
 class GenerationConfig(Section):
-    """Sampling parameters; the endpoint decides those that are missing."""
+    """Sampling parameters. For missing parameters, the endpoint's defaults apply."""
 
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
@@ -114,14 +114,14 @@ class GenerationConfig(Section):
 
 
 class ProxyConfig(Section):
-    """What is done to the requests to an endpoint."""
+    """Changes and limits of the requests to an endpoint."""
 
     interceptors: Annotated[list[Any], refused(_MIDDLEWARE, [])] = Field(default_factory=list)
     verbose: Annotated[bool, refused("the flag -v says more", False)] = False
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of each request."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers, with variables that hold their values: ``${NAME}``."""
+    """HTTP headers, whose values name variables: ``${NAME}``."""
     request_timeout: float = Field(120.0, gt=0)
     """Seconds that a request may take."""
     max_retries: int = Field(0, ge=0)
@@ -144,15 +144,15 @@ class ExternalApiService(Section):
         **dict.fromkeys(("vllm", "sglang", "nim", "docker_model", "dynamo"), _START_IT),
         "gym": "name the server as the benchmark: gym://HOST:PORT, or gym://cmd:… to start it (docs/harnesses.md)",
         "nat": "an agent is an environment here: docs/environments.md",
-        "custom": "a client of one's own is given to run_evaluation (docs/nemo.md)",
+        "custom": "pass your own client to run_evaluation (docs/nemo.md)",
     }
 
     type: Literal["api"]
     url: str
-    """With or without the route of the protocol at its end."""
+    """URL with or without the route of the protocol at its end."""
     protocol: Protocol
     model: str | None = None
-    """Name of the model at the endpoint; None for the name of the service."""
+    """Name of the model at the endpoint. If None, the name of the service is used."""
     api_key: Annotated[str | None, BeforeValidator(_check_key)] = None
     """Variable that holds the key, ``${NAME}``."""
     health_path: Annotated[str | None, refused("the first requests show whether it answers", None)] = None
@@ -176,7 +176,7 @@ class ExternalApiService(Section):
 
     @property
     def names_its_key(self) -> bool:
-        """Returns whether it names a variable that must be set; ``${NAME:-}`` may be unset."""
+        """Returns whether the service names a variable that must be set; ``${NAME:-}`` may be unset."""
         return self.api_key is not None and not self.api_key.endswith(":-}")
 
     @property
