@@ -2,14 +2,14 @@
 
 Arguments that many functions share:
 
-- ``warehouse``: None for the warehouse that runs are published to; ``WarehouseError`` if it cannot be queried.
+- ``warehouse``: None means the warehouse that runs are published to. A failed query raises ``WarehouseError``.
 - ``metric``: ``reward``, ``correct`` (pass@1, the share of correct rollouts) or the name of a metric.
-- ``alpha``: chance that an interval misses the true value, or that a test finds a difference where there is none.
-- ``cluster``, ``by``: a field of an example's ``info``, or ``task``, that dependent examples share, or that
-  results are broken down by.
-- ``model``, ``since``: only runs of this model, or begun on this day or later.
+- ``alpha``: the chance that an interval misses the true value, or that a test finds a difference where there is none.
+- ``cluster``, ``by``: a field of an example's ``info``, or ``task``. Examples with the same ``cluster`` are dependent;
+  results are broken down by ``by``.
+- ``model``, ``since``: only runs of this model, and only runs that started on this day or later.
 
-Names load on first use: a night is judged without SciPy, which takes 0.8 s to import.
+Names load on first use, so that a night is judged without SciPy, which takes 0.8 s to import.
 """
 
 import lazy_loader

@@ -61,15 +61,15 @@ def compare_runs(
     cluster: str | None = None,
     by: str | None = None,
 ) -> Comparison:
-    """Compares two runs over the examples that both have scored, matched by content.
+    """Compares two runs over the examples that both runs have scored. Examples are matched by content.
 
-    ``selecting.selected`` describes how runs are named, ``Terms`` the other arguments.
+    ``selecting.selected`` describes how runs are named. ``Terms`` describes the other arguments.
     """
     terms = Terms(max_drop, alpha, metric, direction, cluster, by)
     compared = compare_all(baseline, candidate, terms, warehouse=warehouse)
     if len(compared.found) != 1 or compared.missing or compared.new:
         names = [*(one.baseline.name or "" for one in compared.found), *compared.missing, *compared.new]
-        raise ConfigError(f"There are {len(names)} evaluations: {', '.join(names)}. Name a run of each side")
+        raise ConfigError(f"There are {len(names)} evaluations: {', '.join(names)}. Name one run for each side")
     return compared.found[0]
 
 
@@ -81,17 +81,17 @@ def compare_all(
     warehouse: str | Path | Warehouse | None = None,
     excerpts: int = 0,
 ) -> Comparisons:
-    """Compares all evaluations that two sides share: by environment, and by name if an environment has several.
+    """Compares all evaluations that two sides share. Evaluations match by environment, and by name if necessary.
 
-    ``excerpts`` is the number of flips each way with texts. Evaluations that cannot be compared are listed as missing,
-    unless each side is a single run: then the ``ConfigError`` is raised.
+    ``excerpts`` is the number of broken and of fixed examples that get texts. Evaluations that cannot be compared are
+    listed as missing. But if each side is a single run, the ``ConfigError`` is raised.
     """
     terms = terms or Terms()
     warehouse = Warehouse.of(warehouse)
     with selected([baseline, candidate], warehouse) as (where, (a, b)):
         matched = match_evaluations(where, a, b)
         found: list[Comparison] = []
-        missing = dict.fromkeys(matched.only_a, "The candidate has no run of it")
+        missing = dict.fromkeys(matched.only_a, "The candidate has no run of this evaluation")
         for before, after in matched.pairs:
             try:
                 found.append(compare_published(where, before, after, terms, excerpts))
@@ -107,7 +107,7 @@ def compare_all(
 
 def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
     if a == b:
-        raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
+        raise ConfigError(f"Both sides are run {a!r}. Name two runs: nightjar eval list")
     records = {record["run_id"]: record for record in warehouse.query(_RUNS, {"a": a, "b": b}).records()}
     if missing := [run_id for run_id in (a, b) if run_id not in records]:
         raise ConfigError(f"There is no run {missing[0]!r} in {warehouse.location}. See: nightjar eval list")
@@ -172,7 +172,7 @@ def _no_metric(warehouse: Warehouse, a: str, b: str, terms: Terms) -> str:
 def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
     runs = f"run {before.run_id!r} ({before.env_id}) and run {after.run_id!r} ({after.env_id})"
     if asked:
-        return f"No example is scored in both {runs}, although {asked} were asked in both: too many rollouts failed"
+        return f"No example is scored in both {runs}, although both have {asked}: too many rollouts failed"
     return (
         f"No example is in both {runs}: {before.examples} and {after.examples} examples, all with different content. "
         "Compare runs over the same examples"
@@ -216,7 +216,10 @@ def _side(record: Mapping[str, Any], value: NDArray[np.float64], scored: NDArray
 def _excerpts(
     warehouse: Warehouse, a: str, b: str, broken: Sequence[Flip], fixed: Sequence[Flip]
 ) -> Mapping[str, Excerpt]:
-    """Returns texts by example_hash; broken examples are right in ``a`` alone, fixed ones in ``b`` alone."""
+    """Returns texts by example_hash.
+
+    Broken examples are right only in ``a``; fixed examples are right only in ``b``.
+    """
     hashes = [flip.example_hash for flip in (*broken, *fixed)]
     if not hashes:
         return {}

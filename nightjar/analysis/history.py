@@ -33,7 +33,10 @@ WHERE value IS NOT NULL
 
 @dataclass(frozen=True)
 class PastRun:
-    """A finished run; ``configuration`` is equal for equal arguments and sampling, as in the view ``history``."""
+    """A finished run.
+
+    ``configuration`` is equal for equal arguments and sampling settings, as in the view ``history``.
+    """
 
     run_id: str
     model: str | None
@@ -44,7 +47,7 @@ class PastRun:
 
 @dataclass(frozen=True)
 class History:
-    """Runs of a model with successive settings, in time order; tables are run × example, ``values`` may be NaN."""
+    """Runs of a model with successive settings, in time order. Tables are run × example; ``values`` may be NaN."""
 
     runs: Sequence[PastRun]
     values: Matrix
@@ -64,7 +67,7 @@ class History:
 def read_history(
     warehouse: Warehouse, env_id: str, *, model: str | None = None, metric: str = "reward", since: date | None = None
 ) -> list[History]:
-    """Returns finished runs by model and settings; settings that overlap others in time have a history of their own."""
+    """Returns finished runs by model and settings. Settings that overlap in time have separate histories."""
     found = warehouse.query(_RUNS, {"env": env_id, "model": model, "since": since and since.isoformat()})
     settings = settings_of(warehouse, [row[0] for row in found.rows])
     names = found.columns[4:]

@@ -15,9 +15,9 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Change, Night, NightEvaluation, Verdict
 
 LEVEL = 0.01
-"""Chance that any evaluation of a night counts as worse without a change."""
+"""Chance that any evaluation of a night counts as worse although nothing changed."""
 BASELINE_NIGHTS = 7
-"""Maximum number of accepted nights to compare with: with only one, half of the noise would be that night's."""
+"""Maximum number of accepted nights to compare with. With only one night, half of the noise would be that night's."""
 _RUNS = """
 SELECT
     coalesce(runs.config ->> 'name', runs.config ->> 'env_id', runs.env_id) AS name, runs.run_id, runs.flow_run_id,
@@ -34,7 +34,7 @@ def night_tag(night: str) -> str:
 
 
 def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
-    """Returns suite and date of a night from the tags of one of its flow runs; None for other runs."""
+    """Returns the suite and date of a night from the tags of one of its flow runs. Returns None for other runs."""
     named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
     return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
 
@@ -48,11 +48,11 @@ def find_night(nights: Sequence[Night], suite: str, night: str) -> Night | None:
 
 
 def judge_night(warehouse: Warehouse, begun: Night) -> Night:
-    """Returns a recorded night with its verdict, from the runs published now; may be repeated.
+    """Returns a recorded night with its verdict, from the runs that are published now. Calls may be repeated.
 
     An evaluation is compared with the last accepted night, and up to six accepted nights before it with equal settings.
-    It is worse if its rewards over the same examples are lower by more than chance; for all evaluations together, that
-    is wrong once in a hundred nights.
+    The evaluation is worse if its rewards over the same examples are lower by more than chance. Over all
+    evaluations of a night together, this is wrong once in a hundred nights.
     """
     runs = runs_of_night(warehouse, begun.suite, begun.night)
     before = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
@@ -65,7 +65,7 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
 
 
 def runs_of_night(warehouse: Warehouse, suite: str, night: str) -> dict[str, dict[str, Any]]:
-    """Returns the run that counts for each evaluation: a completed run, else the newest."""
+    """Returns the run that counts for each evaluation: a completed run, or else the newest run."""
     try:
         found = warehouse.query(_RUNS, {"suite": suite, "tag": night_tag(night)})
     except MissingWarehouseError:
@@ -110,7 +110,7 @@ def _compared(
 
 
 def _nights_with(name: str, accepted: Sequence[Night]) -> dict[str, str]:
-    """Returns run to date of the accepted nights that have an evaluation, back to the last accepted by hand."""
+    """Returns run id to date for the accepted nights with an evaluation, back to the last night accepted by hand."""
     found: dict[str, str] = {}
     for night in reversed(accepted):
         found |= {each.run_id: night.night for each in night.evaluations if each.name == name and each.run_id}

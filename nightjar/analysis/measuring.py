@@ -1,4 +1,4 @@
-"""Measures how two sides differ over their common examples, and whether that is too much (non-inferiority)."""
+"""Measures how two sides differ over their common examples, and whether a loss is too large (non-inferiority)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _NONE = "none"
 class Paired:
     """The examples that both sides have run; each field has a value per example.
 
-    ``value_a`` and ``value_b`` are means of the scored rollouts, for several runs the mean of their means, NaN if none
-    is scored. ``right_a`` and ``right_b``: at least half of these are correct.
+    ``value_a`` and ``value_b`` are means of the scored rollouts, and NaN if none is scored. For several runs, they are
+    the mean of the runs' means. ``right_a`` and ``right_b`` mean that at least half of the scored rollouts are correct.
     """
 
     example_id: NDArray[np.int64]
@@ -103,7 +103,7 @@ class Paired:
         return replace(self, **values)
 
     def clusters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the sum of the differences of each cluster's pairs, and their number."""
+        """Returns, for each cluster, the sum of the differences of its pairs and the number of its pairs."""
         differences, names = (self.value_b - self.value_a)[self.is_pair], self.cluster[self.is_pair]
         alone = names == ""
         _, member = np.unique(names[~alone].astype(str), return_inverse=True)
@@ -111,7 +111,10 @@ class Paired:
         return totals, np.concatenate([np.ones(np.count_nonzero(alone)), np.bincount(member).astype(float)])
 
     def flips(self) -> tuple[list[Flip], list[Flip]]:
-        """Returns the pairs that are right in one run alone: broken, then fixed, the largest differences first."""
+        """Returns the broken pairs and the fixed pairs, which only one run has right.
+
+        The largest differences come first.
+        """
         at = np.flatnonzero(self.is_pair & (self.right_a != self.right_b))
         at = at[np.argsort(-np.abs(self.value_b[at] - self.value_a[at]), kind="stable")]
         return self._flips(at[self.right_a[at]]), self._flips(at[self.right_b[at]])
@@ -124,8 +127,8 @@ class Paired:
 def measure(paired: Paired, alpha: float, direction: Direction = "higher") -> Difference:
     """Returns the mean difference over the pairs, of which there is at least one.
 
-    If each pair is a cluster of its own with one binary rollout in either run, the interval is that of Bonett and
-    Price, with McNemar's test; otherwise it is Student's t, by cluster.
+    If each pair is its own cluster, with one binary rollout in either run, the interval is Bonett and Price's, with
+    McNemar's test. Otherwise, the interval is Student's t by cluster.
     """
     before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
     lowest, highest = reward_range([*before.tolist(), *after.tolist()])
@@ -168,7 +171,10 @@ def _is_binary(paired: Paired) -> bool:
 
 
 def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
-    """Returns categories, the worst first; a change is significant after adjustment for their number (Holm, 1979)."""
+    """Returns categories, the worst first.
+
+    Significance of a change is adjusted for the number of categories (Holm, 1979).
+    """
     sign = 1 if terms.direction == "higher" else -1
     found = []
     for name in sorted(set(paired.category[paired.is_pair].tolist())):
@@ -185,7 +191,7 @@ def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
 
 
 _WORDS = {"higher": ("lower", "higher", "drop", "dropped"), "lower": ("higher", "lower", "rise", "risen")}
-"""By the better direction: worse, better, the worsening, and worsened."""
+"""Words by the better direction: worse, better, the worsening, and worsened."""
 
 
 def decide(difference: Difference, max_drop: float, direction: Direction = "higher") -> Decision:
@@ -212,7 +218,8 @@ def damage_if_failed_wrong(difference: Difference, direction: Direction) -> floa
 def chance_of_damage(difference: Difference, terms: Terms) -> float:
     """Returns a one-sided p-value: the chance of this much damage if the true damage were ``max_drop``.
 
-    It is below alpha / 2 exactly if the interval of ``difference``, at the same alpha, is entirely beyond ``max_drop``.
+    The p-value is below alpha / 2 exactly if the interval of ``difference``, at the same alpha, is entirely beyond
+    ``max_drop``.
     """
     damage = damage_of(difference.interval, terms.direction)
     half, middle = (damage.high - damage.low) / 2, (damage.high + damage.low) / 2
@@ -226,7 +233,7 @@ def chance_of_damage(difference: Difference, terms: Terms) -> float:
 
 
 def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
-    """Returns the number of pairs that decide with a power of 80 % at the estimated difference; None if unknown."""
+    """Returns how many pairs a decision with a power of 80 % needs at the estimated difference; None if unknown."""
     half = (difference.interval.high - difference.interval.low) / 2
     if difference.clusters < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
         return None
@@ -262,4 +269,4 @@ def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms,
 
 
 def _more(more: int | None) -> str:
-    return f": about {more:,} examples would decide it if the difference is as estimated" if more else ""
+    return f": about {more:,} examples would be enough, if the difference is as estimated" if more else ""

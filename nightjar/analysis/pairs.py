@@ -43,14 +43,15 @@ FROM runs WHERE list_contains($run_ids, run_id)
 ORDER BY env_id, name, model, run_id
 """
 _KEYS = (("env_id",), ("env_id", "name"), ("env_id", "model"), ("env_id", "name", "model"))
-"""Properties that runs of one evaluation share: the first key that is unique in both sides counts."""
+"""Properties that runs of one evaluation share. The first key that is unique in both sides is used."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A run beside others over their common scored examples; rollouts of an example are averaged.
+    """A run compared with others over the common scored examples. Rollouts of an example are averaged.
 
-    ``difference`` is its mean minus the others', None without pairs; p-values are one-sided, of the exchange test.
+    ``difference`` is the run's mean minus the others' mean, or None without pairs. The p-values are one-sided, from the
+    exchange test.
     """
 
     pairs: int
@@ -82,7 +83,7 @@ def settings_of(warehouse: Warehouse, run_ids: Sequence[str]) -> dict[str, Mappi
 
 @dataclass(frozen=True)
 class Matched:
-    """The runs of two sides; ``only_a`` and ``only_b`` are names of the evaluations of one side alone."""
+    """The runs of two sides. ``only_a`` and ``only_b`` are names of evaluations that only one side has."""
 
     pairs: list[tuple[str, str]]
     only_a: list[str]
@@ -94,7 +95,7 @@ def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, 
 
 
 def match_evaluations(warehouse: Warehouse, a: Sequence[str], b: Sequence[str]) -> Matched:
-    """Matches the runs of two sides by evaluation; if each side is a single run, these always match."""
+    """Matches the runs of two sides by evaluation. If each side is a single run, the two runs always match."""
     if len(a) == len(b) == 1:
         return Matched([(a[0], b[0])], [], [])
     rows = warehouse.query(_EVALUATIONS, {"run_ids": [*a, *b]}).records()
@@ -116,7 +117,7 @@ def _told_apart(
         if len(a) == len(before) and len(b) == len(after):
             return a, b
     runs = ", ".join(_called(row) for row in max(before, after, key=len))
-    raise ConfigError(f"Several runs of one evaluation: {runs}. Name one of them")
+    raise ConfigError(f"Several runs of one evaluation: {runs}. Name one of these runs")
 
 
 def _called(row: Mapping[str, Any]) -> str:

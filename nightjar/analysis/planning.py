@@ -1,4 +1,4 @@
-"""``plan``: how many examples and rollouts show a drop, estimated from earlier runs."""
+"""``plan``: estimates from earlier runs how many examples and rollouts are needed to detect a drop."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ class Variances:
         between: variance of the examples' means over infinitely many rollouts.
         within: variance of one rollout of an example, from run to run.
         difference: variance over the examples of the true difference of two runs.
-        runs: number of runs behind the first two; 0 if they are the largest possible for binary rewards.
+        runs: number of runs from which ``between`` and ``within`` are estimated. Without runs (0), they are the largest
+            possible for binary rewards.
         is_within_known: False if no example was run twice, so that all variance counts as ``within``.
-        models: other models behind ``difference``; without any, each example loses nothing or all.
+        models: other models from which ``difference`` is estimated. Without other models, each example is assumed to
+            lose nothing or everything.
     """
 
     between: float
@@ -61,9 +63,9 @@ class Variances:
 
 @dataclass(frozen=True)
 class PlanRow:
-    """The size and cost of either run for a number of rollouts per example; None means unknown.
+    """The size and cost of either run, for a number of rollouts per example. None means unknown.
 
-    ``smallest_drop`` is the smallest that the whole dataset shows.
+    ``smallest_drop`` is the smallest drop that the whole dataset can detect.
     """
 
     rollouts_per_example: int
@@ -76,10 +78,10 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """Examples and rollouts that show a drop with probability ``power``, by a two-sided interval at 1 − alpha.
+    """Examples and rollouts that detect a drop with probability ``power``, by a two-sided interval at 1 − alpha.
 
-    ``dataset`` is its size, None if no run had all examples. ``rollouts_for_dataset`` is None if no number of rollouts
-    per example shows the drop on the whole dataset, or the size is unknown.
+    ``dataset`` is the number of examples in the dataset, or None if no run had all examples. ``rollouts_for_dataset``
+    is None if no number of rollouts per example detects the drop on the whole dataset, or if its size is unknown.
     """
 
     env_id: str
@@ -102,7 +104,7 @@ def plan(
     alpha: float = 0.05,
     warehouse: str | Path | Warehouse | None = None,
 ) -> Plan:
-    """Returns how many examples and rollouts two runs need to show a drop ``detect`` of the mean reward.
+    """Returns how many examples and rollouts two runs need to detect a drop of ``detect`` in the mean reward.
 
     ``power`` is the probability that the drop is detected; ``model`` defaults to the model of the newest run.
     """
@@ -168,7 +170,7 @@ def _whole(drop: float) -> float:
 
 
 def _components(warehouse: Warehouse, past: History) -> tuple[float, float, bool]:
-    """Returns the variance between examples and within, and whether the two can be told apart."""
+    """Returns the variances between and within examples, and whether the two can be told apart."""
     noise = noise_variances(past.values, past.counts)
     if noise.any():
         spread = float(np.nanmean(past.values, axis=0).var(ddof=1)) - float((noise / past.counts.sum(axis=0)).mean())
@@ -181,7 +183,7 @@ def _components(warehouse: Warehouse, past: History) -> tuple[float, float, bool
 
 
 def _difference(warehouse: Warehouse, own: History, other: History, within: float) -> float | None:
-    """Returns the variance over the examples of the true difference of two models; None with few in common."""
+    """Returns the variance over the examples of the true difference of two models, or None with few common examples."""
     paired = Paired.read(warehouse, [run.run_id for run in own.runs], [run.run_id for run in other.runs])
     both = paired.is_pair
     if both.sum() < _FEWEST_COMMON:

@@ -18,15 +18,15 @@ from nightjar.warehouse import Warehouse
 
 _STANDING = "SELECT run_id, model FROM leaderboard WHERE env_id = $env"
 _NOT_TOLD = {"model", "endpoint", "rollouts per example"}
-"""Settings in which runs of models may differ and still be comparable."""
+"""Settings that may differ between comparable runs of models."""
 _LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """A model, by its chosen run; two models are tied exactly if they share a letter.
+    """A model, represented by its chosen run. Two models are tied exactly if they share a letter.
 
-    ``mean`` is over the examples that all models have scored; ``ranks`` are the best and worst possible rank. Intervals
+    ``mean`` is over the examples that all models have scored. ``ranks`` are the best and worst possible rank. Intervals
     and ranks hold for all models at once.
     """
 
@@ -41,7 +41,10 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """A ranking, the highest mean first; ``left_out`` maps other models to their number of common examples."""
+    """A ranking, the highest mean first.
+
+    ``left_out`` maps each model that is left out to its number of common examples.
+    """
 
     env_id: str
     metric: str
@@ -55,9 +58,9 @@ class Leaderboard:
 def leaderboard(
     env_id: str, *, metric: str = "reward", alpha: float = 0.05, warehouse: str | Path | Warehouse | None = None
 ) -> Leaderboard:
-    """Ranks the models of an environment over the examples that all have scored, and finds ties.
+    """Ranks the models of an environment over the examples that all models have scored, and finds ties.
 
-    The view ``leaderboard`` chooses the run of each model. A model that would halve the examples is left out.
+    The view ``leaderboard`` chooses the run of each model. A model is left out if it would halve the common examples.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
@@ -85,7 +88,10 @@ def leaderboard(
 
 
 def _with_common(place: Mapping[str, int], scored: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Returns the runs that keep at least half of the common examples, and these; ``scored`` is run × example."""
+    """Returns the runs that keep at least half of the common examples, and the examples.
+
+    ``scored`` is run × example.
+    """
     ordered = sorted(place, key=lambda run_id: -int(scored[place[run_id]].sum()))
     common, kept = scored[place[ordered[0]]], []
     for run_id in ordered:

@@ -1,4 +1,4 @@
-"""``Comparison``: two runs side by side, and the records it consists of."""
+"""``Comparison``: two runs side by side, and the parts of a comparison."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Direction = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Terms:
-    """What is compared, and what counts as worse; ``metric``, ``cluster`` and ``by`` are as in ``nightjar.analysis``.
+    """What is compared, and what counts as worse. ``nightjar.analysis`` describes ``metric``, ``cluster`` and ``by``.
 
-    ``max_drop`` is how much worse the candidate's mean may be. ``alpha`` is the chance that the interval of the
-    difference misses; a wrong PASS or REGRESSION has about half of it.
+    ``max_drop`` is how much worse the candidate's mean may be. ``alpha`` is the chance that the interval misses the
+    true difference. A wrong PASS or REGRESSION has about half this chance.
     """
 
     max_drop: float = 0.05
@@ -38,10 +38,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs, over all its scored rollouts; ``mean`` is None without any, ``cost`` without a price.
+    """One of the two runs, over all its scored rollouts. ``mean`` is None without rollouts, ``cost`` without a price.
 
-    ``interval`` is Wilson's for one binary rollout per example, else Student's t by example. Tokens are of all
-    attempts.
+    ``interval`` is Wilson's for one binary rollout per example, else Student's t by example. Tokens are counted over
+    all attempts.
     """
 
     run_id: str
@@ -65,7 +65,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Flip:
-    """An example that only one run has right, with the means of its rollouts; ``example_id`` is the candidate's."""
+    """An example that only one run has right, with the means of its rollouts. ``example_id`` is the candidate's."""
 
     example_id: int
     example_hash: str
@@ -75,16 +75,16 @@ class Flip:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference of the pairs, candidate minus baseline, and its uncertainty.
+    """The mean difference of the pairs (candidate minus baseline) and its uncertainty.
 
     Attributes:
-        mean: of pairs, each the mean of an example's rollouts.
-        clusters: groups of dependent pairs; each pair is its own unless a field says otherwise.
-        effect: mean / standard deviation of the differences (Cohen's d of pairs); None if that is 0.
-        p_mcnemar: of McNemar's exact test; None unless every example has one binary rollout.
-        p_worse, p_better: one-sided, of the sign-flip test with a fixed seed.
-        if_failed_wrong, if_failed_right: the mean over all common examples if the candidate's failed rollouts had the
-            worst value and the baseline's the best, and the reverse.
+        mean: the mean over pairs; each side of a pair is the mean of an example's rollouts.
+        clusters: groups of dependent pairs; without ``cluster``, each pair is its own group.
+        effect: mean / standard deviation of the differences (Cohen's d of pairs); None if the deviation is 0.
+        p_mcnemar: the p-value of McNemar's exact test; None unless every example has one binary rollout.
+        p_worse, p_better: one-sided p-values of the sign-flip test, with a fixed seed.
+        if_failed_wrong: the mean over all common examples if the candidate's failed rollouts had the worst value and
+            the baseline's failed rollouts had the best value. ``if_failed_right`` is the reverse.
     """
 
     mean: float
@@ -102,7 +102,7 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """McNemar's if there is one, else that of the sign flips; two-sided."""
+        """The two-sided p-value of McNemar's test if there is one, else of the sign-flip test."""
         return min(1.0, 2 * min(self.p_worse, self.p_better)) if self.p_mcnemar is None else self.p_mcnemar
 
     @property
@@ -114,7 +114,7 @@ class Difference:
 class Category:
     """The pairs with one value of a field, or ``none`` for examples without it.
 
-    ``change`` is empty unless the difference is significant at alpha, adjusted for all categories (Holm).
+    ``change`` is empty unless the difference is significant at alpha, adjusted for the number of categories (Holm).
     """
 
     name: str
@@ -127,9 +127,9 @@ class Category:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The last message of an example and the responses of the two runs; long texts are cut.
+    """The last message of an example and the responses of the two runs. Long texts are cut.
 
-    A run's response has the highest reward of its rollouts if the run has the example right, else the lowest.
+    If a run has the example right, its response is from the rollout with the highest reward, else with the lowest.
     """
 
     prompt: str
@@ -140,13 +140,13 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the examples that both have scored; flips and categories have the largest change first.
+    """Two runs over the examples that both have scored. Flips and categories are ordered by the size of the change.
 
     Attributes:
-        decision: PASS if the whole interval of the damage is within ``max_drop``; REGRESSION if it is entirely beyond;
-            INCONCLUSIVE otherwise.
+        decision: PASS if the whole interval of the damage is within ``max_drop``; REGRESSION if the interval is
+            entirely beyond ``max_drop``; INCONCLUSIVE otherwise.
         unscored: common examples that one run has not scored.
-        both_right, both_wrong: pairs that have not flipped; right is half of the rollouts or more.
+        both_right, both_wrong: pairs that have not flipped. Right means that at least half of the rollouts are correct.
         pairs_needed: to decide with a power of 80 %; None if decided or unknown.
     """
 
@@ -175,7 +175,8 @@ class Comparison:
 class Comparisons:
     """Several evaluations of a baseline and a candidate, the worst decision first.
 
-    ``missing`` gives the reason for each baseline evaluation that was not compared; ``new`` are the candidate's alone.
+    ``missing`` gives the reason for each baseline evaluation that was not compared. ``new`` has the evaluations that
+    only the candidate has.
     """
 
     found: list[Comparison]
@@ -184,6 +185,6 @@ class Comparisons:
 
     @property
     def decision(self) -> Decision:
-        """The worst decision; no PASS if an evaluation of the baseline was not compared."""
+        """The worst decision. It is not PASS if an evaluation of the baseline was not compared."""
         worst = self.found[0].decision if self.found else "INCONCLUSIVE"
         return "INCONCLUSIVE" if worst == "PASS" and self.missing else worst

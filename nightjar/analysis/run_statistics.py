@@ -40,7 +40,7 @@ SELECT
 FROM rollouts WHERE run_id = $run_id
 GROUP BY example_id
 """
-# The bootstrap's time grows with the square of the clusters; with many of them Student's t is as good.
+# The bootstrap's time grows with the square of the number of clusters; with many clusters, Student's t is as good.
 _MOST_BOOTSTRAPPED = 2_000
 _SKEWED = 1.0
 _RETRIED = """
@@ -58,9 +58,9 @@ _FAILURES = "SELECT category, count FROM failures WHERE run_id = $run_id"
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over scored rollouts; ``value`` is None without any, ``interval`` is infinite if nothing is known.
+    """A mean over scored rollouts. Without rollouts, ``value`` is None. If nothing is known, ``interval`` is infinite.
 
-    ``clusters`` counts the groups of dependent examples; each example is its own unless a field says otherwise.
+    ``clusters`` counts the groups of dependent examples. Without ``cluster``, each example is its own group.
     """
 
     examples: int
@@ -74,7 +74,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class PassRate:
-    """The chance that one of k rollouts is correct, and that all are, over the examples with all rollouts scored."""
+    """The chance that any of k rollouts is correct, and that all k are, over the examples with all rollouts scored."""
 
     k: int
     at_k: Mean
@@ -85,8 +85,8 @@ class PassRate:
 class RunStatistics:
     """The statistics of a run.
 
-    ``if_failed_wrong`` and ``if_failed_right`` are the mean if all rollouts without a reward had the lowest or highest;
-    None if none is scored.
+    ``if_failed_wrong`` and ``if_failed_right`` are the mean if all rollouts without a reward had the lowest or the
+    highest reward. Without scored rollouts, they are None.
     """
 
     run_id: str
@@ -109,7 +109,7 @@ class RunStatistics:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rollouts of a run, a value each; NaN without a reward."""
+    """The values of a run's rollouts; NaN for a rollout without a reward."""
 
     example: NDArray[np.int64]
     reward: NDArray[np.float64]
@@ -132,7 +132,7 @@ def describe_run(
     """Returns the statistics of a run: means with intervals, pass@k, and the components of the variance.
 
     If each example is its own cluster with one binary rollout, an interval is Wilson's. Otherwise it is Student's t by
-    cluster; for skewed rewards, with up to 2,000 clusters, the cluster bootstrap's.
+    cluster, or the cluster bootstrap's for skewed rewards with up to 2,000 clusters.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
@@ -249,7 +249,10 @@ def _categories(rows: _Rows, alpha: float) -> Iterator[tuple[str, Mean]]:
 
 @dataclass(frozen=True)
 class Retries:
-    """The scored rollouts that took several attempts; ``effect`` is their reward minus the others', None if unknown."""
+    """The scored rollouts with several attempts.
+
+    ``effect`` is their reward minus the others' reward, None if unknown.
+    """
 
     count: int
     effect: Effect | None
@@ -270,10 +273,10 @@ def retries_of(warehouse: Warehouse, run_id: str, alpha: float = 0.05) -> Retrie
 
 @dataclass(frozen=True)
 class Runtime:
-    """Times, rates and failures of a run; latencies are of the model's time in a rollout, 0 without any.
+    """Times, rates and failures of a run. Latencies are the model's time in a rollout; without model calls, they are 0.
 
-    ``failures`` maps a category to the number of rollouts that failed or were wrong for it. Tokens per second count
-    input and output over the whole run.
+    ``failures`` maps a category to the number of rollouts that failed or were wrong for this reason. Tokens per second
+    count input and output over the whole run.
     """
 
     latency_p50_ms: float

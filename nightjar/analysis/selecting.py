@@ -1,4 +1,4 @@
-"""``selected``: finds the runs that a person names, all in one warehouse."""
+"""``selected``: finds the runs that a person names, and gathers them in one warehouse."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ def selected(
 ) -> Iterator[tuple[Warehouse, list[list[str]]]]:
     """Yields a warehouse that holds all requested runs, and the run ids of each request.
 
-    It is the given warehouse if all runs are published there, else a temporary one, deleted after the block.
+    If all runs are published in ``warehouse``, yields that warehouse. Otherwise yields a temporary warehouse, which is
+    deleted after the block.
 
     Args:
-        asked: each is a run's id or the beginning of one; a run directory; a file or folder of results, also of other
-            programs, or a pattern with ``*``; ``MODEL@ENV``, its run on the leaderboard; ``MODEL@ENV@2026-11-20``, the
-            newest finished run begun on that day (UTC); ``SUITE@2026-11-20``, the runs of that night. In a folder, the
-            newest completed run of each evaluation (environment, model and name) counts, or else the newest.
-        each: all results in a folder count, except damaged ones beside others.
+        asked: each request is the beginning of a run's id; a run directory; a file or folder of results, also of other
+            programs, or a pattern with ``*``; ``MODEL@ENV``, the model's run on the leaderboard;
+            ``MODEL@ENV@2026-11-20``, the newest finished run that started on that day (UTC); or ``SUITE@2026-11-20``,
+            the runs of that night. In a folder, the newest completed run (or else the newest run) of each evaluation
+            counts; runs of one evaluation have the same environment, model and name.
+        each: all results in a folder count. Damaged results are left out if there are others.
     """
     with scratch_folder() as folder:
         chosen = [_chosen(one, warehouse, folder / "converted", each=each) for one in asked]
@@ -67,7 +69,7 @@ def selected(
 
 
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
-    """Warns about damaged things beside others and leaves them out, if ``each``."""
+    """Takes the things. With ``each``, warns about damaged things and leaves them out, if there are others."""
     taken, damage = [], None
     for thing in things:
         try:
@@ -104,7 +106,10 @@ def _chosen(asked: str | Path, warehouse: Warehouse, converted: Path, *, each: b
 
 
 def _newest(directories: Sequence[Path]) -> list[Path]:
-    """Returns the newest completed run of each evaluation, or else the newest; a single directory unchanged."""
+    """Returns the newest completed run, or else the newest run, of each evaluation.
+
+    A single directory stays unchanged.
+    """
     if len(directories) == 1:
         return list(directories)
     dated = [(RunDirectory(path).read_metadata(), path) for path in directories]
@@ -141,7 +146,7 @@ def _with_id(asked: str, warehouse: Warehouse) -> str | Path:
             )
         case several:
             shown = ", ".join(sorted(several)[:_SHOWN])
-            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {shown}. Give more of the id")
+            raise ConfigError(f"{len(several)} run ids begin with {asked!r}: {shown}. Give more of the id")
 
 
 def _whole(run_ids: Iterable[str]) -> list[str]:

@@ -22,18 +22,19 @@ from nightjar.statistics.intervals import Interval, t_interval
 from nightjar.warehouse import Warehouse
 
 _ENOUGH = 30
-"""Runs with this many common examples, or half of those of the smaller, are of one segment."""
+"""Runs are of one segment if they share this many examples, or half of the examples of the smaller run."""
 
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """A run of a series; a segment is a stretch of runs with examples in common.
+    """A run of a series. A segment is a stretch of runs with examples in common.
 
     Attributes:
-        interval: of ``value`` for examples like these: 95 %, Student's t.
-        level: estimated mean over all examples of its segment.
+        interval: the 95 % interval of ``value`` for similar examples (Student's t).
+        level: the estimated mean over all examples of the segment.
         noise: standard error of ``level`` from run to run, over the same examples.
-        new: examples that no earlier run of its segment had, which comparisons leave out; 0 for the first run.
+        new: the number of examples that no earlier run of the segment had. Comparisons leave out these examples. 0 for
+            the first run.
     """
 
     run_id: str
@@ -52,12 +53,12 @@ class Change:
     """A run at which the level changes.
 
     Attributes:
-        earliest, latest: the first and last run that may be the first with the new level, at 95 %.
+        earliest, latest: the bounds, at 95 %, of the first run with the new level.
         before, after: mean level of the runs up to the neighbouring changes.
         statistic: distance of ``before`` and ``after`` in standard errors.
-        nearby: settings that differ elsewhere between ``earliest`` and ``latest``.
-        flipped: share of the common examples that are right in one run alone; None if unknown.
-        usually_flipped: median of ``flipped`` over the other neighbours of the segment.
+        nearby: settings that changed at other runs between ``earliest`` and ``latest``.
+        flipped: share of the common examples that only one of the two runs has right; None if unknown.
+        usually_flipped: median of ``flipped`` over the other neighbouring runs of the segment.
     """
 
     run_id: str
@@ -123,7 +124,7 @@ def _series(past: History, alpha: float) -> TrendSeries:
 
 
 def _segment_starts(asked: NDArray[np.bool_]) -> Iterator[int]:
-    """Yields the positions of the first run, and of runs with too few examples in common with those before them."""
+    """Yields the positions of the first run, and of each run with too few examples in common with the runs before."""
     before = np.zeros(asked.shape[1], dtype=bool)
     for place, examples in enumerate(asked):
         common = int((before & examples).sum())

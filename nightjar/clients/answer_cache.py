@@ -1,4 +1,4 @@
-"""Responses of models, kept in a SQLite file in ``NIGHTJAR_HOME`` for all processes. Requests are stored as hashes."""
+"""Keeps responses of models in a SQLite file in ``NIGHTJAR_HOME`` for all processes. Requests are stored as hashes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _REMEMBERED_ROLLOUTS = 65_536
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """The content of a cache: its size with SQLite's log, and responses by model; the times are None if it is empty."""
+    """The content of a cache: its size with SQLite's log, and responses by model.
+
+    If the cache is empty, times are None.
+    """
 
     path: Path
     size_bytes: int
@@ -49,13 +52,16 @@ def cache_path() -> Path:
 
 
 def request_key(request: Mapping[str, Any]) -> bytes:
-    """Returns the hash of a request; the order of its fields does not matter."""
+    """Returns the hash of a request. The order of the request's fields does not matter."""
     written = orjson.dumps(request, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return hashlib.sha256(written).digest()
 
 
 class AnswerCache:
-    """Responses by the keys of their requests, for several threads; ``ConfigError`` if the file cannot be used."""
+    """Responses by the keys of their requests, for several threads.
+
+    Raises ``ConfigError`` if the file cannot be used.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -114,9 +120,9 @@ def open_cache() -> Iterator[AnswerCache]:
 
 
 class CachingClient(ClientAround):
-    """Takes responses from the cache, with ``is_cached`` set; sends requests that it does not contain.
+    """Takes responses from the cache and sets ``is_cached``. Sends requests that are not in the cache.
 
-    Each rollout of a run gets its own responses, and a request that it repeats is a new request. Errors are never
+    Each rollout of a run gets its own responses, and a repeated request of a rollout is a new request. Errors are never
     stored. ``endpoint`` is the base URL, the same for all replicas. If the cache fails, the client warns and sends the
     request.
     """

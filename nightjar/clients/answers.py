@@ -1,4 +1,4 @@
-"""Reads providers' responses: SDK objects, of which parts are dicts if the server omits or adds fields."""
+"""Reads providers' responses. They are SDK objects, but parts are dicts if the server omits or adds fields."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from nightjar.core.messages import ResponseTokens, Usage
 from nightjar.errors import ContentFilteredError, EmptyModelResponseError, ModelError
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Counts of the prompt in newer protocols; Anthropic counts cached tokens separately."""
+"""The counts of prompt tokens in newer protocols. Anthropic counts cached tokens separately."""
 _WITHHELD = frozenset({"content_filter", "refusal"})
-"""Reasons why a response without text ended: OpenAI's and Anthropic's names for a content filter."""
+"""OpenAI's and Anthropic's names for a content filter, as the reason why a response without text ended."""
 _MOST_TOKENS = 10**12
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-"""Fields with the model's reasoning; the first one that is set counts."""
+"""Fields with the model's reasoning. The first field that is set is used."""
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
@@ -32,7 +32,7 @@ def text_of(value: Any, name: str) -> str:
 
 
 def count_of(value: Any, name: str) -> int:
-    """Returns a number field as an integer; 0 if it is missing, not a number, or no possible count."""
+    """Returns a number field as an integer. Returns 0 if the field is missing, not a number, or not a valid count."""
     found = field_of(value, name)
     return int(found) if isinstance(found, int | float) and 0 <= found < _MOST_TOKENS else 0
 
@@ -65,7 +65,7 @@ def usage_of(answer: Any) -> Usage | None:
 
 
 def without_text(reason: Any) -> ModelError:
-    """Returns the error for a response without content, by the reason why it ended."""
+    """Returns the error for a response without content, by the reason why the response ended."""
     if reason in _WITHHELD:
         return ContentFilteredError("the content filter of the endpoint withheld the response")
     return EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
@@ -93,7 +93,7 @@ def tokens_of(answer: Any) -> ResponseTokens | None:
 
 
 def _routed_experts(routed: Any) -> list[list[list[int]]] | None:
-    """Decodes the experts of each token: 32-bit integers, [token][layer][rank], as base85 text."""
+    """Decodes the experts of each token from base85 text of 32-bit integers, as [token][layer][rank]."""
     if not (isinstance(routed, dict) and {"data", "shape"} <= routed.keys()):
         return None
     numbers = memoryview(base64.b85decode(routed["data"])).cast("i")

@@ -1,7 +1,7 @@
 """Anthropic's Messages API (https://docs.anthropic.com/en/api/messages).
 
-Messages are from users and assistants only. The system prompt is a separate argument, all tool results of one turn are
-one user message, and thinking must be sent back unchanged.
+Only users and assistants have messages. The system prompt is a separate argument, all tool results of one turn are one
+user message, and thinking must be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANTHROPIC_CONTENT_FIELD = "anthropic_content"
 """The field of a message that keeps the model's output if the other fields cannot represent it."""
 
 DEFAULT_MAX_TOKENS = 4096
-"""The limit if ``max_tokens`` is not set, because the protocol requires one."""
+"""The limit of tokens if ``max_tokens`` is not set, because the protocol requires a limit."""
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -57,17 +57,17 @@ _WAS_CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
 class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
-    """``AsyncAnthropic`` that sends JSON requests through aiohttp; its URL may end in ``/v1`` or not."""
+    """An ``AsyncAnthropic`` that sends JSON requests through aiohttp. The base URL may end with ``/v1``."""
 
     _sdk, _kind = anthropic, AsyncAnthropic
 
     @staticmethod
     def _address(url: str) -> str:
-        return url.removesuffix("/v1")  # the SDK's routes begin with it
+        return url.removesuffix("/v1")  # the SDK's routes begin with /v1
 
 
 def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
-    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
+    """Returns an SDK client of an endpoint (of replica ``client_idx``). Raises ``MissingKeyError`` without a key.
 
     Example:
         >>> setup_anthropic_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
@@ -93,7 +93,7 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
         contents = (message.content for message in messages if isinstance(message.content, list))
         if any(field_of(part, "type") == "input_audio" for content in contents for part in content):
-            self.warn_once("Anthropic's protocol has no audio: it is replaced by the text '[audio]'")
+            self.warn_once("Anthropic's protocol has no audio: audio is replaced by the text '[audio]'")
         prompt, system = _native_prompt(messages)
         return prompt, {"system": system}
 
@@ -106,10 +106,10 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
             arguments.pop("system", None)
         arguments.pop("n", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once("Anthropic has no seed: it is not sent, so another run gives other results")
+            self.warn_once("Anthropic has no seed: 'seed' is not sent, so another run gives other results")
         limit = arguments.pop("max_completion_tokens", None)
         if arguments.setdefault("max_tokens", limit) is None:
-            self.warn_once(f"'max_tokens' is not set, but Anthropic requires it: {DEFAULT_MAX_TOKENS} is used")
+            self.warn_once(f"Anthropic requires 'max_tokens', which is not set: {DEFAULT_MAX_TOKENS} is used")
             arguments["max_tokens"] = DEFAULT_MAX_TOKENS
         if stop := self._stop_sequences(arguments.pop("stop", None) or []):
             arguments["stop_sequences"] = stop
@@ -119,7 +119,7 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         wanted = [stop] if isinstance(stop, str) else list(stop)
         possible = [sequence for sequence in wanted if sequence.strip()]
         if len(possible) < len(wanted):
-            self.warn_once("Anthropic does not accept blank stop sequences: they are removed")
+            self.warn_once("Anthropic does not accept blank stop sequences: blank ones are removed")
         return possible
 
     async def raise_from_native_response(self, response: AnthropicMessage) -> None:
@@ -154,7 +154,7 @@ def _is_block(block: Any) -> bool:
 
 
 def _said(blocks: list[Any]) -> dict[str, Any]:
-    """Returns the fields of a message; the blocks themselves too if the fields cannot represent them."""
+    """Returns the fields of a message, and also the blocks if the fields cannot represent the blocks."""
     kinds = [text_of(block, "type") for block in blocks]
     fields: dict[str, Any] = {
         "content": "".join(text_of(block, "text") for block in blocks if field_of(block, "type") == "text"),
@@ -173,7 +173,7 @@ def _is_usual_order(kinds: list[str]) -> bool:
 
 
 def _thinking(block: Any) -> dict[str, Any] | None:
-    """Returns thinking that can be sent back, which requires a signature."""
+    """Returns the thinking in a block if it can be sent back, which requires a signature."""
     kind = field_of(block, "type")
     if kind == "thinking" and (signature := text_of(block, "signature")):
         return {"type": kind, "thinking": text_of(block, "thinking"), "signature": signature}
@@ -223,7 +223,7 @@ def _model_turn(message: Any) -> str | list[Block]:
 
 
 def _kept_content(message: Any) -> list[Block] | None:
-    """Returns the kept output of the model; None if the environment has changed the message since."""
+    """Returns the kept output of the model, or None if the environment has changed the message."""
     kept: list[Block] | None = (message.model_extra or {}).get(ANTHROPIC_CONTENT_FIELD)
     if not kept:
         return None
@@ -241,7 +241,7 @@ def _is_whole_thinking(block: Any) -> bool:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Parses the arguments of a tool call; the protocol allows only objects, so anything else is wrapped."""
+    """Parses the arguments of a tool call. The protocol allows only objects, so other values are wrapped."""
     try:
         arguments = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -261,7 +261,7 @@ def _native_content(content: Any) -> str | list[Block]:
 
 
 def _blocks(content: Any) -> list[Block]:
-    """Converts content to blocks; empty texts are removed, because the API refuses them."""
+    """Converts content to blocks. Empty texts are removed, because the API refuses empty texts."""
     if content is None or isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     blocks = [_block(dump_message(part)) for part in content]

@@ -31,8 +31,8 @@ _of_sdk_clients: WeakKeyDictionary[Any, PerLoop[None]] = WeakKeyDictionary()
 class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     """A model endpoint. The type parameters are the provider's SDK client, prompt, response and tool.
 
-    A given SDK client keeps its own retries, and ``max_retries`` is 0. With a configuration, only Nightjar retries.
-    ``is_last_resort`` also retries errors that another attempt at the rollout could fix.
+    If an SDK client is given, only the SDK retries, and ``max_retries`` is 0. With a configuration, only Nightjar
+    retries. With ``is_last_resort``, errors that another attempt at the rollout could fix are also retried.
 
     Example:
         >>> import asyncio
@@ -86,7 +86,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return self._pace[1]
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of the endpoints that were used: one, except for replicas."""
+        """Returns the paces of the endpoints that were used. There is one pace, except for replicas."""
         return () if self._pace is None else (self._pace[1],)
 
     def warn_once(self, warning: str) -> None:
@@ -97,7 +97,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     @abstractmethod
     def setup_client(self, config: ClientConfig) -> ClientT:
-        """Creates the SDK client; raises ``MissingKeyError`` if its key is not set."""
+        """Creates the SDK client. Raises ``MissingKeyError`` if the key is not set."""
 
     @abstractmethod
     async def to_native_prompt(self, messages: Messages) -> tuple[MessagesT, dict[str, Any]]:
@@ -131,11 +131,11 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         """Closes the connections."""
 
     async def to_native_tools(self, tools: list[Tool] | None) -> list[ToolT] | None:
-        """Converts all tools to the provider's form; None if there are none. Schemas are not copied."""
+        """Converts all tools to the provider's form. Without tools, returns None. Schemas are not copied."""
         return [await self.to_native_tool(tool) for tool in tools] if tools else None
 
     def headers_from_state(self, state: Mapping[str, Any] | None) -> dict[str, str]:
-        """Returns the headers of ``extra_headers_from_state`` whose state field is set."""
+        """Returns the headers in ``extra_headers_from_state`` whose state field is set."""
         wanted = self.config.extra_headers_from_state if self.config else {}
         if not wanted or state is None:
             return {}
@@ -146,10 +146,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     ) -> Response:
         """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 
-        None values in ``sampling_args`` are left out. ``kwargs`` go to ``get_native_response``; the rollout's ``state``
-        is not sent, but headers come from it. ``extra_headers`` apply to this request only.
+        None values in ``sampling_args`` are left out. ``kwargs`` go to ``get_native_response``. The rollout's ``state``
+        is not sent, but some headers are read from the state. ``extra_headers`` apply to this request only.
 
-        Raises a client's own error, such as ``OverlongPromptError``, else ``ModelError``, caused by the provider's
+        Raises a specific error, such as ``OverlongPromptError``, or else ``ModelError``, caused by the provider's
         error. Rejected credentials are raised as the SDK's error, because no further request can succeed.
         """
         return await repeat(
@@ -162,7 +162,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Requests a response without retries; arguments and errors as for ``get_response``."""
+        """Requests a response without retries. ``get_response`` describes arguments and errors."""
         with key_hidden(self._client):
             try:
                 if self.config is None:
@@ -208,14 +208,14 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         except Error:
             raise
         except Exception as error:  # some servers do not follow the protocol
-            raise InvalidModelResponseError(f"the endpoint sent a response of another shape: {error}") from error
+            raise InvalidModelResponseError(f"the endpoint sent a response of an unexpected shape: {error}") from error
 
 
 AnyClient: TypeAlias = Client[Any, Any, Any, Any]
 
 
 async def disconnect_with_loop(sdk_client: Any) -> None:
-    """Closes the connections of a user's SDK client before the running loop ends; the client stays usable."""
+    """Closes the connections of a user's SDK client before the running loop ends. The client stays usable."""
     http = getattr(sdk_client, "_client", None)  # the httpx client
     transports = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
     closings = [transport.aclose for transport in transports if hasattr(transport, "aclose")]
@@ -227,7 +227,7 @@ async def disconnect_with_loop(sdk_client: Any) -> None:
 
 
 class ClientAround(Client[Any, Any, Any, Any]):
-    """Delegates to another client, which it also closes; subclasses change ``get_response``."""
+    """Delegates to another client, and also closes that client. Subclasses change ``get_response``."""
 
     def __init__(self, asked: Any, config: ClientConfig | None) -> None:
         super().__init__(asked)

@@ -22,7 +22,7 @@ _SECRETS = ("key", "token", "secret", "sig", "pass", "auth", "code", "cred")
 _SECRET = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in name) for name in _SECRETS)
 _QUERY = rf"(?:(?![^=]*(?:{_SECRET}))[\w.-]+=[\w.,:-]{{0,32}}(?:&|$))+$"
 _REFUSED_URL = rf"^\w*:?/*[^/?]*@|#|\?(?!{_QUERY})"
-"""Finds a user, a fragment, or a query that may hold a key; JSON schemas know no flag for upper case."""
+"""Finds a user, a fragment, or a query that may hold a key. JSON schemas have no flag to ignore case."""
 
 
 def _check_url(url: str) -> str:
@@ -48,29 +48,29 @@ Its JSON schema lets Prefect's server refuse a password.
 
 
 class EndpointClientConfig(BaseModel):
-    """One replica of an endpoint; unset fields come from the ``ClientConfig`` around it."""
+    """One replica of an endpoint. Unset fields come from the ``ClientConfig`` that contains the replica."""
 
     model_config = ConfigDict(extra="forbid")
 
     client_idx: int = 0
     api_key_var: str = "PRIME_API_KEY"
-    """Environment variable with the key. The key itself is never stored."""
+    """The environment variable that holds the key. The key itself is never stored."""
     api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
     timeout: float = Field(default=3600.0, gt=0)
-    """Seconds for one request, from sending to the last byte of the response."""
+    """Time limit in seconds of one request, from sending to the last byte of the response."""
     connect_timeout: float = Field(default=5.0, gt=0)
-    """Seconds to establish a connection."""
+    """Time limit in seconds to establish a connection."""
     max_connections: int = Field(default=28000, gt=0)
     max_keepalive_connections: int = Field(default=28000, gt=0)
-    """Accepted for compatibility; the pool keeps all idle connections."""
+    """Accepted for compatibility, without effect. The pool keeps all idle connections."""
     max_response_bytes: int = Field(default=64_000_000, gt=0)
-    """Maximum size of an unpacked response in bytes; a longer one is an error."""
+    """Maximum size of an unpacked response in bytes. A longer response is an error."""
     max_concurrent: int = Field(default=0, ge=0)
-    """Maximum number of concurrent requests of this process to the endpoint; 0 for no limit."""
+    """Maximum number of concurrent requests of this process to the endpoint. 0 means no limit."""
     max_retries: int = Field(default=10, ge=0)
-    """Retries of a request after temporary errors."""
+    """Number of retries of a request after temporary errors."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers of every request; ``$NAME`` stands for the value of an environment variable."""
+    """HTTP headers of every request. ``$NAME`` stands for the value of an environment variable."""
 
     @field_validator("extra_headers", mode="before")
     @classmethod
@@ -90,17 +90,17 @@ class EndpointClientConfig(BaseModel):
 class ClientConfig(EndpointClientConfig):
     """An endpoint, as configuration of a client.
 
-    The fields from ``renderer`` on have no effect. They are accepted for programs written for verifiers, where they
-    configure a client that makes token ids locally.
+    ``renderer`` and the fields after it have no effect. They are accepted for programs written for verifiers, where
+    they configure a client that makes token ids locally.
     """
 
     client_type: ClientType = "openai_chat_completions"
     endpoint_configs: list[EndpointClientConfig] = Field(default_factory=list)
-    """Replicas that share the load; empty if ``api_base_url`` is the only endpoint."""
+    """Replicas that share the load. If empty, ``api_base_url`` is the only endpoint."""
     middleware: list[dict[str, Any]] = Field(default_factory=list)
     """Middleware for every request and response, see ``nightjar.clients.middleware``."""
     extra_headers_from_state: dict[str, str] = Field(default_factory=dict)
-    """HTTP header to state field; the value is read from the rollout's state at each request."""
+    """State fields by HTTP header. The value is read from the rollout's state at each request."""
     renderer: str = "auto"
     renderer_model_name: str | None = None
     renderer_pool_size: int | None = None
@@ -116,7 +116,10 @@ class ClientConfig(EndpointClientConfig):
 
 
 def _flat_endpoint(entry: Any) -> Any:
-    """Returns the fields of a replica, which has no replicas itself; a ``ClientConfig`` gives only its set fields."""
+    """Returns the fields of a replica, which has no replicas itself.
+
+    Of a ``ClientConfig``, returns only the set fields.
+    """
     if isinstance(entry, ClientConfig):
         fields = entry.model_dump(exclude_unset=True, include={"endpoint_configs", *EndpointClientConfig.model_fields})
     elif isinstance(entry, dict):
@@ -129,7 +132,7 @@ def _flat_endpoint(entry: Any) -> Any:
 
 
 def resolve_client_configs(config: ClientConfig) -> list[ClientConfig]:
-    """Returns a complete configuration for each replica, or a copy of ``config`` without replicas.
+    """Returns a complete configuration for each replica. Without replicas, returns a copy of ``config``.
 
     Example:
         >>> config = ClientConfig(timeout=60, endpoint_configs=[{"api_base_url": "http://localhost:8001/v1"}])

@@ -1,4 +1,4 @@
-"""Keys and team of an endpoint: from environment variables, or from the configuration file of Prime's command line."""
+"""Reads an endpoint's keys and team from environment variables, or from Prime's configuration file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load_prime_config() -> dict[str, Any]:
-    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged.
+    """Returns the content of ``~/.prime/config.json``, or an empty dict. Warns if the file is damaged.
 
     Example:
         >>> isinstance(load_prime_config(), dict)
@@ -46,9 +46,9 @@ def load_prime_config() -> dict[str, Any]:
 
 
 def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) -> str:
-    """Returns the key of an endpoint from its variable; ``PRIME_API_KEY`` may also be in ``~/.prime/config.json``.
+    """Returns the key of an endpoint from its variable. ``PRIME_API_KEY`` may also be in ``~/.prime/config.json``.
 
-    Endpoints on loopback need no key, unless ``is_needed``; other endpoints without a key raise ``MissingKeyError``.
+    Endpoints on loopback need no key, unless ``is_needed``. Other endpoints without a key raise ``MissingKeyError``.
     ``ConfigError`` means that no HTTP header can carry the key.
 
     Example:
@@ -67,7 +67,7 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
 
 
 def request_headers(config: EndpointClientConfig) -> dict[str, str]:
-    """Returns the headers of every request without the key: ``extra_headers``, and the team for Prime's key."""
+    """Returns the headers of every request, except the key: ``extra_headers``, and the team for Prime's key."""
     headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
         return headers
@@ -98,7 +98,7 @@ def ensure_keys(keys: Iterable[str]) -> None:
 
 
 class key_hidden:  # noqa: N801 - used like a function; a generator would cost each request a microsecond
-    """Removes the key of a user's SDK client from errors and their causes, because servers echo it."""
+    """Removes the key of a user's SDK client from errors and their causes, because servers echo the key."""
 
     __slots__ = ("_sdk_client",)
 

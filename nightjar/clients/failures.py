@@ -1,4 +1,4 @@
-"""Classifies errors: which Nightjar error it is, and whether to retry, slow down, or stop.
+"""Classifies errors: finds the Nightjar error, and decides whether to retry, slow down, or stop.
 
 The SDKs' errors have the same class names and fields, so nothing here imports an SDK. Rate headers: RFC 9110
 (``Retry-After``), OpenAI's ``x-ratelimit-remaining-requests`` and ``x-ratelimit-reset-requests`` (durations such as
@@ -63,7 +63,7 @@ OVERLONG_PHRASES = (
     "tokens + `max_new_tokens` must be",
     "too many total text bytes",
 )
-"""Phrases for a prompt that is too long, in lower case; the protocols have no code for it.
+"""Phrases for a prompt that is too long, in lower case. The protocols have no code for this error.
 
 From OpenAI and Azure (``context_length_exceeded``), Anthropic (``prompt is too long``, ``exceed context limit``),
 LiteLLM (``ContextWindowExceededError``), vLLM and OpenRouter (``maximum context length``), SGLang (``longer than the
@@ -78,7 +78,7 @@ SPENT_PHRASES = (
     "insufficient credits",
     "insufficient balance",
 )
-"""Phrases for an account without credit, in lower case: waiting does not help, whatever the status."""
+"""Phrases for an account without credit, in lower case. Waiting does not help, whatever the status."""
 
 FILTER_PHRASES = (
     "content_filter",
@@ -114,7 +114,7 @@ _EPOCH_MILLISECONDS = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How to treat a failed request or attempt; equal causes have equal messages.
+    """How to treat a failed request or attempt. Equal causes have equal messages.
 
     Attributes:
         is_retryable: another attempt at the rollout may succeed.
@@ -186,17 +186,17 @@ def _of_status(status: int, message: str, cause: BaseException) -> Failure:
 
 
 def has_rejected_credentials(error: BaseException) -> bool:
-    """Returns whether the endpoint rejects the key: no further request can succeed."""
+    """Returns whether the endpoint rejects the key, so that no further request can succeed."""
     return type(error).__name__ in _REJECTED_CREDENTIALS
 
 
 def named_error(error: Exception, model: str) -> Error | None:
-    """Returns the Nightjar error for an SDK's error; None for most.
+    """Returns the Nightjar error for an SDK's error, or None if there is no specific error, as for most.
 
-    It may be an unreadable response, an overlong prompt, or a prompt that a content filter refuses.
+    The error may be an unreadable response, an overlong prompt, or a prompt that a content filter refuses.
     """
     if isinstance(error, json.JSONDecodeError):
-        return InvalidModelResponseError(f"Model {model!r} sent a response that is no JSON: {error}")
+        return InvalidModelResponseError(f"Model {model!r} sent a response that is not JSON: {error}")
     if type(error).__name__ == _UNREADABLE_ANSWER:
         return InvalidModelResponseError(f"Model {model!r}: {_message(error)}")
     if getattr(error, "status_code", None) in _OVERLONG_STATUSES and _says(OVERLONG_PHRASES, error):
@@ -216,7 +216,7 @@ def _message(error: Any) -> str:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Returns the seconds that a refusal asks to wait; None if it asks for none."""
+    """Returns the seconds that a refusal asks the client to wait, or None."""
     with suppress(KeyError, TypeError, ValueError):
         return max(0.0, float(headers["retry-after-ms"]) / 1000)
     with suppress(KeyError, TypeError, ValueError):
@@ -225,14 +225,14 @@ def retry_after(headers: Mapping[str, Any]) -> float | None:
 
 
 def seconds_until_more(headers: Mapping[str, Any]) -> float | None:
-    """Returns the seconds until an endpoint accepts requests again; None if its quota is not used up."""
+    """Returns the seconds until an endpoint accepts requests again, or None if its quota is not used up."""
     spent = [reset for remaining, reset in _NAMES if headers.get(remaining) == "0"]
     waits = [_seconds(str(headers.get(reset, ""))) for reset in spent]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
 def _seconds(text: str) -> float | None:
-    """Parses a wait: seconds, a duration, a Unix time or a date; None for anything else."""
+    """Parses a wait: seconds, a duration, a Unix time or a date. Returns None for any other text."""
     text = text.strip()
     with suppress(ValueError):
         number = float(text)

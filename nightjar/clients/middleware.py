@@ -1,7 +1,7 @@
-"""Middleware: changes requests and responses. Each class is one entry of ``BUILT_IN``; its fields are its arguments.
+"""Middleware changes requests and responses. Each class is one entry of ``BUILT_IN``. The fields are the arguments.
 
-A middleware is a class with the method ``request``, ``response``, or both, sync or async; it runs in the event loop of
-the run::
+A middleware is a class with the method ``request``, ``response``, or both. The methods may be sync or async, and run in
+the event loop of the run::
 
     class InFrench:
         def __init__(self, politely: bool = True) -> None: ...
@@ -53,10 +53,10 @@ FILE_NAME = "requests.jsonl"
 
 @dataclass(frozen=True)
 class Request:
-    """A request in the same form for every protocol; use ``dataclasses.replace`` to change it.
+    """A request in the same form for every protocol. Use ``dataclasses.replace`` to change a request.
 
-    ``extra_headers`` in ``parameters`` name variables; fields of ``extra_body`` are sent unchanged. ``state`` is the
-    rollout's, read-only; None for requests outside of rollouts, such as a judge's.
+    ``extra_headers`` in ``parameters`` name environment variables. Fields of ``extra_body`` are sent unchanged.
+    ``state`` is the rollout's state (read-only), or None for requests outside of rollouts, such as a judge's.
     """
 
     messages: Messages
@@ -66,7 +66,7 @@ class Request:
     state: Mapping[str, Any] | None = None
 
     def without(self, names: Iterable[str]) -> Request:
-        """Returns the request without some parameters, also in ``extra_body``."""
+        """Returns the request without some parameters, which are also removed from ``extra_body``."""
         gone = _spellings(names)
         kept = {name: value for name, value in self.parameters.items() if name not in gone}
         if body := kept.get(_BODY):
@@ -74,13 +74,13 @@ class Request:
         return replace(self, parameters=kept)
 
     def value(self, name: str) -> Any:
-        """Returns a parameter, also from ``extra_body``; None if it is not set."""
+        """Returns a parameter, which may also be in ``extra_body``, or None if it is not set."""
         body = self.parameters.get(_BODY) or {}
         found = (place.get(each) for place in (body, self.parameters) for each in _spellings([name]))
         return next((value for value in found if value is not None), None)
 
     def sending(self, values: Mapping[str, Any]) -> Request:
-        """Returns the request with fields that replace parameters and are sent with unchanged names."""
+        """Returns the request with fields that replace parameters. The names of these fields are sent unchanged."""
         other = self.without(values)
         body = {**(other.parameters.get(_BODY) or {}), **values}
         return replace(other, parameters={**other.parameters, _BODY: body})
@@ -111,7 +111,7 @@ class Rename(BuiltIn):
     """Renames parameters."""
 
     parameters: dict[str, str] = Field(min_length=1)
-    """Name to the name that is sent in its place."""
+    """Maps a parameter's name to the name that is sent instead."""
 
     @field_validator("parameters")
     @classmethod
@@ -128,7 +128,7 @@ class Rename(BuiltIn):
 
 
 class Payload(BuiltIn):
-    """Sets fields of the request body; tables are merged field by field."""
+    """Sets fields of the request body. Tables are merged field by field."""
 
     set: dict[str, Any] = Field(min_length=1)
     """Field to value."""
@@ -151,7 +151,7 @@ class System(BuiltIn):
     text: str = Field(min_length=1)
     """The text of the prompt."""
     mode: Literal["prepend", "append", "replace"] = "prepend"
-    """Before or after the text of the first system message, or in place of all system messages."""
+    """Where the text goes: before or after the text of the first system message, or in place of all system messages."""
 
     def request(self, request: Request) -> Request:
         first = next((place for place, message in enumerate(request.messages) if message.role == "system"), None)
@@ -166,7 +166,7 @@ class System(BuiltIn):
 
 
 class ConsolidateSystem(BuiltIn):
-    """Merges all system messages into one at the beginning."""
+    """Merges all system messages into one system message at the beginning."""
 
     def request(self, request: Request) -> Request:
         texts = [content_text(message.content) for message in request.messages if message.role == "system"]
@@ -182,7 +182,7 @@ class Tools(BuiltIn):
     without: list[str] = Field(default_factory=list)
     """Keywords to remove from the schemas of arguments, such as additionalProperties."""
     strict: bool | None = None
-    """Whether the endpoint enforces the schemas; None for the environment's setting."""
+    """Whether the endpoint enforces the schemas. None means the environment's setting."""
 
     def request(self, request: Request) -> Request:
         offered = [self._changed(tool) for tool in request.tools or () if tool.name not in self.drop]
@@ -195,12 +195,12 @@ class Tools(BuiltIn):
 
 
 class Reasoning(BuiltIn):
-    """Moves reasoning from the text of the response to its reasoning, so that it is not scored."""
+    """Moves reasoning from the text of a response to the field for reasoning, so that reasoning is not scored."""
 
     start: str = Field("<think>", min_length=1)
-    """Start of the reasoning; a text with only an end is reasoning from its beginning."""
+    """The mark at the start of the reasoning. If a text has only an end mark, the reasoning starts with the text."""
     end: str = Field("</think>", min_length=1)
-    """End of the reasoning; without it, everything after the start is reasoning."""
+    """The mark at the end of the reasoning. Without an end mark, everything after the start mark is reasoning."""
 
     def response(self, response: Response, request: Request) -> Response:  # noqa: ARG002 - the protocol of a middleware
         said = response.message.content
@@ -225,7 +225,7 @@ class Reasoning(BuiltIn):
 
 
 class TurnLimit(BuiltIn):
-    """Ends a rollout after a number of requests; the conversation so far is scored."""
+    """Ends a rollout after a number of requests. The conversation so far is scored."""
 
     turns: int = Field(ge=1)
     """Maximum number of requests of a rollout; retries are not counted."""
@@ -254,7 +254,7 @@ def _joined(before: Any, after: Any) -> Any:
 
 
 def _schema_without(schema: Any, keywords: frozenset[str]) -> Any:
-    """Removes keywords from a JSON schema, at any depth; properties with these names stay."""
+    """Removes keywords from a JSON schema, at any depth. Properties with these names stay."""
     if isinstance(schema, list):
         return [_schema_without(each, keywords) for each in schema]
     if not isinstance(schema, Mapping):
@@ -271,8 +271,8 @@ def _schema_without(schema: Any, keywords: frozenset[str]) -> Any:
 class Log(BuiltIn):
     """Writes each request and its response or error as a line of JSON.
 
-    Keys, headers, fields with names of secrets, and all secrets that this process knows are hidden. If the file cannot
-    be written any more, the run continues without the log.
+    Keys, headers, fields with names of secrets, and all secrets that this process knows are hidden. If the file becomes
+    unwritable, the run continues without the log.
     """
 
     path: Path = Path(FILE_NAME)
@@ -280,13 +280,16 @@ class Log(BuiltIn):
     hide: list[str] = Field(default_factory=list)
     """Further fields whose values are hidden, at any depth, such as content."""
     max_bytes: int = Field(100_000_000, ge=1)
-    """Maximum size of the file; later requests are not logged."""
+    """Maximum size of the file in bytes. Once the file has this size, requests are not logged."""
 
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
     _is_full: bool = PrivateAttr(False)
 
     def opened(self, folder: Path) -> Self:
-        """Returns the log with its path below a folder, which may not exist yet; ``ConfigError`` if it cannot write."""
+        """Returns the log with its path below a folder, which may not exist yet.
+
+        ``ConfigError`` if the file is unwritable.
+        """
         path = folder / self.path
         try:
             if path.parent != folder:
@@ -313,7 +316,7 @@ class Log(BuiltIn):
                 if file.tell() + len(line) <= self.max_bytes:
                     file.write(line)
                     return
-            self._stop(f"it has {self.max_bytes:,} bytes (max_bytes)")
+            self._stop(f"the file has {self.max_bytes:,} bytes (max_bytes)")
         except (OSError, TypeError, ValueError) as error:
             self._stop(str(error))
 
@@ -355,4 +358,4 @@ BUILT_IN: dict[str, type[BuiltIn]] = {
     "turn_limit": TurnLimit,
     "log": Log,
 }
-"""The values of ``use``, beside the user's own classes."""
+"""The built-in values of ``use``. Other values name the user's own classes."""

@@ -26,20 +26,20 @@ _ELSEWHERE = {
     "turn_counter": "write turn_limit",
     **dict.fromkeys(["logging", "http_pairs_dump"], "write log"),
     "caching": "a run has --cache",
-    "reasoning_replay": "clients send reasoning back",
-    **dict.fromkeys(["log_tokens", "response_stats", "finish_reason"], "every run records it, for SQL"),
-    "progress_tracking": "every run shows its progress",
-    **dict.fromkeys(["endpoint", "raise_client_errors"], "the client does it"),
-    "streaming": "responses are read as a whole",
+    "reasoning_replay": "not needed: clients send reasoning back",
+    **dict.fromkeys(["log_tokens", "response_stats", "finish_reason"], "not needed: every run records this, for SQL"),
+    "progress_tracking": "not needed: every run shows its progress",
+    **dict.fromkeys(["endpoint", "raise_client_errors"], "not needed: the client does this"),
+    "streaming": "not needed: responses are read as a whole",
 }
-"""Interceptors of NeMo Evaluator with another name or no equivalent here, and what to do."""
+"""Interceptors of NeMo Evaluator that have another name or no equivalent in Nightjar, each with advice."""
 HOOKS = ("request", "response", "failed")
 _USE = "use"
 _OWN = "a class as path.py:Class or module:Class"
 
 
 def check_middleware(specs: Sequence[Spec]) -> None:
-    """Checks names and arguments of middleware without running the user's code; raises ``ConfigError``."""
+    """Checks names and arguments of middleware without running the user's code. Raises ``ConfigError``."""
     for spec in specs:
         use, arguments = _parsed(spec)
         if use in BUILT_IN:
@@ -51,7 +51,7 @@ def changes_results(spec: Spec) -> bool:
 
 
 def load_middleware(specs: Sequence[Spec], folder: Path | None = None) -> list[Any]:
-    """Creates the middleware of a configuration, or raises ``ConfigError``; relative log paths are below ``folder``."""
+    """Creates the middleware of a configuration, or raises ``ConfigError``. Relative log paths are below ``folder``."""
     made = [_load(spec) for spec in specs]
     return [each.opened(folder or Path()) if isinstance(each, Log) else each for each in made]
 
@@ -108,7 +108,8 @@ def _own_class(use: str) -> type:
 class MiddlewareClient(ClientAround):
     """Changes requests in the order of the list, and responses in reverse order.
 
-    Retries do not pass through the middleware again. The response cache is behind it, and stores changed requests.
+    Retries do not pass through the middleware again. The response cache comes after the middleware, and stores changed
+    requests.
     """
 
     def __init__(self, asked: AnyClient, middleware: Sequence[Any]) -> None:
@@ -122,7 +123,7 @@ class MiddlewareClient(ClientAround):
     async def get_response(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Sends the changed request, and changes the response; raises ``MiddlewareError`` if a middleware fails."""
+        """Sends the changed request, and changes the response. Raises ``MiddlewareError`` if a middleware fails."""
         request = Request(prompt, model, sampling_args, tools, kwargs.get("state"))
         for hook in self._requests:
             changed = await _through(hook, Request, request)

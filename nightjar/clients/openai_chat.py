@@ -1,4 +1,4 @@
-"""OpenAI chat completions, for every endpoint with this protocol, and the base of all OpenAI clients."""
+"""The client for OpenAI's chat completions, on any endpoint with this protocol, and the base of all OpenAI clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
 
 
 def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
-    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
+    """Returns an SDK client of an endpoint (of replica ``client_idx``). Raises ``MissingKeyError`` without a key.
 
     Example:
         >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
@@ -64,7 +64,7 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
         return cast("ResponseT", await call_sdk(resource.create, arguments))
 
     async def post(self, route: str, answer_type: Any, arguments: dict[str, Any]) -> Any:
-        """Posts the arguments without the SDK's validation, also to routes that the SDK does not have."""
+        """Posts the arguments without the SDK's validation. The SDK need not have the route."""
         options = {option: arguments[name] for name, option in _OPTIONS.items() if arguments.get(name)}
         body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
         post: Any = self.client.post
@@ -88,7 +88,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Sends ``max_tokens`` as ``max_completion_tokens``; with audio, ``modalities`` is text by default."""
+        """Sends ``max_tokens`` as ``max_completion_tokens``. With audio, the default of ``modalities`` is text."""
         if "max_tokens" in arguments:
             arguments["max_completion_tokens"] = arguments.pop("max_tokens")
         if "modalities" not in arguments and has_part(arguments["messages"], "input_audio"):
@@ -102,12 +102,12 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
         has_said = content_text(field_of(message, "content")) or field_of(message, "refusal") or reasoning_of(message)
         reason = field_of(choice, "finish_reason")
-        was_cut = reason == "length"  # another try would pay for the same
+        was_cut = reason == "length"  # another try would cost the same and be cut again
         if not (has_said or field_of(message, "tool_calls") or was_cut):
             raise without_text(reason)
 
     async def from_native_response(self, response: ChatCompletion) -> Response:
-        """Converts a response; a refusal is the text if there is no other."""
+        """Converts a response. If there is no other text, the text is the refusal."""
         choice = response.choices[0]
         message, finish_reason = choice.message, choice.finish_reason
         return Response(
@@ -141,7 +141,7 @@ def only_choice(response: Any) -> Any:
 
 
 def _native_message(message: Message | dict[str, Any]) -> dict[str, Any]:
-    """Converts a message; written for speed, because every turn converts the whole conversation again."""
+    """Converts a message. Written for speed, because every turn converts the whole conversation again."""
     if isinstance(message, dict):
         return message
     fields = message.__dict__

@@ -1,6 +1,6 @@
-"""Chat completions from vLLM with token ids as prompts: text tokenized again may not give the ids that were sampled.
+"""Chat completions from vLLM with token ids as prompts, because tokenizing text again may give other ids than sampled.
 
-From the second turn on, a prompt is the ids of the turn before and those of the environment's response.
+From the second turn on, a prompt consists of the ids of the turn before and the ids of the environment's response.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class TokenizeResponse(BaseModel):
 
 
 class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
-    """Chat completions of vLLM, with token ids (``/chat/completions/tokens``) if those of the conversation are known.
+    """Chat completions of vLLM, with token ids (``/chat/completions/tokens``) if the conversation's ids are known.
 
     The ids come from the trajectory in ``state``, an argument of ``get_response``. The plain route is used for the
-    first turn, for images and audio (``/tokenize`` does not expand them), after a response that was cut, and if the ids
-    do not fit together. In every case the ids of the response are in ``response.message.tokens``.
+    first turn, for images and audio (which ``/tokenize`` does not expand), after a response that was cut, and if the
+    ids do not fit together. In every case the ids of the response are in ``response.message.tokens``.
 
     Example:
         >>> import asyncio
@@ -78,7 +78,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     async def get_prompt_ids(
         self, state: Mapping[str, Any], prompt_messages: OpenAIChatMessages, oai_tools: list[OpenAITool] | None
     ) -> list[int] | None:
-        """Returns the ids of a prompt that continues the longest matching turn of the trajectory; None without one."""
+        """Returns the ids of a prompt that continues the longest matching turn of the trajectory, or None."""
         steps = [step for step in state["trajectory"] if step.get("tokens") is not None]
         for step in sorted(steps, key=lambda step: len(step["prompt"]) + len(step["completion"]), reverse=True):
             known, _ = await self.to_native_prompt([*step["prompt"], *step["completion"]])
@@ -99,7 +99,8 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     ) -> list[int] | None:
         """Returns the ids between ``stop_id``, the end of the model's turn, and the start of its next turn.
 
-        They are cut out of a tokenized conversation with a short turn in place of the model's, whose ids would differ.
+        The ids are cut out of a tokenized conversation. In it, a short turn replaces the model's turn, whose ids would
+        differ.
         """
         stand_in = _stand_in_for(answer)
         whole, start = await asyncio.gather(
@@ -123,7 +124,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         extra_kwargs: dict[str, Any] | None = None,
         **_: Any,
     ) -> list[int]:
-        """Returns the ids of a text or messages from vLLM's ``/tokenize``; ``extra_kwargs`` are further fields."""
+        """Returns the ids of a text or messages from vLLM's ``/tokenize``. ``extra_kwargs`` are further fields."""
         asked = {"prompt": messages} if isinstance(messages, str) else {"messages": messages, "tools": tools}
         fields = {name: value for name, value in {**asked, **(extra_kwargs or {})}.items() if value is not None}
         url = f"{str(self.client.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
@@ -136,7 +137,7 @@ def _is_same(message: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _said(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a message without empty fields: the content of a tool call may be missing, empty or None."""
+    """Returns a message without empty fields, because the content of a tool call may be missing, empty or None."""
     return {name: value for name, value in message.items() if value not in (None, "", [])}
 
 
@@ -146,7 +147,10 @@ def _is_environment_turn(messages: OpenAIChatMessages) -> bool:
 
 
 def _stand_in_for(answer: OpenAIChatMessages) -> dict[str, Any]:
-    """Returns the shortest turn of a model before these messages: templates require a call for every result."""
+    """Returns the shortest turn of a model that may precede these messages.
+
+    Templates require a call for every result.
+    """
     results = [message for message in answer if message.get("role") == "tool"]
     if not results:
         return {"role": "assistant", "content": "x"}

@@ -17,14 +17,14 @@ _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 class OpenAICompletionsClient(OpenAIClient[str, Completion, None]):
     """Text completions, through the official SDK.
 
-    The texts of all messages are joined by an empty line, whatever their roles. With the sampling argument ``logprobs``
-    the response has log probabilities of the tokens; with ``echo`` also those of the prompt.
+    The texts of all messages are joined by an empty line, whatever their roles. With the sampling argument
+    ``logprobs``, the response has log probabilities of its tokens; with ``echo``, also of the prompt's tokens.
     """
 
     route, answer_type, prompt_field = "/completions", Completion, "prompt"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[str, dict[str, Any]]:
-        """Joins the texts of all messages; raises ``ConfigError`` for parts that are not text."""
+        """Joins the texts of all messages. Raises ``ConfigError`` for parts that are not text."""
         for message in messages:
             for part in message.content if isinstance(message.content, list) else ():
                 if (kind := field_of(part, "type")) != "text":

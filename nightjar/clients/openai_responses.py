@@ -37,21 +37,21 @@ _SAID = {"output_text": "text", "refusal": "refusal"}
 class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, dict[str, Any]]):
     """The Responses API, through the official SDK.
 
-    ``message.openai_responses_output`` keeps the model's output unchanged, including reasoning, for the next turn. With
-    an endpoint that stores nothing (``store: false``), ``include`` ``reasoning.encrypted_content``.
+    ``message.openai_responses_output`` keeps the model's output unchanged, including reasoning, for the next turn. If
+    the endpoint stores nothing (``store: false``), add ``reasoning.encrypted_content`` to ``include``.
     """
 
     route, answer_type, prompt_field = "/responses", NativeResponse, "input"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
-        """Converts messages to items; raises ``ConfigError`` for audio, which the protocol does not have."""
+        """Converts messages to items. Raises ``ConfigError`` for audio, which the protocol does not have."""
         return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
     async def to_native_tool(self, tool: Tool) -> dict[str, Any]:
         return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Renames ``max_tokens`` and ``reasoning_effort``; raises ``ConfigError`` for ``n`` and ``stop``."""
+        """Renames ``max_tokens`` and ``reasoning_effort``. Raises ``ConfigError`` for ``n`` and ``stop``."""
         if arguments.pop("n", 1) != 1:
             raise ConfigError("The Responses API gives one response: remove 'n' from the sampling arguments.")
         if arguments.pop("stop", None):
@@ -63,7 +63,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, d
             arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
         arguments.pop("modalities", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once("The Responses API has no seed: it is not sent, so another run gives other results")
+            self.warn_once("The Responses API has no seed: 'seed' is not sent, so another run gives other results")
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
@@ -120,7 +120,7 @@ def _tool_calls(items: Any) -> list[ToolCall]:
 
 
 def _is_cut(response: Any) -> bool:
-    """Returns whether the response reached its token limit; a content filter does not count."""
+    """Returns whether the response was cut at its token limit, and not by a content filter."""
     why = field_of(field_of(response, "incomplete_details"), "reason")
     return bool(field_of(response, "status") == "incomplete" and why != "content_filter")
 
@@ -146,7 +146,7 @@ def _tool_result(message: Any) -> list[dict[str, Any]]:
 
 
 def _model_turn(message: Any) -> list[dict[str, Any]]:
-    """Returns the kept output of the model; the message itself if the environment has changed it since."""
+    """Returns the kept output of the model, or the message itself if the environment has changed the message."""
     text = content_text(message.content)
     calls = message.tool_calls or ()
     kept = (message.model_extra or {}).get(OPENAI_RESPONSES_OUTPUT_FIELD)

@@ -1,16 +1,16 @@
 """Decides when requests are sent to an endpoint.
 
-Endpoints refuse requests (429, 503, 529) for three reasons: too many per second, too many at once, or neither, as
-gateways that share quotas with strangers do. Only the first two are a reason to slow down, and a refusal does not tell
-which it is. AIMD and CUBIC (RFC 9438), the AWS SDKs' adaptive retries and Netflix's concurrency limits take every
-refusal for congestion, and so collapse if refusals are random, as TCP does under random loss. Google's client-side
-throttling (SRE book, chapter 21) keeps the rate, but never finds a limit.
+Endpoints refuse requests (429, 503, 529) for three reasons: too many requests per second, too many requests at once, or
+neither (for instance, gateways that share quotas with strangers). Only the first two are a reason to slow down, and a
+refusal does not tell its reason. AIMD and CUBIC (RFC 9438), the AWS SDKs' adaptive retries and Netflix's concurrency
+limits take every refusal for congestion, and so collapse if refusals are random, as TCP does under random loss.
+Google's client-side throttling (SRE book, chapter 21) keeps the rate, but never finds a limit.
 
-Therefore a refusal is an alarm, and an experiment finds the reason: fewer requests are sent, and a sequential
-probability ratio test (Wald, 1945) decides whether the share of refusals falls. If it does, there is a limit: the
-reduced rate stays and grows slowly, later faster, like CUBIC. If it does not, a second experiment at a much lower rate
-excludes a limit that was hidden by a burst; after it the refusals are noise and the former rate returns. Noise is known
-for a minute, in which only a larger share of refusals is an alarm.
+Therefore a refusal is an alarm, and an experiment finds the reason. Fewer requests are sent, and a sequential
+probability ratio test (Wald, 1945) decides whether the share of refusals falls. If the share falls, there is a limit:
+the reduced rate stays and grows slowly, later faster, like CUBIC. If the share does not fall, a second experiment at a
+much lower rate excludes a limit that was hidden by a burst. Then the refusals count as noise, and the former rate
+returns. For a minute, this share of noise is remembered, and only a larger share of refusals is an alarm.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from nightjar.clients.token_quota import TokenQuota, announced_quota
 from nightjar.core.calling.limits import Places
 
 Endpoint: TypeAlias = tuple[str, int]
-"""A base URL, and the hash of the key."""
+"""The base URL of an endpoint, and the hash of the key."""
 
 _FIRST_CUT = 0.95
-"""In the first experiment, requests per accepted request of before."""
+"""In the first experiment, the number of requests sent for each request that was accepted before."""
 _SECOND_CUT = 0.75
 _LOWEST_RATE = 0.2
 _LONGEST_EXPERIMENT_SECONDS = 5.0
@@ -43,25 +43,25 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _LONGEST_QUOTA_SECONDS = 1.0
 _MOST_CHANGES = 200
 _STARTING = 64
-"""Requests that are sent before the first alarm if none was answered yet."""
+"""The number of requests that are sent before the first alarm if no request was answered yet."""
 
 _LEAST_NOISE = 0.003
-"""Share of refusals that is no reason for an experiment."""
+"""The share of refusals up to which no experiment starts."""
 _ALARM, _ALARM_WITH_NOISE = 3.2, 5.0
-"""Evidence for three times the known share, in nats: three refusals in a row, five if noise is known."""
+"""Evidence, in nats, that the share has tripled: three refusals in a row, or five if noise is known."""
 _CALM = -2.0
-"""Evidence that ends a sample without an alarm, in nats."""
+"""Evidence, in nats, that ends a sample without an alarm."""
 _LIMIT_FOUND, _NOISE_FOUND = 4.6, -3.0
-"""Evidence for a limit, in nats: errors of 1 % and 5 %."""
+"""Evidence for a limit, in nats, with error rates of 1 % and 5 %."""
 _MOST_REFUSED = 8
-"""Refusals after which more than half cannot be noise."""
+"""The number of refusals after which a share above one half cannot be noise."""
 _LEAST_EXPECTED = 2.0
-"""Refusals that noise would have caused before it is believed."""
+"""The number of refusals that noise must have caused before the noise is accepted as the reason."""
 
 
 @dataclass(slots=True)
 class Sample:
-    """Requests that were sent with the same limits; ``peak`` is the most in flight when one was answered."""
+    """Requests that were sent with the same limits. ``peak`` is the most requests in flight when one was answered."""
 
     since: float
     peak: float = 0.0
@@ -70,14 +70,14 @@ class Sample:
 
 
 class _Limits(NamedTuple):
-    """Requests in flight, requests per second, and since when both grow (None: not now)."""
+    """Requests in flight, requests per second, and the time since which both grow (None if they do not grow)."""
 
     in_flight: float = math.inf
     rate: float = math.inf
     grow_since: float | None = None
 
     def grown(self, now: float) -> _Limits:
-        """Returns the limits that hold now: 3 % more after a second, half more after 5, 4 times after 10."""
+        """Returns the current limits: 3 % more after 1 second, 50 % more after 5 seconds, 4 times after 10 seconds."""
         if self.grow_since is None:
             return self
         seconds = now - self.grow_since
@@ -89,7 +89,10 @@ class _Limits(NamedTuple):
 
 @dataclass(slots=True)
 class _Experiment:
-    """A trial of lower limits; ``sent`` and ``refused`` count requests from before, which noise would not change."""
+    """A trial of lower limits.
+
+    ``sent`` and ``refused`` count earlier requests; with noise, their share would not change.
+    """
 
     before: _Limits
     sent: int
@@ -98,7 +101,7 @@ class _Experiment:
 
     @property
     def share(self) -> float:
-        """The share of refusals before, without the bias of counting until one is refused."""
+        """The share of refusals before, without the bias of counting until a request is refused."""
         return max(self.refused - 1, 1) / max(self.sent, 1)
 
     @property
@@ -153,7 +156,7 @@ class Pace:
         self._quota: TokenQuota | None = None
 
     def allow(self, ceiling: float) -> None:
-        """Limits the requests in flight; the largest limit of all callers counts."""
+        """Limits the requests in flight. The largest limit of all callers is used."""
         self._ceiling = ceiling if self._ceiling == math.inf else max(self._ceiling, ceiling)
         self.places.set_ceiling(self._ceiling)
 
@@ -164,12 +167,12 @@ class Pace:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the endpoint answers, and accepts most requests."""
+        """Whether the endpoint answers and accepts most requests."""
         return self.latency_seconds is not None and self._recently_refused < 0.5  # noqa: PLR2004 - most
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[Sample]:
-        """Waits until a request may be sent; it is in flight during the block, and belongs to the sample."""
+        """Waits until a request may be sent. The request is in flight during the block, and belongs to the sample."""
         async with self.places:
             if self._limits.rate < math.inf or self._next_at or self._quota:
                 await self._turn()
@@ -185,7 +188,7 @@ class Pace:
                 self._in_flight -= 1
 
     def answered(self, sample: Sample, seconds: float) -> None:
-        """Records a successful response and its latency; the request is no longer in flight."""
+        """Records a successful response and its latency. The request is no longer in flight."""
         known = self.latency_seconds
         self.latency_seconds = seconds if known is None else 0.9 * known + 0.1 * seconds
         self._recently_refused *= 0.95
@@ -196,7 +199,7 @@ class Pace:
             self._judge()
 
     def failed(self, sample: Sample, failure: Failure) -> None:
-        """Records a failure; the request is still in flight."""
+        """Records a failure. The request is still in flight."""
         if not failure.is_overload:
             return
         self.refused += 1
@@ -209,7 +212,7 @@ class Pace:
             self._hold_in_flight()
 
     def heard(self, headers: Mapping[str, Any]) -> None:
-        """Reads the headers of a response: no request is sent before the endpoint accepts more."""
+        """Reads the headers of a response, so that no request is sent before the endpoint accepts more requests."""
         if seconds := seconds_until_more(headers):
             self._next_at = max(self._next_at, time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS))
         if announced := announced_quota(headers):
@@ -219,7 +222,7 @@ class Pace:
             self._quota.heard(remaining, max(0, self._in_flight - 1), time.monotonic())
 
     async def _turn(self) -> None:
-        async with self._gate:  # one waits for the next moment, the others for the gate, so a new rate holds at once
+        async with self._gate:  # one request waits for its time, the others for the gate, so a new rate holds at once
             while (now := time.monotonic()) < self._next_at:  # noqa: ASYNC110 - headers may move it
                 await asyncio.sleep(self._next_at - now)
             while self._quota and (seconds := self._quota.seconds_until_free(time.monotonic())):  # noqa: ASYNC110 - a report may change it
@@ -268,7 +271,7 @@ class Pace:
                 self._start_sample(sample, now)
 
     def _is_seen(self, sample: Sample, now: float) -> bool:
-        """Whether requests of the sample had the time to be answered."""
+        """Whether requests of the sample had enough time to be answered."""
         return now - sample.since >= (self.latency_seconds or 1)
 
     def _try_fewer(self, sample: Sample, now: float) -> None:
@@ -293,7 +296,7 @@ class Pace:
         self._limits = self._limits._replace(rate=min(self._limits.rate, max(_LOWEST_RATE, part * measured)))
 
     def _hold_in_flight(self) -> None:
-        """Allows no more in flight than are accepted now, but nearly as many as were answered lately."""
+        """Allows no more requests in flight than are accepted now, but nearly as many as were answered lately."""
         accepted = max(self._in_flight - 1, 0.9 * self._sample.peak)
         if accepted >= 1:
             self._limits = self._limits._replace(in_flight=min(self._limits.in_flight, self.places.ceiling, accepted))

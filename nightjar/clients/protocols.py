@@ -1,4 +1,4 @@
-"""The protocols of model endpoints. This table is their only list; a new protocol is a new row."""
+"""The protocols of model endpoints. This table is the only list of protocols. A new protocol needs a new row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ ClientType: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol of model endpoints; only it sends ``kept_field``, which keeps the model's output unchanged."""
+    """A protocol of model endpoints.
+
+    ``kept_field`` keeps the model's output unchanged; only this protocol sends the field.
+    """
 
     module: str
     client: str

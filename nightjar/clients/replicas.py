@@ -1,4 +1,4 @@
-"""Replicas of an endpoint: the requests of a group go to one replica; failing replicas are paused."""
+"""Replicas of an endpoint. The requests of a group go to one replica. Failing replicas are paused."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nightjar.core.rollout.state import SamplingArgs
 from nightjar.errors import ConfigError, ModelError, OverlongPromptError
 
 FAILURES_UNTIL_LEFT_OUT = 3
-"""Consecutive failures after which a replica is paused."""
+"""The number of consecutive failures after which a replica is paused."""
 PAUSE_SECONDS = 30.0
-"""Length of a pause; after it, one request probes the replica."""
+"""The length of a pause in seconds. After the pause, one request probes the replica."""
 REMEMBERED_GROUPS = 65_536
-"""Number of groups whose replica is remembered, the most recent ones."""
+"""The number of groups whose replica is remembered. The most recent groups are remembered."""
 
 
 class _Replica:
@@ -60,9 +60,10 @@ class ReplicaClient(ClientAround):
 
     Groups are assigned in turn, so a model server computes the common prompt of a group once. If a replica cannot
     answer (no connection, timeout, a rejected key, status 404, 429 or 500 and above), the request and its group move to
-    the next replica at once; the request fails if all do. After ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures a
-    replica is paused; after ``PAUSE_SECONDS`` one request probes it. If all are paused, they are used nevertheless.
-    ``is_per_rollout`` assigns rollouts in place of groups; without ``state``, each request is its own group.
+    the next replica at once. The request fails if all replicas fail. After ``FAILURES_UNTIL_LEFT_OUT`` consecutive
+    failures a replica is paused. After ``PAUSE_SECONDS`` one request probes the replica. If all replicas are paused,
+    the group's replica is used nevertheless. With ``is_per_rollout``, rollouts are assigned instead of groups. Without
+    ``state``, each request is its own group.
 
     Example:
         >>> import asyncio
@@ -101,7 +102,7 @@ class ReplicaClient(ClientAround):
 
     @property
     def inner(self) -> AnyClient:
-        """The first replica: all convert messages and responses in the same way."""
+        """The first replica. All replicas convert messages and responses in the same way."""
         inner: AnyClient = self.client[0]
         return inner
 
@@ -144,7 +145,7 @@ class ReplicaClient(ClientAround):
         raise failed[1]
 
     def _order(self, group: Hashable) -> Iterator[int]:
-        """Yields the replicas that accept requests, the group's replica first; only the latter if none does."""
+        """Yields the replicas that accept requests, the group's first. If no replica does, yields only the group's."""
         known = self._groups.get(group) if group is not None else None
         first = next(self._turns) if known is None else known
         is_any_open = False

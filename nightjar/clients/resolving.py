@@ -1,4 +1,4 @@
-"""Makes a client from a configuration, or from an SDK client of the user's."""
+"""Makes a client from a configuration or from a user's SDK client."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nightjar.errors import ConfigError
 def resolve_client(client_or_config: Any, *, is_per_rollout: bool = False) -> AnyClient:
     """Returns a client for a configuration or an SDK client (``AsyncOpenAI`` for chat completions, ``AsyncAnthropic``).
 
-    A client is returned unchanged; ``ConfigError`` for anything else. Raises ``MissingKeyError`` if the endpoint's key
-    is not set. ``is_per_rollout`` assigns replicas to rollouts in place of groups.
+    A client is returned unchanged. Any other object raises ``ConfigError``. Raises ``MissingKeyError`` if the
+    endpoint's key is not set. ``is_per_rollout`` assigns replicas to rollouts instead of groups.
 
     Example:
         >>> config = ClientConfig(api_base_url="http://localhost:8000/v1", client_type="openai_completions")

@@ -32,10 +32,10 @@ class Watch(Protocol):
         """Records a successful response."""
 
     def failed(self, failure: Failure, started_at: float) -> bool:
-        """Records a failure; returns whether it does not count as a retry. May raise ``RunError``."""
+        """Records a failure. Returns True if the next try does not count as a retry. May raise ``RunError``."""
 
     def moved(self, failure: Failure) -> None:
-        """Records a failure after which another replica is asked."""
+        """Records a failure after which the request is sent to another replica."""
 
     async def wait(self, seconds: float) -> None:
         """Waits before a retry."""
@@ -52,9 +52,9 @@ async def repeat(
     is_last_resort: bool = False,
     paces: Callable[[], Sequence[Pace]] = tuple,
 ) -> T:
-    """Sends a request, and retries it after temporary errors; raises the last error, or ``RunError`` if the run stops.
+    """Sends a request, and retries it after temporary errors. Raises the last error, or ``RunError`` if the run stops.
 
-    ``is_last_resort`` also retries errors that another attempt at the rollout could fix, because there will be none.
+    With ``is_last_resort``, there will be no other attempt at the rollout, so errors that it could fix are retried too.
     """
     watching, counted = watch.get(), 0
     for tries in itertools.count(1):
@@ -84,9 +84,9 @@ async def repeat(
 def wait_seconds(tries: int, failure: Failure, paces: Sequence[Pace] = ()) -> float:
     """Returns the seconds to wait before the next try.
 
-    They are what the endpoint asks for, at most a minute; else about the latency, then slowly more up to half a second,
-    while it answers most requests, because waiting longer would not help; else those of the official SDKs (half a
-    second, doubled each time, at most 8 seconds).
+    If the endpoint asks for a wait, it is used, up to a minute. If the endpoint answers most requests, the wait is
+    about the latency, and grows slowly up to half a second, because waiting longer would not help. Otherwise the wait
+    is that of the official SDKs (half a second, doubled each time, at most 8 seconds).
     """
     asked = failure.retry_after_seconds
     latencies = [pace.latency_seconds for pace in paces if pace.latency_seconds is not None and pace.is_healthy]

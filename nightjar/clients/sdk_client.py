@@ -1,4 +1,4 @@
-"""Clients on an official SDK, whose JSON requests aiohttp sends in about a tenth of the time."""
+"""Clients on an official SDK. JSON requests are sent by aiohttp, which takes about a tenth of the SDK's time."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _ERROR_TYPES = {
     "rate_limit_error": 429,
     "server_error": 500,
 }
-"""Types of errors in OpenAI's and Anthropic's protocol, and their status."""
+"""Types of errors in OpenAI's and Anthropic's protocols, and the HTTP status of each."""
 
 
 class SendsByAiohttp:
-    """Mixin before an SDK's class that sends JSON requests through aiohttp; ``MissingKeyError`` without a key."""
+    """A mixin before an SDK's class. Sends JSON requests through aiohttp. Raises ``MissingKeyError`` without a key."""
 
     _sdk: Any
     """The module ``openai`` or ``anthropic``."""
@@ -125,7 +125,7 @@ class SendsByAiohttp:
             raise self._sdk.APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
 
     async def _content(self, url: str, response: aiohttp.ClientResponse) -> bytes:
-        """Returns the unpacked body; stops reading as soon as it is too long."""
+        """Returns the unpacked body. Stops reading as soon as the body is too long."""
         most, parts, size = self._endpoint.max_response_bytes, [], 0
         async for part in response.content.iter_any():
             parts.append(part)
@@ -150,7 +150,7 @@ class SendsByAiohttp:
             if error_status := _error_status(fields):
                 response = _response(url, error_status, received, self._without_key(content))
                 raise self._status_error(response)
-            # Servers that only resemble the provider leave fields out; the SDK takes those as they come.
+            # Servers that only resemble the provider leave fields out; the SDK accepts such responses.
             return cast_to.construct(**fields)
         except (orjson.JSONDecodeError, TypeError):
             response = _response(url, status, received, self._without_key(content))
@@ -168,7 +168,7 @@ class SendsByAiohttp:
         return error
 
     def _without_key(self, content: bytes) -> bytes:
-        """Hides the key and other secrets that a server echoes, so that no message or file contains them."""
+        """Hides the key and other secrets that a server echoes, so that no message or file contains a secret."""
         return hide_bytes(content.replace(self._secret, HIDDEN_KEY.encode()) if self._secret else content)
 
     def _new_session(self) -> aiohttp.ClientSession:
@@ -195,7 +195,7 @@ def _response(url: str, status: int, received: Mapping[str, str], content: bytes
 
 
 def _error_status(fields: Any) -> int | None:
-    """Returns the status of an error object that a router sent with status 200; None for any other body."""
+    """Returns the status of an error object that a router sent with status 200. Returns None for any other body."""
     error = fields.get("error") if isinstance(fields, dict) else None
     if not error or fields.get("choices") or fields.get("content") or "output" in fields:
         return None
@@ -206,7 +206,10 @@ def _error_status(fields: Any) -> int | None:
 
 
 def _no_redirect(received: Mapping[str, str]) -> bytes:
-    """Returns an error body for a redirect, which is not followed: prompts, headers and keys must not go there."""
+    """Returns an error body for a redirect.
+
+    It is not followed: prompts, headers and keys must not go to another address.
+    """
     elsewhere = received.get("Location", "somewhere else")
     return orjson.dumps(
         {"error": {"message": f"The endpoint redirects to {elsewhere}. Use that address as the base URL"}}
@@ -214,7 +217,7 @@ def _no_redirect(received: Mapping[str, str]) -> bytes:
 
 
 def _can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:
-    """Returns whether aiohttp can send this ``post`` of the SDK: no stream, file or raw response."""
+    """Returns whether aiohttp can send this ``post`` of the SDK, which needs no stream, file or raw response."""
     options = arguments.get("options") or {}
     is_raw = _RAW_RESPONSE_HEADER in (options.get("headers") or {})
     is_plain = not (is_raw or any(arguments.get(key) for key in ("stream", "content", "files")))
@@ -252,7 +255,7 @@ def _proxy_for(url: str) -> str | None:
 
 
 class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
-    """A client on an official SDK; arguments that it has no parameters for (``top_k``) are sent in ``extra_body``."""
+    """A client on an official SDK. Arguments without an SDK parameter (``top_k``) are sent in ``extra_body``."""
 
     prompt_field: ClassVar[str] = "messages"
 
@@ -267,7 +270,7 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
         tools: list[ToolT] | None = None,
         **kwargs: Any,
     ) -> ResponseT:
-        """Calls the provider once; raises ``OverlongPromptError``, ``InvalidModelResponseError`` or ``ConfigError``."""
+        """Calls the provider once. Raises ``OverlongPromptError``, ``InvalidModelResponseError`` or ``ConfigError``."""
         arguments = {"model": model, self.prompt_field: prompt, **call_arguments(sampling_args, kwargs)}
         if tools:
             arguments["tools"] = tools
@@ -280,7 +283,7 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
 
     @abstractmethod
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of a request to the protocol's; may change the given dict."""
+        """Converts the arguments of a request to the protocol's arguments. May change the given dict."""
 
     @abstractmethod
     async def send(self, arguments: dict[str, Any]) -> ResponseT:
@@ -288,7 +291,7 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
 
 
 def call_arguments(sampling_args: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges the sampling arguments and those of one request, which win; headers and ``extra_body`` by name."""
+    """Merges sampling arguments with one request's arguments, which win. Headers and ``extra_body`` merge by name."""
     joined = {**sampling_args, **further}
     joined.pop("state", None)
     for name in ("extra_headers", "extra_body"):
@@ -300,7 +303,7 @@ def call_arguments(sampling_args: Mapping[str, Any], further: Mapping[str, Any])
 
 
 async def call_sdk(create: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Calls ``create``; arguments without a parameter go into ``extra_body``."""
+    """Calls ``create``. Arguments without a parameter go into ``extra_body``."""
     known = _parameters(getattr(create, "__func__", create))
     if known is None:
         return await create(**arguments)

@@ -1,4 +1,4 @@
-"""Spends a quota of tokens per minute, which an endpoint announces in its headers, evenly and without refusals."""
+"""Spends an endpoint's quota of tokens per minute evenly and without refusals. Headers announce the quota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEASURED_ANSWERS = 8
 _NEARLY_FULL = 0.95
 _NEWEST = 0.3
 _MARGIN = 4
-"""Requests of the usual cost that are kept in reserve, because the next one may be dearer."""
+"""The reserve, in requests of the usual cost. It is kept because the next request may cost more."""
 _SHORTEST_SECONDS = 0.001
 
 
@@ -28,10 +28,10 @@ class _Heard(NamedTuple):
 
 
 class TokenQuota:
-    """The tokens that remain, as an endpoint reported last, minus an estimate for the requests in flight.
+    """The remaining tokens: the endpoint's last report minus an estimate for the requests in flight.
 
-    Endpoints count tokens when a request arrives (OpenAI, which counts ``max_tokens``) or as they are generated
-    (Anthropic). The cost of a request is therefore measured: the tokens that vanished between two reports.
+    Endpoints count tokens when a request arrives (OpenAI, which counts ``max_tokens``) or when tokens are generated
+    (Anthropic). The cost of a request is therefore measured, as the tokens that were used between two reports.
     """
 
     def __init__(self, limit: float) -> None:
@@ -43,7 +43,7 @@ class TokenQuota:
         self._before: _Heard | None = None
 
     def heard(self, remaining: float, others_in_flight: int, now: float) -> None:
-        """Takes over a report that came with a response."""
+        """Records a report that came with a response."""
         self._answers += 1
         if not self.cost:
             self.cost = max(1.0, (self.limit - remaining) / (others_in_flight + 1))
@@ -57,7 +57,10 @@ class TokenQuota:
         self._level, self._at = remaining - self.cost * others_in_flight, now
 
     def seconds_until_free(self, now: float) -> float:
-        """Takes the tokens of a request and returns 0, or returns the seconds until they are there."""
+        """Takes the tokens of a request and returns 0.
+
+        If there are too few, returns the seconds until there are enough.
+        """
         self._level = min(self.limit, self._level + (now - self._at) * self._per_second)
         self._at = now
         missing = min(_MARGIN * self.cost, self.limit / 2) - self._level
@@ -68,7 +71,7 @@ class TokenQuota:
 
 
 def announced_quota(headers: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Returns the limit and the rest of the quota that is used up most; None if the headers announce none."""
+    """Returns the limit and remainder of the most used quota, or None if the headers announce no quota."""
     found = []
     for limit, remaining in _NAMES:
         with suppress(KeyError, TypeError, ValueError):

@@ -1,1 +1,1 @@
-"""What every part of Nightjar uses: messages, rollouts, calls of user code, secrets, logs, paths."""
+"""The basis of all parts of Nightjar: messages, rollouts, calls of user code, secrets, logs, paths."""

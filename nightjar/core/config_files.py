@@ -1,4 +1,4 @@
-"""Configuration files in TOML and YAML, whose errors name the line."""
+"""Reads configuration files in TOML and YAML. Errors name the line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 """Numbers of YAML 1.2, such as 1e-3, that PyYAML reads as text."""
 _MOST_REPEATED = 100_000
-"""The most values that aliases may repeat: aliases of aliases multiply."""
+"""The maximum number of values that aliases may repeat, because aliases of aliases multiply."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TomlFile:
         return [TomlTable(self, name, number, table) for number, table in enumerate(found)]
 
     def line(self, table: str = "", number: int = 0, key: str = "") -> int:
-        """Returns the line of a key (perhaps ``table.key``), or else of its table; ``number`` counts from 0."""
+        """Returns the line of a key (perhaps ``table.key``), or else of its table. ``number`` counts tables from 0."""
         here, seen, beginning = "", -1, 1
         wanted = _dotted(table, key)
         for line_number, line in enumerate(self.text.splitlines(), start=1):
@@ -73,7 +73,7 @@ class TomlFile:
 
 
 class TomlTable(NamedTuple):
-    """A table of an array, whose errors name the line; ``array`` is empty for the keys before any table."""
+    """A table of an array. Errors name the line. For the keys before the first table, ``array`` is empty."""
 
     file: TomlFile
     array: str
@@ -86,7 +86,7 @@ class TomlTable(NamedTuple):
     def fields(
         self, known: Collection[str], spellings: Mapping[str, str], below: str = "", ignored: Collection[str] = ()
     ) -> Iterator[tuple[str, str]]:
-        """Yields the keys of the table, or of the one ``below`` it, each with the name of its field."""
+        """Yields the keys of the table, or of the table ``below`` it. Each key comes with the name of its field."""
         seen: set[str] = set()
         for key in self.content[below] if below else self.content:
             field, place = spellings.get(key, key), _dotted(below, key)
@@ -109,7 +109,7 @@ def _plain(name: str) -> str:
 
 
 def read_yaml(path: Path) -> Any:
-    """Returns the content of a file, None if it is empty; raises ``ConfigError``, which names the line."""
+    """Returns the content of a file, or None if the file is empty. Raises ``ConfigError``, which names the line."""
     try:
         with path.open("rb") as stream:  # an error of YAML names the file of a stream
             return _read(stream)
@@ -139,14 +139,14 @@ def _read(stream: BinaryIO) -> Any:
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Returns the number of values in a node with its aliases expanded; ``sizes`` caches the nodes seen so far."""
+    """Returns the number of values in a node with its aliases expanded. ``sizes`` caches the sizes of earlier nodes."""
     if id(node) not in sizes:
         sizes[id(node)] = 0
         parts = node.value if isinstance(node, yaml.CollectionNode) else ()
         inner = chain.from_iterable(parts) if isinstance(node, yaml.MappingNode) else parts
         sizes[id(node)] = 1 + sum(_size(part, sizes) for part in inner)
     if not sizes[id(node)]:
-        raise ConstructorError(None, None, "an alias refers to what it is part of", node.start_mark)
+        raise ConstructorError(None, None, "an alias refers to a value that contains the alias", node.start_mark)
     return sizes[id(node)]
 
 

@@ -20,7 +20,10 @@ _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentId:
-    """The name of an environment as the user typed it, and its parts; ``version`` is None for ``latest``."""
+    """The name of an environment as the user typed it, and the parts of the name.
+
+    For ``latest``, ``version`` is None.
+    """
 
     text: str
     name: str
@@ -30,7 +33,10 @@ class EnvironmentId:
 
     @classmethod
     def parse(cls, text: str) -> EnvironmentId:
-        """Parses any text; a URI such as ``gym://localhost:9090`` has no owner, no version and a valid folder name."""
+        """Parses any text.
+
+        A URI such as ``gym://localhost:9090`` has no owner and no version, but a valid folder name.
+        """
         if is_uri(text):
             return cls(text, _NOT_IN_FOLDERS.sub("-", text)[:_LONGEST_FOLDER].strip("-"))
         owner, _, rest = text.rpartition("/")
@@ -69,7 +75,10 @@ def listed_name(module: str) -> str:
 
 
 def check_new_name(text: str, environments_dir: Path) -> EnvironmentId:
-    """Returns the name of a new environment, with dashes; ``EnvironmentPackageError`` if it is invalid or taken."""
+    """Returns the name of a new environment, with dashes.
+
+    Raises ``EnvironmentPackageError`` for a bad or taken name.
+    """
     asked = EnvironmentId.parse(text)
     if asked.version or asked.asks_for_latest or not _NEW_NAME.fullmatch(asked.name):
         raise EnvironmentPackageError(

@@ -40,11 +40,11 @@ _ADVICE = {
     FailureClass.PERMISSION: "If you trust the environment's code, run it again with the flag that the message names",
     FailureClass.DEPENDENCY: "Add the missing package to 'dependencies' in the environment's pyproject.toml, or "
     "install it on the machine that runs the evaluation",
-    FailureClass.RATE_LIMIT: "Lower --max-concurrent or wait, and retry; if the account has no credit left, add some",
+    FailureClass.RATE_LIMIT: "Lower --max-concurrent or wait, and retry; if the account has no credit left, add credit",
     FailureClass.TIMEOUT: "Raise the limit (--timeout-minutes, --request-timeout, --scoring-timeout) or take fewer "
     "examples, and retry",
-    FailureClass.FILTER: "The provider withheld these responses, so a resume does not request them again; "
-    "to do so: nightjar eval retry RUN --class content-filter",
+    FailureClass.FILTER: "The provider withheld these responses, so a resume does not request them again. "
+    "To request them: nightjar eval retry RUN --class content-filter",
     FailureClass.RESPONSE: "Check the sampling arguments, max_tokens, the length of the prompt "
     "and the protocol (--api-client-type); then retry",
     FailureClass.MODEL: "Check the endpoint, its key and the model's name; after an outage, retry",
@@ -52,7 +52,7 @@ _ADVICE = {
     FailureClass.SETTINGS: "Change the settings as the message says, and run it again",
     FailureClass.JUDGE: "Check the judge: its model, prompt and max_tokens; then score the answers again: "
     "nightjar eval rescore RUN",
-    FailureClass.ENVIRONMENT: "Fix the environment's code, and run it again; tracebacks: nightjar eval samples RUN "
+    FailureClass.ENVIRONMENT: "Fix the environment's code, and run it again. For tracebacks: nightjar eval samples RUN "
     "--failed",
 }
 
@@ -86,7 +86,7 @@ _NAMES = {
     FailureClass.ENVIRONMENT: {"DatasetError", "EnvironmentLoadError", "ScoringError", "ToolError"},
     FailureClass.SETTINGS: {"BudgetSpentError", "ConfigError", "ParameterTypeError", "ResumeMismatchError"},
 }  # fmt: skip
-"""Names of errors by class. A chain belongs to the first class, in this order, that has one of its names."""
+"""Names of errors by class. A chain of names belongs to the first class, in this order, that has one of the names."""
 
 _PHRASES = {
     FailureClass.SECRET: re.compile(
@@ -110,7 +110,7 @@ _ABORTED, _CANCELLED = "RunAbortedError", ("RunCancelledError", "CancelledError"
 
 
 def failure_class(error: str | BaseException) -> FailureClass:
-    """Returns the class of an error or of its recorded chain of names; by default, that of the environment's code."""
+    """Returns the class of an error or of its recorded chain of names. The default class is the environment's code."""
     if isinstance(error, BaseException):
         chain = list(error_chain(error))
         names = {kind.__name__ for cause in chain for kind in type(cause).__mro__}
@@ -132,9 +132,9 @@ def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
 
 
 def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
-    """Returns the classes of a run's failures: first its own error, then by number of rollouts; none if cancelled.
+    """Returns the classes of a run's failures: first the run's own error, then by number of rollouts.
 
-    If failing rollouts aborted the run, only the rollouts count.
+    A cancelled run has no failures. If failing rollouts aborted the run, only the rollouts count.
     """
     counts: Counter[FailureClass] = Counter()
     for chain, count in (metadata.get("errors") or {}).items():
@@ -161,7 +161,7 @@ def classes_in(message: str) -> set[FailureClass]:
 
 
 class RolloutOutcome(StrEnum):
-    """How a rollout ended; a rollout without an error may be truncated or timed out, and still have a reward."""
+    """How a rollout ended. A rollout without an error may be truncated or timed out, and still have a reward."""
 
     SCORED = "scored"
     TRUNCATED = "truncated"
@@ -176,12 +176,12 @@ OUTCOMES_OF_ERRORS = {
     "EmptyModelResponseError": RolloutOutcome.EMPTY,
     **dict.fromkeys(sorted(_NAMES[FailureClass.TIMEOUT]), RolloutOutcome.TIMED_OUT),
 }
-"""The outcome of each error that has one of its own, by its name anywhere in the chain."""
+"""The outcome for errors with a special outcome, by the error's name anywhere in the chain."""
 TIMED_OUT_CONDITION = "timeout_reached"
 
 
 def outcome_of(row: Mapping[str, Any]) -> RolloutOutcome:
-    """Returns the outcome of a row of ``results.jsonl``; the warehouse's macro ``outcome_of`` does the same."""
+    """Returns the outcome of a row of ``results.jsonl``. The warehouse's macro ``outcome_of`` does the same."""
     if (error := row["error"]) is not None:
         names = error["error_chain_repr"].split(" -> ")
         return next((known for name, known in OUTCOMES_OF_ERRORS.items() if name in names), RolloutOutcome.FAILED)
@@ -191,7 +191,7 @@ def outcome_of(row: Mapping[str, Any]) -> RolloutOutcome:
 
 
 def shown_outcomes(outcomes: Mapping[str, int]) -> str:
-    """Returns ``5 content filtered, 2 truncated``: the outcomes besides scored and failed."""
+    """Returns the outcomes except scored and failed as text, such as ``5 content filtered, 2 truncated``."""
     usual = {RolloutOutcome.SCORED, RolloutOutcome.FAILED}
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items() if name not in usual)
 
@@ -211,7 +211,7 @@ ERROR_CATEGORIES = {
     "EmptyModelResponseError": "model_error",
     "InvalidModelResponseError": "model_error",
 }
-"""NeMo Evaluator's category of each error, the most specific first; any other error is ``system``."""
+"""NeMo Evaluator's category of each error, the most specific first. The category of any other error is ``system``."""
 LIMIT_CATEGORIES = {
     "timeout_reached": "solve_timeout",
     "turn_limit_reached": "turn_budget_exhausted",
@@ -220,7 +220,7 @@ LIMIT_CATEGORIES = {
 }
 MODEL_CATEGORIES = frozenset({"rate_limit", "model_timeout", "server_error", "context_window_exceeded", "model_error"})
 REFUSAL = r"\bI (?:cannot|can't|am unable|apologi[sz]e)|\bI'm (?:unable|sorry)|\bas an AI\b"
-"""A regular expression that finds a refusal; case does not matter."""
+"""A regular expression that finds a refusal. Case does not matter."""
 CATEGORY_CHAINS = {
     "infra_error": "InfraError",
     "tool_infra": "InfraError -> ToolError",
@@ -230,7 +230,7 @@ CATEGORY_CHAINS = {
     "server_error": "ModelError -> InternalServerError",
     "model_error": "ModelError",
 }
-"""Nightjar's chain of names for each category of a failure that is not the model's own."""
+"""Nightjar's chain of error names for each category of failure that the model did not cause."""
 
 
 def category_of_error(error: Mapping[str, Any]) -> str:
@@ -247,7 +247,7 @@ def category_of_answer(
     stop_condition: str | None = None,
     is_parsed: bool = True,
 ) -> str | None:
-    """Returns the category of a wrong response, ``details["error_category"]`` first; None if correct or unknown."""
+    """Returns the category of a wrong response: ``details["error_category"]`` if set. None if correct or unknown."""
     if category := details.get("error_category"):
         return str(category)
     if reward is not None and reward > 0:

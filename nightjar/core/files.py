@@ -1,4 +1,4 @@
-"""Files that several processes share: replaced atomically and locked; and temporary folders."""
+"""Replaces and locks files that several processes share, and makes temporary folders."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _POLL_SECONDS = 0.02
 _PREFIX = "nightjar-scratch-"
 _LOCK = ".lock"
 _SETTLED_SECONDS = 60.0
-"""A younger folder may not have its lock yet."""
+"""The age in seconds up to which a folder may not have its lock yet."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a path to write to; it replaces the file at the end of the block, unless the block raises."""
+    """Yields a path to write to. At the end of the block, the new file replaces ``path``, unless the block raises."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield beside
@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: Iterable[bytes], mode: int = 0o666) -> None:
-    """Replaces a file atomically and syncs it; if ``RunDirectoryError`` is raised, the old content stays."""
+    """Replaces a file atomically and syncs it to disk. If ``RunDirectoryError`` is raised, the old content stays."""
     try:
         with replacing(path) as beside, open(beside, "wb", opener=partial(os.open, mode=mode)) as file:
             file.writelines(content)
@@ -52,7 +52,7 @@ def replace_file(path: Path, content: Iterable[bytes], mode: int = 0o666) -> Non
 def file_lock(
     path: Path, timeout_seconds: float | None = LOCK_TIMEOUT_SECONDS, *, is_shared: bool = False
 ) -> Iterator[None]:
-    """Holds a lock file, at most until the process dies; ``FileLockedError`` after the timeout, None waits forever."""
+    """Holds a lock file, at most until the process dies. ``FileLockedError`` after the timeout; None waits forever."""
     wait = -1 if timeout_seconds is None else timeout_seconds
     lock = FileLock(path, timeout=wait, mode=0o666 if is_shared else -1, thread_local=False)
     try:

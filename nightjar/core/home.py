@@ -13,7 +13,7 @@ VIEW_URL = "NIGHTJAR_VIEW_URL"
 
 
 def home() -> Path:
-    """Returns ``NIGHTJAR_HOME``, by default ``~/.nightjar``; creates it, or raises ``ConfigError``."""
+    """Returns ``NIGHTJAR_HOME``, by default ``~/.nightjar``. Creates the folder, or raises ``ConfigError``."""
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def config_path() -> Path:
 
 
 def read_config() -> dict[str, Any]:
-    """Returns the user's defaults, empty without a file; raises ``ConfigError`` if the file is damaged."""
+    """Returns the user's defaults, or an empty dict without a file. Raises ``ConfigError`` if the file is damaged."""
     path = config_path()
     try:
         return tomllib.loads(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Logging of ``nightjar.…``, and of ``verifiers.…`` for environments; importing Nightjar configures nothing."""
+"""Logging of ``nightjar.…``, and of ``verifiers.…`` for environments. Importing Nightjar configures no logging."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def setup_logging(
     file_logging: bool = False,
     json_logging: bool = False,
 ) -> None:
-    """Configures logging, in place of any earlier configuration.
+    """Configures logging, and replaces any earlier configuration.
 
-    ``level`` None logs nothing; ``file_logging`` needs ``log_file``; ``json_logging`` also formats other loggers'
-    records.
+    With ``level`` None, nothing is logged. ``file_logging`` needs ``log_file``. ``json_logging`` also formats other
+    loggers' records.
 
     Example:
         >>> setup_logging("WARNING")
@@ -111,7 +111,7 @@ def _threshold(level: str | int) -> int:
 
 
 def log_to_stderr(verbose: bool = False) -> None:
-    """Logs warnings to stderr, or with ``verbose`` all messages; other handlers get all messages in both cases."""
+    """Logs warnings to stderr; with ``verbose``, logs all messages. Other handlers get all messages in both cases."""
     level = logging.DEBUG if verbose else logging.WARNING
     handler = _stderr_handler(_ForEyes("%(levelname)s %(message)s"), level)
     logging.lastResort = _stderr_handler(_ForEyes("%(levelname)s %(name)s: %(message)s"), logging.WARNING)

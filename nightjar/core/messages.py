@@ -20,7 +20,7 @@ _RAW_TYPES = (dict, Mapping, BaseModel)
 
 
 class DictModel(BaseModel):
-    """A pydantic model that also works like a dict; in comparisons with a dict, None counts as missing.
+    """A pydantic model that also works like a dict. In comparisons with a dict, None counts as missing.
 
     Example:
         >>> message = UserMessage(content="Hello")
@@ -137,7 +137,7 @@ class UserMessage(DictModel):
 
 
 class ToolCall(DictModel):
-    """A tool call of the model; ``arguments`` is JSON text as the model wrote it."""
+    """A tool call of the model. ``arguments`` is JSON text as the model wrote it."""
 
     id: str
     name: str
@@ -163,7 +163,7 @@ class ToolMessage(DictModel):
 
 
 class TextMessage(DictModel):
-    """Plain text: the only message of a text completion; chat endpoints get it as a user message."""
+    """Plain text, the only message of a text completion. Chat endpoints get this text as a user message."""
 
     role: Literal["text"] = "text"
     content: str
@@ -178,7 +178,7 @@ _MESSAGE_TYPES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, Tex
 
 
 class Tool(DictModel):
-    """A tool that the model may call; ``parameters`` is a JSON schema."""
+    """A tool that the model may call. ``parameters`` is a JSON schema."""
 
     name: str
     description: str
@@ -207,7 +207,10 @@ class ResponseTokens(DictModel):
 
 
 class TextLogprobs(DictModel):
-    """Natural log probabilities of a completion's tokens, with ``echo`` the prompt's first; offsets in characters."""
+    """Natural log probabilities of a completion's tokens; with ``echo``, after the prompt's.
+
+    Offsets are in characters.
+    """
 
     text_offset: list[int]
     token_logprobs: list[float | None]
@@ -218,7 +221,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"] | None
 
 
 class ResponseMessage(AssistantMessage):
-    """The assistant message of a response, and why it ended."""
+    """The assistant message of a response, and why the response ended."""
 
     finish_reason: FinishReason
     is_truncated: bool | None
@@ -226,7 +229,10 @@ class ResponseMessage(AssistantMessage):
 
 
 class Response(DictModel):
-    """One response of a model, the same for every protocol; ``is_cached`` if it came from the cache, unpaid."""
+    """One response of a model, in the same form for every protocol.
+
+    ``is_cached`` means that it came unpaid from the cache.
+    """
 
     id: str
     created: int
@@ -238,7 +244,7 @@ class Response(DictModel):
 
 
 def from_raw_message(message: Mapping[str, Any]) -> Message:
-    """Converts a dict to a message, or raises ``ConfigError``; tool calls may be nested as in OpenAI's format."""
+    """Converts a dict to a message, or raises ``ConfigError``. Tool calls may be nested as in OpenAI's format."""
     if not isinstance(message, _RAW_TYPES):
         raise ConfigError(
             f"Not a chat message: {shortened(repr(message), _LONGEST_SHOWN)}: expected a dict or a message"
@@ -264,7 +270,7 @@ def _flat_tool_call(call: Any) -> Any:
 
 
 def normalize_messages(value: Any, *, field_name: str = "messages") -> Messages:
-    """Converts a text, dicts or messages to messages, which are not copied; errors name ``field_name``."""
+    """Converts a text or dicts to messages. Messages are not copied. Errors name ``field_name``."""
     if isinstance(value, str):
         return [TextMessage(content=value)]
     if not isinstance(value, _LIST_TYPES):
@@ -282,7 +288,7 @@ def concat_messages(parts: Iterable[str | Sequence[Any]]) -> Messages:
 
 
 def content_text(content: Any) -> str:
-    """Returns the text of a message's content; several parts are joined by a space."""
+    """Returns the text of a message's content. Several parts are joined by a space."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -298,7 +304,7 @@ def dump_message(message: Any) -> Any:
     if not message.__pydantic_extra__ and all(type(value) in _ATOMS for value in fields.values()):
         return {
             name: value for name, value in fields.items() if value is not None
-        }  # as model_dump, in a third of the time
+        }  # like model_dump, in a third of the time
     return message.model_dump(mode="json", exclude_none=True)
 
 

@@ -1,4 +1,4 @@
-"""Parts of a run, such as ``0a1b2c3d4e5f.part-2-of-4``: blocks of whole groups that run on their own."""
+"""Parts of a run, such as ``0a1b2c3d4e5f.part-2-of-4``. A part is a block of whole groups that runs on its own."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Part:
         return [cls(run_id, number, count) for number in range(1, count + 1)]
 
     def block(self, total: int) -> slice:
-        """Returns the part's slice of ``total`` examples; the parts differ in length by at most one."""
+        """Returns the part's slice of ``total`` examples. The lengths of the parts differ by at most one."""
         return slice((self.number - 1) * total // self.count, self.number * total // self.count)

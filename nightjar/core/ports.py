@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Returns a port that the operating system chooses; another process may take it before it is used."""
+    """Returns a port that the operating system chooses. Another process may take the port before it is used."""
     with socket.socket() as free:
         free.bind((host, 0))
         port: int = free.getsockname()[1]
@@ -31,7 +31,7 @@ def first_free_port(ports: Iterable[int]) -> int | None:
 
 
 def listen(host: str, ports: Iterable[int], backlog: int = socket.SOMAXCONN) -> socket.socket:
-    """Listens on the first free port, where 0 means any port; raises ``ServiceError`` if it cannot listen on any."""
+    """Listens on the first free port, where 0 means any port. Raises ``ServiceError`` if no port is free."""
     ports = list(ports)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in ports:
@@ -45,4 +45,4 @@ def listen(host: str, ports: Iterable[int], backlog: int = socket.SOMAXCONN) -> 
         else:
             listening.listen(backlog)
             return listening
-    raise ServiceError(f"Cannot listen at {host}, port {ports[0]}: {failed.strerror}. Choose another: --port 0")
+    raise ServiceError(f"Cannot listen at {host}, port {ports[0]}: {failed.strerror}. Choose another port: --port 0")

@@ -1,4 +1,4 @@
-"""Secrets of this process: set in its environment during a run, and hidden in all files, logs and error messages."""
+"""Secrets of this process. They are set as environment variables during a run, and hidden in files, logs and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.
 
 HIDDEN = "[secret]"
 DISTINCTIVE_LENGTH = 8
-"""The length from which a value is hidden; shorter values may occur in any text by chance."""
+"""The minimum length of a value that is hidden. Shorter values may occur in any text by chance."""
 SECRETS_LABEL = "nightjar/custom-secrets"
 """The label of a flow run that names its own block of secrets."""
 
@@ -40,7 +40,7 @@ _FORMATTER = logging.Formatter()
 
 
 def is_secret_name(name: object) -> bool:
-    """Returns whether a name is a secret's (``X-Api-Key``), not a variable's that holds one (``api_key_var``)."""
+    """Returns whether a name names a secret (``X-Api-Key``), and not a variable with a secret (``api_key_var``)."""
     return _NAMES.search(_SEPARATORS.sub("", str(name).lower())) is not None
 
 
@@ -53,7 +53,7 @@ def without_keys(text: str, shown: str) -> str:
 
 
 class _Known:
-    """Known values, the longest first; each tuple is replaced as a whole, so that reading threads need no lock."""
+    """Known values, the longest first. Each tuple is replaced as a whole, so that reading threads need no lock."""
 
     texts: ClassVar[tuple[str, ...]] = ()
     encoded: ClassVar[tuple[bytes, ...]] = ()
@@ -98,7 +98,10 @@ def hide_bytes(content: bytes) -> bytes:
 
 @contextmanager
 def hidden_in_errors() -> Iterator[None]:
-    """Removes secrets from errors that leave the block and from their causes, or replaces them by ``NightjarError``."""
+    """Removes secrets from errors that leave the block and from the causes of these errors.
+
+    If that is impossible, replaces the errors by ``NightjarError``.
+    """
     try:
         yield
     except Exception as error:
@@ -111,7 +114,7 @@ def hidden_in_errors() -> Iterator[None]:
 
 
 def hidden_in_log(record: logging.LogRecord) -> bool:
-    """Removes secrets from a log record; a filter for handlers that passes every record."""
+    """Removes secrets from a log record. This is a filter for handlers, and it passes every record."""
     message = record.getMessage()
     if (shown := hide_keys(message)) != message:
         record.msg, record.args = shown, None
@@ -171,9 +174,9 @@ def is_reference(value: object) -> bool:
 
 
 def resolve(values: Mapping[str, str]) -> dict[str, str]:
-    """Replaces references to secrets by their values; other texts are unchanged.
+    """Replaces references to secrets by the values of the secrets. Other texts are unchanged.
 
-    Raises ``MissingKeyError`` with all unset variables, ``ConfigError`` for a value that no HTTP header can carry.
+    Raises ``MissingKeyError`` with all unset variables, and ``ConfigError`` for a value that no HTTP header can carry.
     """
     found = {name: _REFERENCE.fullmatch(text) for name, text in values.items() if isinstance(text, str)}
     variables = [_variable(reference) for reference in found.values() if reference]
@@ -197,7 +200,7 @@ def _variable(reference: re.Match[str]) -> str:
 
 @contextmanager
 def in_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables during the block; ``ConfigError`` if an overlapping block has another value."""
+    """Sets environment variables during the block. Raises ``ConfigError`` if an overlapping block has another value."""
     note_secrets(*values.values())
     taken: list[str] = []
     try:

@@ -1,6 +1,7 @@
 """Parses Python source in any thread, without running it.
 
-Retries, because CPython before 3.11.8 is not thread-safe here (https://github.com/python/cpython/issues/106905).
+Parsing is retried, because CPython's parser is not thread-safe before 3.11.8
+(https://github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _TRIES = 20
 
 
 def parse_python(source: str | bytes) -> ast.Module:
-    """Parses a module like ``ast.parse``; raises ``SyntaxError``, or ``ValueError`` for a null byte."""
+    """Parses a module like ``ast.parse``. Raises ``SyntaxError``, or ``ValueError`` for a null byte."""
     return cast(ast.Module, _parse(source, "exec"))
 
 
@@ -21,7 +22,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def read_literal(text: str) -> Any:
-    """Reads a literal like ``ast.literal_eval``; raises ``SyntaxError``, or ``ValueError`` for other expressions."""
+    """Reads a literal like ``ast.literal_eval``. Raises ``SyntaxError``, or ``ValueError`` for other expressions."""
     return ast.literal_eval(parse_expression(text))
 
 

@@ -11,7 +11,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def harmless(text: str) -> str:
-    """Replaces each character that controls a terminal by ``?``; line feeds and tabs stay."""
+    """Replaces each character that controls a terminal by ``?``. Line feeds and tabs stay."""
     return _CONTROL.sub("?", text)
 
 
@@ -24,7 +24,7 @@ def one_line(text: str, longest: int) -> str:
 
 
 def nearest(name: str, choices: Iterable[str], listed: Iterable[str] = ()) -> str:
-    """Returns a hint for an unknown name: the most similar choice, or all choices (``listed``, if it is given)."""
+    """Returns a hint for an unknown name: the most similar choice, or else all choices (or ``listed``, if given)."""
     known = sorted(choices)
     near = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Choose one of: {', '.join(listed or known) or 'none'}"

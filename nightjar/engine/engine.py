@@ -1,4 +1,4 @@
-"""``Engine``: generates and scores groups concurrently, within limits; it holds only rollouts in progress."""
+"""``Engine``: generates and scores groups concurrently, within limits. It keeps only rollouts in progress in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BACKLOG_PER_PLACE = 4
 
 
 class Rollouts(Protocol):
-    """Makes attempts at rollouts. Inputs and states are fresh; an exception of an attempt is the rollout's error."""
+    """Makes attempts at rollouts. Inputs and states are new. An exception in an attempt becomes the rollout's error."""
 
     def input(self, example_id: int, rollout_index: int) -> RolloutInput: ...
     async def new_state(self, rollout_input: RolloutInput) -> State: ...
@@ -39,14 +39,14 @@ class Rollouts(Protocol):
 
 
 class Rubric(Protocol):
-    """Sets the reward and metrics of a group's rollouts, or their errors, and cleans up after each."""
+    """Sets the rewards and metrics, or the errors, of a group's rollouts, and cleans up after each rollout."""
 
     async def score_group(self, states: list[State]) -> None: ...
     async def cleanup(self, state: State) -> None: ...
 
 
 class Recorder(Protocol):
-    """Stores attempts and results; ``scored`` returns result rows, ``restore`` fills a state from an attempt."""
+    """Stores attempts and results. ``scored`` returns result rows. ``restore`` fills a state from a stored attempt."""
 
     def attempted(self, state: State) -> None: ...
     def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]: ...
@@ -55,10 +55,10 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Limits of an engine; 0 or less means no limit.
+    """Limits of an engine. 0 or less means no limit.
 
-    ``has_succeeded``: a rollout succeeded in an earlier session. ``patience_seconds``: how long an endpoint that does
-    not answer yet is waited for.
+    ``has_succeeded``: a rollout succeeded in an earlier session. ``patience_seconds``: how long to wait for an endpoint
+    that does not answer yet.
     """
 
     max_generating: int = 32
@@ -73,7 +73,7 @@ class EngineOptions:
 
 
 class Engine:
-    """Generates and scores groups; ``spent`` is set if the budget ran out with rollouts remaining."""
+    """Generates and scores groups. ``spent`` is set if the budget ran out while rollouts were remaining."""
 
     def __init__(self, *, rollouts: Rollouts, rubric: Rubric, recorder: Recorder, options: EngineOptions) -> None:
         self._rollouts = rollouts
@@ -105,7 +105,7 @@ class Engine:
         self._judge_guard.forget()
 
     async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
-        """Generates groups, and puts each into ``ready`` after its last rollout; None after the last group.
+        """Generates groups. Puts each group into ``ready`` after its last rollout, and None after the last group.
 
         Ends early when the budget is spent, and with ``RunAbortedError`` when the endpoint refuses everything.
         """
@@ -121,7 +121,7 @@ class Engine:
         ready.put_nowait(None)
 
     async def score(self, ready: GroupQueue, unscored: UnscoredGroups | None = None) -> None:
-        """Scores and records groups as they come, until None has come and the queue is empty.
+        """Scores and records groups as they arrive, until None has arrived and the queue is empty.
 
         Afterwards, also after an error, ``unscored`` holds the groups to score again.
         """
@@ -145,7 +145,7 @@ class Engine:
         unscored.clear()
 
     def discard(self, ready: GroupQueue) -> None:
-        """Empties a queue that is not being scored; the journal holds its rollouts."""
+        """Empties a queue that is not being scored. The rollouts stay in the journal."""
         while not ready.empty():
             if ready.get_nowait() is not None:
                 self._backlog.release()
@@ -302,7 +302,7 @@ class Engine:
     def _count(self, states: Sequence[State]) -> None:
         for state in states:
             key = key_of(state)
-            if key in self._failed:  # it is done again, after an outage
+            if key in self._failed:  # the rollout is repeated after an outage
                 self._failed.remove(key)
                 self.progress.failed -= 1
             if state["error"] is not None:

@@ -1,4 +1,4 @@
-"""Checks that a state can still be scored after user code has run; if not, its rollout fails, not the run."""
+"""Checks that a state can still be scored after user code has run. If it cannot, the rollout fails, but not the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 100
 
 
 def check_intact(state: State, key: Key) -> None:
-    """Raises ``ConfigError``, caused by the state's own error, if it is not its rollout's or lacks recorded parts."""
+    """Raises ``ConfigError``, caused by the state's own error, if it is another rollout's or lacks recorded parts."""
     if (damage := _damage(state, key)) is not None:
         error = state.get("error")
         cause = error if isinstance(error, BaseException) else None

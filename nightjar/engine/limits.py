@@ -16,7 +16,10 @@ Prices: TypeAlias = tuple[float, float]
 
 
 class Budget:
-    """A limit of tokens and cost, checked before each request. Judges count; models of unknown price cost nothing."""
+    """A limit of tokens and cost, checked before each request.
+
+    Judges' requests count. Without a price, a model costs 0.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ shared_budget: ContextVar[Budget | None] = ContextVar("shared_budget", default=N
 
 
 def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
-    """Divides a limit evenly among runs, which get at most as much as they want; the first runs share the remainder."""
+    """Divides a limit evenly among runs. No run gets more than it wants. The first runs share the remainder."""
     shares, left = [0] * len(wanted), limit
     modest_first = sorted(range(len(wanted)), key=lambda run: (wanted[run], -run))
     for runs_left, run in zip(range(len(wanted), 0, -1), modest_first, strict=True):
@@ -62,7 +65,10 @@ def fair_shares(limit: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retries of failed rollouts: exponential, with jitter; ``max_seconds`` also bounds a longer ``Retry-After``."""
+    """Retries of failed rollouts, with exponential waits and jitter.
+
+    ``max_seconds`` also bounds a longer ``Retry-After``.
+    """
 
     max_retries: int = 0
     initial_seconds: float = 1.0

@@ -11,14 +11,14 @@ from nightjar.core.rollout.records import Key
 from nightjar.core.rollout.state import State
 
 GroupQueue: TypeAlias = "asyncio.Queue[Group | None]"
-"""Generated groups on their way to scoring; None after the last."""
+"""Generated groups on their way to scoring. None follows the last group."""
 UnscoredGroups: TypeAlias = "dict[int, Group]"
 """Groups taken from a queue that are not scored yet, by ``id()``."""
 
 
 @dataclass(slots=True)
 class Group:
-    """The remaining rollouts of one example, by index; ``to_restore`` are generated already and only scored."""
+    """The remaining rollouts of one example, by index. ``to_restore`` has generated rollouts that only need scoring."""
 
     example_id: int
     to_generate: tuple[int, ...]
@@ -30,7 +30,10 @@ class Group:
         return (*self.to_generate, *self.to_restore)
 
     def as_generated(self) -> Group:
-        """Returns the group as it was before scoring: generated rollouts are restored again, failed ones are kept."""
+        """Returns the group as it was before scoring.
+
+        Generated rollouts are restored again; failed rollouts are kept.
+        """
         failed = {index: state for index, state in self.states.items() if state["error"] is not None}
         restored = tuple(index for index in sorted(self.states) if index not in failed)
         return Group(self.example_id, to_generate=(), to_restore=restored, states=failed)
@@ -60,10 +63,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rollouts of a run form groups; ``chosen`` rollouts may be repeated, None for all but filtered ones.
+    """How the rollouts of a run form groups. Only ``chosen`` rollouts may be repeated; None: all but filtered ones.
 
-    ``rollouts`` maps example ids to a number other than ``rollouts_per_example``. Without ``asks_model``, rollouts that
-    are not generated are left out.
+    ``rollouts`` has the numbers of rollouts, by example id, that differ from ``rollouts_per_example``. Without
+    ``asks_model``, rollouts that are not generated are left out.
     """
 
     rollouts_per_example: int
@@ -89,7 +92,7 @@ class Plan:
         return [key for key in keys if key in missing or (again and key not in left)]
 
     def shards(self, finished: Finished, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
-        """Cuts a run's examples into at most ``max_shards`` blocks of equal size, finished blocks included."""
+        """Cuts a run's examples into at most ``max_shards`` blocks of equal size, including finished blocks."""
         size = max(1, -(-len(example_ids) // max_shards))
         blocks = [(start, example_ids[start : start + size]) for start in range(0, len(example_ids), size)]
         return [

@@ -11,10 +11,10 @@ from nightjar.errors import error_text
 
 @dataclass(slots=True)
 class Progress:
-    """Counters of one run; a session is this process's part of it.
+    """Counters of one run. A session is the part of the run in one process.
 
-    Requests include judges'; rewards include earlier sessions. ``errors`` maps a class to its rollouts and last
-    message. ``waits_until`` is set while the endpoint has not answered yet.
+    Requests include judges' requests; rewards include earlier sessions. ``errors`` maps an error class to its number of
+    rollouts and last message. ``waits_until`` is set while the endpoint has not answered yet.
     """
 
     total: int = 0
@@ -40,7 +40,7 @@ class Progress:
 
     @property
     def waiting(self) -> str:
-        """Why and how much longer an endpoint that does not answer yet is waited for; an empty text if it answers."""
+        """Says why and how much longer the run waits for an endpoint that does not answer yet; empty if it answers."""
         if self.waits_until is None or (left := self.waits_until - time.time()) <= 0:
             return ""
         return f"for the endpoint, {left / 60:.1f} minutes left: {one_line(self.last_failure, 200)}"

@@ -20,17 +20,17 @@ _BEFORE_SUCCESS = 5
 _BEFORE_ANSWER = 20
 _PATIENCE_SECONDS = 60.0
 _WAITING_PER_PLACE = 4
-# An endpoint that responded before is waited for this long before its failures count.
+# If the endpoint responded before, its failures count only after this time.
 _OUTAGE_SECONDS = 300.0
 
 
 class FailureGuard:
     """Counts failures and stops the run after too many.
 
-    Before the first response, five connection errors or refused keys stop the run, or twenty other errors; overload
-    gets a minute. Then failed rollouts in a row count: five (twenty if neither permanent nor of the connection) while
-    none has succeeded, ``limit_after_success`` later. An error that may be an example's own counts once per example,
-    and only while the message stays the same.
+    Before the first response, the run stops after five connection errors or refused keys, after twenty other errors, or
+    after a minute of overload. Then failed rollouts in a row are counted. While none has succeeded, five stop the run
+    (twenty if the errors are neither permanent nor connection errors); later, ``limit_after_success`` do. An error that
+    an example may have caused counts once per example, and only while the message stays the same.
     """
 
     def __init__(self, has_succeeded: bool = False, limit_after_success: int = 50) -> None:
@@ -83,16 +83,16 @@ class FailureGuard:
         limit = self._limit_after_success if self.has_succeeded else first
         if len(self._alike) >= limit:
             self._abort = RunAbortedError(
-                f"Stopped: {len(self._alike)} rollouts in a row failed alike. {failure.message}",
+                f"Stopped: {len(self._alike)} rollouts in a row failed in the same way. {failure.message}",
                 is_outage=failure.is_connection and self.has_succeeded,
             )
         self.check()
 
 
 class RequestWatch:
-    """Counts requests, and makes failed ones wait, which frees their places; at most four wait for each place.
+    """Counts requests. Failed requests wait and free their places meanwhile. At most four requests wait for each place.
 
-    In the first ``patience_seconds``, an endpoint that has not answered in this session is waited for.
+    In the first ``patience_seconds``, the run waits for an endpoint that has not answered in this session.
     """
 
     def __init__(
@@ -130,7 +130,10 @@ class RequestWatch:
             self._budget.add(given, written, self._model or getattr(answer, "model", ""))
 
     def failed(self, failure: Failure, started_at: float) -> bool:
-        """Records a failed request; returns whether it is excused, because the endpoint is down for a while."""
+        """Records a failed request.
+
+        Returns whether the failure is not counted, because the endpoint is down for a while.
+        """
         self._count(failure)
         if self._is_waited_for(failure):
             return True

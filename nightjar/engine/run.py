@@ -1,4 +1,4 @@
-"""``Run``: a run in progress, with its stages. A plain class, which Prefect passes from task to task unchanged."""
+"""``Run``: a run in progress, with its stages. It is a plain class, so that Prefect passes it to tasks unchanged."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def open_runs() -> Sequence[Run]:
 
 
 class Run:
-    """A run that is open in this process; as a context manager it is closed at the end.
+    """A run that is open in this process. A context manager, which closes the run at the end.
 
-    ``time_limit_seconds`` is for all stages together; ``closing`` is awaited at the end, in reverse order.
+    ``time_limit_seconds`` is for all stages together. The functions in ``closing`` are awaited at the end, in reverse
+    order.
     """
 
     def __init__(
@@ -114,7 +115,10 @@ class Run:
 
     @asynccontextmanager
     async def stages(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error."""
+        """Waits for the stages started in the block.
+
+        An error in a stage stops all stages and becomes the run's error.
+        """
         self._home.settle()
         self._stages = asyncio.current_task()
         self._start_timer()
@@ -133,7 +137,10 @@ class Run:
                 self._timer.cancel()
 
     def stop(self, error: BaseException) -> None:
-        """Stops the stages, and cancels them after 2 s; finished rollouts are kept, and the first ``error`` stands."""
+        """Stops the stages, and cancels them after 2 s.
+
+        Finished rollouts are kept. The first ``error`` is kept as the run's.
+        """
         if self.error is None and not self._have_ended:
             self.opened.error = error
             self._home.call_soon(self._end_stages)
@@ -158,7 +165,7 @@ class Run:
             await self._started[earlier.number].wait()
 
     async def generate(self, shard: Shard) -> int:
-        """Generates the remaining rollouts of a shard, and those that earlier shards lost; returns its group count.
+        """Generates a shard's remaining rollouts, and lost rollouts of earlier shards. Returns the number of groups.
 
         Raises ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
         """
@@ -175,7 +182,7 @@ class Run:
             if self._tries[earlier.number]:
                 await self._started[earlier.number].wait()
         await self._work(self._engine.generate(self._remaining(shard), self._queues[shard.number]))
-        self._started[shard.number].set()  # also where the budget is spent before the last has been taken
+        self._started[shard.number].set()  # also if the budget is spent before the last group has been taken
         self._generated[shard.number].set()
         logger.info("Generated %s", shard.label)
 
@@ -187,12 +194,15 @@ class Run:
                 yield shard
 
     async def score(self, shard: Shard) -> int:
-        """Scores and records a shard's groups as they come; a further call scores those that failed temporarily."""
+        """Scores and records a shard's groups as they arrive.
+
+        Another call scores groups whose scoring failed temporarily.
+        """
         await self._home.call(self._timed(self._score(shard)))
         return len(shard.remaining)
 
     def check_scored(self, shard: Shard) -> None:
-        """Raises ``UnscoredError`` if scoring failed temporarily; ``score`` tries again."""
+        """Raises ``UnscoredError`` if scoring failed temporarily. Calling ``score`` tries again."""
         if count := len(self._unscored[shard.number]):
             reason = self._engine.scoring_failure
             raise UnscoredError(
@@ -218,7 +228,7 @@ class Run:
         logger.info("Scored %s", shard.label)
 
     def aggregate(self) -> RunMetadata:
-        """Sorts and summarizes the results, and replaces ``metadata.json``; a second call does nothing."""
+        """Sorts and summarizes the results, and replaces ``metadata.json``. A second call does nothing."""
         self.opened.error = self.error or self._engine.spent
         if self.metadata.summary is not None:
             return self.metadata
@@ -256,7 +266,7 @@ class Run:
         self._started[shard.number].set()
 
     def _lost_before(self, shard: Shard) -> list[int]:
-        """Returns the examples of earlier, generated shards whose lost rollouts a retried shard takes over."""
+        """Returns the examples, in earlier generated shards, whose lost rollouts a retried shard takes over."""
         if self._tries[shard.number] == 1 or shard.number not in self._being_scored:
             return []
         settled = self._being_scored | self._scored

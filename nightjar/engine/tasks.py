@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager, contextmanager
 
 _OBJECTS_IN_PROGRESS = 20_000
 _thresholds: list[tuple[int, int, int]] = []
-"""The thresholds at the start of each open block: runs of one process may overlap."""
+"""The thresholds at the start of each open block, because runs of one process may overlap."""
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Waits for all its tasks; if one raises, cancels the others and raises that error, not a group."""
+    """Waits for all its tasks.
+
+    If a task raises, cancels the others and raises that error itself, not an error group.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -27,7 +30,10 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Makes Python collect garbage less often in this block: with the defaults, it takes 30 % of a run's CPU."""
+    """Makes Python collect garbage less often in this block.
+
+    By default, garbage collection takes 30 % of a run's CPU.
+    """
     before = gc.get_threshold()
     _thresholds.append(before)
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Flow runs in progress on a server, their processes, and what becomes of runs whose process is gone."""
+"""Flow runs in progress on a server, their processes, and the end of runs whose process is gone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CLOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ActiveFlowRun:
-    """A flow run that has not ended as far as its server knows; ``since`` is when it entered its state.
+    """A flow run that has not ended, as far as its server knows. ``since`` is the time when it entered its state.
 
-    ``work_pool`` is None for a run from the command line. ``host`` is None if only the worker reported its process;
-    ``host`` and ``pid`` are None if neither did.
+    For a run from the command line, ``work_pool`` is None. If only the worker reported the process, ``host`` is None.
+    If nobody reported the process, ``host`` and ``pid`` are None.
     """
 
     id: str
@@ -56,7 +56,7 @@ class ActiveFlowRun:
         return self.host is not None and self.host != socket.gethostname()
 
     def process(self) -> psutil.Process | None:
-        """Returns its process on this machine; None if that is gone."""
+        """Returns the run's process on this machine, or None if the process is gone."""
         if self.pid is None:
             return None
         try:
@@ -68,14 +68,14 @@ class ActiveFlowRun:
 
 
 def active_flow_runs(api: PrefectApi, work_pool: str | None = None) -> list[ActiveFlowRun]:
-    """Returns the runs of Nightjar's flows in progress, the longest first."""
+    """Returns the runs of Nightjar's flows in progress, the longest-running first."""
     request = {"work_pools": {"name": {"any_": [work_pool]}}} if work_pool is not None else {}
     found = map(ActiveFlowRun.of, api.flow_runs(states=_STATES, **request))
     return sorted(found, key=lambda run: run.since)
 
 
 def is_watched(process: psutil.Process) -> bool:
-    """Returns whether a worker of Prefect started a process; the worker ends it when its run is cancelled."""
+    """Returns whether a Prefect worker started a process. The worker ends the process when the run is cancelled."""
     try:
         parent = process.parent()
         words = parent.cmdline() if parent else []
@@ -85,7 +85,7 @@ def is_watched(process: psutil.Process) -> bool:
 
 
 def stop_process(process: psutil.Process) -> None:
-    """Sends SIGTERM: the run stops, aggregates what it has and publishes it."""
+    """Sends SIGTERM. The run stops, aggregates its finished rollouts and publishes them."""
     try:
         process.send_signal(signal.SIGTERM)
     except psutil.NoSuchProcess:
@@ -96,7 +96,7 @@ _START_SECONDS = 90.0
 
 
 class LostRuns:
-    """Settles runs on this machine that have no process, or that no worker would cancel.
+    """Ends runs on this machine that have no process, or that no worker would cancel.
 
     For ``settled_seconds`` after a change of state, the process may still be unknown.
     """
@@ -109,7 +109,7 @@ class LostRuns:
         self._gone_since: dict[str, float] = {}
 
     def settle(self) -> Iterator[str]:
-        """Marks runs without a process as Crashed or Cancelled, stops those to be cancelled, and yields messages."""
+        """Marks runs without a process as Crashed or Cancelled, stops runs to be cancelled, and yields messages."""
         active = active_flow_runs(self._api)
         ids = {run.id for run in active}
         self._gone_since = {run_id: since for run_id, since in self._gone_since.items() if run_id in ids}

@@ -1,4 +1,4 @@
-"""Changes of schedules and automations on a Prefect server, shown before they are made.
+"""Changes of schedules and automations on a Prefect server. The changes are shown before they are made.
 
 An existing automation is left unchanged: a user may have edited it or switched it off.
 """
@@ -32,7 +32,7 @@ Make: TypeAlias = Callable[[PrefectClient], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Change:
-    """A change of an object on the server; ``make`` is None if the object stays as it is."""
+    """A change of an object on the server. If the object stays unchanged, ``make`` is None."""
 
     what: str
     kind: Literal["create", "change", "keep"]
@@ -42,7 +42,7 @@ class Change:
 
 _ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed")
 _WITHIN = timedelta(seconds=120)
-"""Four heartbeats (``SETTINGS``). On its own machine ``LostRuns`` finds a run sooner."""
+"""Four heartbeats (``SETTINGS``). ``LostRuns`` finds a lost run on its own machine sooner."""
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
 _FLOW_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 
@@ -66,9 +66,9 @@ async def dead_runs(client: PrefectClient) -> Change:
 
 
 async def night_notifications(client: PrefectClient, suite: str, within: timedelta, block: str) -> list[Change]:
-    """Returns the automations that notify people by a block of Prefect, such as ``slack-webhook/team``.
+    """Returns the automations that notify people through a Prefect block, such as ``slack-webhook/team``.
 
-    ``within`` is the longest time from the end of a night to that of the next.
+    ``within`` is the longest time between the ends of two consecutive nights.
     """
     message = partial(SendNotification, block_document_id=await _block(client, block))
     of_suite = ResourceSpecification({"prefect.resource.id": f"nightjar.suite.{suite}"})
@@ -89,7 +89,7 @@ async def night_notifications(client: PrefectClient, suite: str, within: timedel
     )
     missing_message = message(
         subject=f"A night of {suite} is missing",
-        body=f"No night of {suite} has ended for {within}. Look at: nightjar status, nightjar nights --suite {suite}",
+        body=f"No night of {suite} has ended for {within}. See: nightjar status, nightjar nights --suite {suite}",
     )
     failed = EventTrigger(
         expect={f"prefect.flow-run.{end}" for end in ("Failed", "TimedOut", "Crashed")},
@@ -136,9 +136,9 @@ _MARGIN = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class WantedSchedule:
-    """A schedule that a ``flow/deployment`` should have; an existing schedule with this name is changed.
+    """A schedule that a ``flow/deployment`` should have. An existing schedule with this name is changed.
 
-    It has no parameters: Prefect 3.8 clears the parameters of a schedule that is paused and resumed in its UI.
+    The schedule has no parameters, because Prefect 3.8 clears them when the schedule is paused and resumed in the UI.
     """
 
     deployment: str
@@ -147,7 +147,7 @@ class WantedSchedule:
     time_zone: str
 
     def schedule(self) -> CronSchedule:
-        """Raises ``ConfigError`` if cron or time zone are wrong."""
+        """Returns Prefect's schedule. Raises ``ConfigError`` if ``cron`` or ``time_zone`` is invalid."""
         try:
             return CronSchedule(cron=self.cron, timezone=self.time_zone)
         except ValidationError as error:
@@ -157,13 +157,13 @@ class WantedSchedule:
             ) from None
 
     def longest_pause(self) -> timedelta:
-        """Returns the longest time between two nights, with two hours for the work of a night."""
+        """Returns the longest time between two nights, plus two hours in which a night may run."""
         due = [*islice(CronSim(self.cron, datetime.now(UTC)), _LOOKED_AT)]
         return max(after - before for before, after in pairwise(due)) + _MARGIN
 
 
 async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Change:
-    """Leaves a paused schedule paused."""
+    """Returns the change that makes or updates a schedule. A paused schedule stays paused."""
     schedule = wanted.schedule()
     what, when = f"schedule {wanted.name!r} of {wanted.deployment}", _described(schedule)
     try:

@@ -1,7 +1,7 @@
 """Nightjar's deployments and work pool, for ``nightjar up``, ``nightjar deploy`` and deployments/prefect.yaml.
 
-A test compares that file with ``DEPLOYMENTS``. The label ``nightjar/folder`` in the job variables of a deployment names
-the folder that registered it.
+A test compares deployments/prefect.yaml with ``DEPLOYMENTS``. The label ``nightjar/folder`` in the job variables of a
+deployment names the folder that registered the deployment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from nightjar.hosting.server import POOL, prefixed
 
 
 class Deployment(NamedTuple):
-    """A flow that can be started by name; the deployment's name is empty for that of the flow."""
+    """A flow that can be started by name. If the deployment's name is empty, the flow's name is used."""
 
     flow: Flow[..., Any]
     description: str
@@ -64,7 +64,7 @@ _FOLDER = "nightjar/folder"
 _DEFAULT = "that of the work pool"
 _COMMAND = "python -m prefect.engine"
 _FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
-"""The end of the command of earlier versions, which Prefect's own command replaces."""
+"""The end of the command in earlier versions. Prefect's own command replaces such a command."""
 
 
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[Change]:
@@ -99,14 +99,14 @@ async def planned_deployments(
 ) -> list[Change]:
     """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
-    An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
-    command of an earlier version. Other settings stay as a user has made them.
+    In an existing deployment, only the entrypoint, the schema of parameters, the version, and a command of an earlier
+    version are changed. Other settings stay as the user has set them.
 
     Args:
-        folder: where runs happen and write ``./outputs``; the schema of parameters offers its environments.
-        prefix: of the names of deployments and work pool.
-        suites: new deployments of suites; existing ones of the folder are updated as well.
-        is_taken_over: deployments that another folder registered become this folder's.
+        folder: the folder in which runs run and write ``./outputs``. The schema of parameters offers its environments.
+        prefix: the prefix of the names of deployments and work pool.
+        suites: suites that get a new deployment. Existing deployments of suites in the folder are updated as well.
+        is_taken_over: whether deployments that another folder registered become this folder's deployments.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
@@ -168,7 +168,7 @@ async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) 
 def _offering(parameter: dict[str, Any], choices: list[str]) -> dict[str, Any]:
     """Returns a text parameter that offers choices in a form and accepts any other text.
 
-    The choices have no type: with one, the form would replace the text field by the choices.
+    The choices have no type. With a type, the form would replace the text field by the choices.
     """
     text = {name: parameter[name] for name in ("type", "minLength")}
     shown = {name: value for name, value in parameter.items() if name not in text}
@@ -235,10 +235,10 @@ def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: b
 
 @dataclass(frozen=True)
 class Wanted:
-    """The target state of a server; ``suite`` and ``gate`` are files below ``folder``.
+    """The target state of a server. ``suite`` and ``gate`` are files below ``folder``.
 
-    Without a ``gate``, a suite keeps its own. ``notify`` is a notification block, such as ``slack-webhook/team``. The
-    other fields are as for ``planned_deployments``.
+    Without ``gate``, a suite keeps its own gate. ``notify`` is a notification block, such as ``slack-webhook/team``.
+    ``planned_deployments`` describes the other fields.
     """
 
     folder: Path
@@ -254,7 +254,7 @@ class Wanted:
 
 
 async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) -> bool:
-    """Returns whether ``confirm`` accepted the changes and they were made."""
+    """Makes the changes if ``confirm`` accepts them. Returns whether the changes were made."""
     suite = None if wanted.suite is None else of_suite(wanted.suite, wanted.gate)
     suites = [] if suite is None else [suite]
     async with get_client() as client:

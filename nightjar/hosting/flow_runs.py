@@ -1,4 +1,4 @@
-"""Runs flows in this process, for the command line: on a server, or on a temporary one."""
+"""Runs flows in this process, for the command line, on an existing server or on a temporary server."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ async def evaluate_as_flow(
     api_url: str | None,
     where: str = "",
 ) -> Outcome:
-    """Runs the flow ``evaluate`` and returns the outcome, even if the server goes away during the run.
+    """Runs the flow ``evaluate``. Returns the outcome, even if the server goes away during the run.
 
-    ``api_url`` is None for a temporary server; ``output_dir``, ``resume`` and ``where`` are as for ``load_env``.
+    If ``api_url`` is None, a temporary server is used. ``load_env`` describes ``output_dir``, ``resume`` and ``where``.
     """
     for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
@@ -52,7 +52,7 @@ async def evaluate_as_flow(
     from nightjar.tasks.away import SERVER_IS_AWAY, note
 
     logging.raiseExceptions = False  # else Prefect's handler complains on stderr that it cannot send the log
-    if server is not None:  # it started while Prefect was imported
+    if server is not None:  # the server started while Prefect was imported
         await asyncio.to_thread(server.wait)
     looking = asyncio.get_running_loop().create_task(_run_of(config))
     try:
@@ -84,11 +84,11 @@ async def _run_of(config: RunConfig) -> Run:
             said = run.metadata
             if (EnvironmentId.parse(said.env_id).listed, said.model, said.name) == asked:
                 return run
-        await asyncio.sleep(_LOOK_SECONDS)  # it may be opened in another thread
+        await asyncio.sleep(_LOOK_SECONDS)  # the run may be opened in another thread
 
 
 def rescore_with_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str) -> RunDirectory:
-    """Scores a run again, a part per worker; ``cluster`` is an address, or the number of workers to start here.
+    """Scores a run again, in a part per worker. ``cluster`` is an address, or the number of local workers to start.
 
     ``settings`` are further arguments of ``load_rescored``.
     """

@@ -38,16 +38,16 @@ _STATES = {
     "CANCELLING": "CANCELLED",
     "CANCELLED": "CANCELLED",
 }
-"""The state shown for each of Prefect's state types; TIMEOUT is a Failed state named TimedOut."""
+"""The state shown for each of Prefect's state types. TIMEOUT is shown for a Failed state named TimedOut."""
 
 
 @dataclass(frozen=True)
 class HostedRun:
-    """A flow run of ``evaluate``; ``since`` is when it entered its state.
+    """A flow run of ``evaluate``. ``since`` is the time when it entered its state.
 
-    ``state`` is ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``. An ended run may
-    begin again by a retry. ``created_at`` is when it was requested; for a scheduled run, when it was due. A deployment
-    runs it if ``is_hosted``; other runs come from a command line.
+    ``state`` is ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``. A retry may start an
+    ended run again. ``created_at`` is the time when the run was requested; for a scheduled run, it is the time when the
+    run was due. ``is_hosted`` means that a deployment runs it. Other runs come from a command line.
     """
 
     id: str
@@ -102,7 +102,7 @@ def _failure(kind: str, state: str, message: str) -> FailureClass | None:
 
 
 def hosted_runs(api: PrefectApi) -> Iterator[HostedRun]:
-    """Yields the evaluations of a server, newest first, without scheduled ones of the future."""
+    """Yields the evaluations of a server, newest first, without evaluations that are scheduled for the future."""
     chosen: dict[str, Any] = {
         "flows": {"name": {"any_": [_FLOW]}},
         "flow_runs": {"expected_start_time": {"before_": (datetime.now(UTC) + _SOON).isoformat()}},
@@ -126,7 +126,7 @@ def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
             return run
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
-            raise ConfigError(f"{len(several)} runs match {asked!r}: {ids}. Type more of an id")
+            raise ConfigError(f"{len(several)} runs match {asked!r}: {ids}. Type more of the id")
 
 
 STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))
@@ -135,7 +135,7 @@ _STATUS_STATES = {"timed_out": "TIMEOUT"}
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run; ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk nor published."""
+    """A run. ``hosted`` is None if the server does not know the run. ``stored`` is None if it is only on the server."""
 
     hosted: HostedRun | None
     stored: StoredRun | None
@@ -151,12 +151,12 @@ class ListedRun:
 
     @property
     def kind(self) -> str:
-        """``HOSTED`` if a worker runs it, as far as the server knows, else ``LOCAL``."""
+        """``HOSTED`` if, as far as the server knows, a worker runs the run; else ``LOCAL``."""
         return "HOSTED" if self.hosted and self.hosted.is_hosted else "LOCAL"
 
     @property
     def state(self) -> str:
-        """The state on the server; for other runs their status in capitals."""
+        """The state on the server. For a run that the server does not know, the run's status in capitals."""
         if self.hosted:
             return self.hosted.state
         status = str(self.value("status"))
@@ -202,7 +202,7 @@ def joined(hosted: Iterable[HostedRun], stored: Iterable[StoredRun]) -> Iterator
 
 @dataclass(frozen=True)
 class Retried:
-    """A flow run that waits for a worker to resume it; ``was`` is the state in which it had ended."""
+    """A flow run that waits for a worker to resume it. ``was`` is the state in which the flow run had ended."""
 
     flow_run_id: str
     name: str
@@ -218,13 +218,14 @@ def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
 
 
 def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: StoredRun | None = None) -> Retried:
-    """Has a worker run a flow run of a deployment again; its journal tells it what remains.
+    """Lets a worker run a deployment's flow run again. The run's journal determines the remaining rollouts.
 
-    ``where`` retries only the failed rollouts that match, see ``failed_where``, and is checked on the stored run.
+    With ``where``, only matching failed rollouts are retried (see ``failed_where``). ``where`` is checked on the stored
+    run.
     """
     flow_run_id, name, state = flow_run["id"], flow_run["name"], flow_run["state_type"]
     if state not in ENDED:
-        raise ConfigError(f"Run {name!r} ({flow_run_id}) is {state}: it is in progress and was left alone")
+        raise ConfigError(f"Run {name!r} ({flow_run_id}) is {state}. A run in progress is not retried")
     if where and stored:
         check_where(stored, where)
     parameters = {key: value for key, value in flow_run["parameters"].items() if key != "where"}
@@ -240,7 +241,7 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
 
 
 def _wait_for_the_worker(flow_run: dict[str, Any]) -> None:
-    """Waits until Prefect's worker cannot record the end of a killed or cancelled run once more, over the retry."""
+    """Waits until Prefect's worker can no longer overwrite the retry with the end of a killed or cancelled run."""
     if flow_run["work_pool_name"] and flow_run["state_type"] in {"CRASHED", "CANCELLED"}:
         ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
         rest = WORKER_SECONDS - (datetime.now(UTC) - ended_at).total_seconds()
@@ -250,20 +251,20 @@ def _wait_for_the_worker(flow_run: dict[str, Any]) -> None:
 
 
 def run_dir_of(flow_run: dict[str, Any]) -> str:
-    """Returns the run directory of a run from a command line; raises ``ConfigError`` if it is elsewhere or missing."""
+    """Returns the run directory of a run from a command line. Raises ``ConfigError`` if it is elsewhere or missing."""
     where, name = Whereabouts.from_labels(flow_run["labels"]), flow_run["name"]
     if where is None:
-        raise ConfigError(f"Run {name!r} ({flow_run['id']}) ended before it had a run directory: start it again")
+        raise ConfigError(f"Run {name!r} ({flow_run['id']}) ended before it had a run directory. Start the run again")
     if not (where.is_here and where.folder == Path.cwd()):
         raise ConfigError(
             f"Run {name!r} ({flow_run['id']}) was started from a command line on {where.host}, in {where.folder}. "
-            f"There: nightjar eval retry {shlex.quote(where.run_dir)}"
+            f"Retry it there: nightjar eval retry {shlex.quote(where.run_dir)}"
         )
     return where.run_dir
 
 
 def with_flow_run_states(nights: Sequence[Night]) -> list[Night]:
-    """Returns nights; if the flow run of one has ended without a verdict, its line says so."""
+    """Returns nights. If the flow run of a night has ended without a verdict, the night's line says so."""
     if all(one.verdict != "running" for one in nights):
         return list(nights)
     try:

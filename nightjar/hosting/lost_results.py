@@ -1,4 +1,4 @@
-"""Publishes the results of runs whose process is gone, each in a process of its own."""
+"""Publishes the results of runs whose process is gone. Each run is published in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of ``nightjar up``: services that are restarted when they end, and their ports and logs."""
+"""Processes of ``nightjar up``: services, which are restarted when they end, and their ports and logs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PORTS_TRIED = 20
 def spawn(
     log: Path, module: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a Python module, given as name and arguments, in a session of its own; appends its output to ``log``.
+    """Starts a Python module, given as name and arguments, in a new session. Appends its output to ``log``.
 
-    It does not import from its folder, where a user's ``queue.py`` would hide Python's. ``environment`` is added to
-    this process's.
+    The process does not import from its folder, where a user's ``queue.py`` would hide Python's module. ``environment``
+    is added to the environment of this process.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -66,7 +66,10 @@ class Service:
         return self.process.poll() is not None
 
     def revive(self) -> str | None:
-        """Restarts it if it has ended and its pause is over; returns a message, or None if nothing happened."""
+        """Restarts the service if it has ended and the pause is over.
+
+        Returns a message, or None if nothing happened.
+        """
         if not self.has_ended():
             return None
         if self._again_at is None:
@@ -99,7 +102,7 @@ class Service:
 
 
 def end_left_over(pid: int, since: float) -> None:
-    """Kills a service that a killed ``nightjar up`` left, unless the process started after ``since``."""
+    """Kills a service that a killed ``nightjar up`` left behind, unless the process started after ``since``."""
     try:
         process = psutil.Process(pid)
         if process.create_time() <= since and {"prefect", "view"} & {*process.cmdline()}:
@@ -110,7 +113,7 @@ def end_left_over(pid: int, since: float) -> None:
 
 
 def free_port(first: int) -> int:
-    """Raises ``ServiceError`` if no port near ``first`` is free."""
+    """Returns a free port near ``first``. Raises ``ServiceError`` if there is none."""
     last = first + _PORTS_TRIED - 1
     if (port := first_free_port(range(first, last + 1))) is None:
         raise ServiceError(f"Ports {first} to {last} are in use. Free one of them, or pass --no-view")
@@ -118,7 +121,7 @@ def free_port(first: int) -> int:
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
-    """Raises ``ServiceError`` with the complaint after ``seconds``."""
+    """Waits until ``is_done`` returns True. Raises ``ServiceError`` with the complaint after ``seconds``."""
     end = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > end:

@@ -1,8 +1,8 @@
 """Reads the log of a flow run from its server, without repeating or losing a line.
 
-Lines arrive late, in batches, from several processes, and many may share a timestamp, which is the server's only order.
-So the reader counts: if the number of seen lines equals the number of lines before a place, then there are as many seen
-lines after the place as unseen lines before it.
+Lines arrive late, in batches, from several processes. The server orders lines only by timestamp, and many may share a
+timestamp. So the reader counts lines. If the number of seen lines equals the number of lines before a position, then
+the number of seen lines after the position equals the number of unseen lines before it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nightjar.hosting.server import PrefectApi
 
 _PAGE = 200
 _STEP = 150
-"""Lines to go back at a time. Pages overlap, because new lines move others on."""
+"""The number of lines to go back at a time. Pages overlap, because new lines shift older lines."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of the log; its message may have several lines."""
+    """An entry of the log. Its message may have several lines."""
 
     at: datetime
     level: str
@@ -44,7 +44,7 @@ class RunLog:
         self._seen: set[str] = set()
 
     def tail(self, count: int) -> list[LogLine]:
-        """Returns the last lines. ``new`` continues from there, without older lines."""
+        """Returns the last lines. Afterwards, ``new`` returns lines that follow, and no older lines."""
         newest: dict[str, dict[str, Any]] = {}
         known = max(1, count)
         for page in self._pages(sort="TIMESTAMP_DESC"):
@@ -65,7 +65,7 @@ class RunLog:
         yield from sorted(map(LogLine.of, fresh.values()), key=lambda line: line.at)
 
     def _late(self, count: int, behind: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns ``count`` unseen lines before the place, searching backwards from there."""
+        """Returns ``count`` unseen lines before the position, searching backwards from it."""
         late: dict[str, dict[str, Any]] = {}
         first = len(self._seen)
         while len(late) < count and first > 0:

@@ -1,4 +1,4 @@
-"""Prefect's server: the choice of a server, its settings, and its HTTP API.
+"""Prefect's server: the choice of a server, the settings of a server, and its HTTP API.
 
 The API is called over plain HTTP where start-up time matters: importing Prefect takes 2.5 s.
 """
@@ -28,9 +28,8 @@ POOL = "nightjar"
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 WORKER_SECONDS = 30.0
-"""Prefect's worker records the end of a run that it started, on a busy machine up to half a minute after the process.
-
-Its record would undo a retry that is requested before.
+"""Prefect's worker records the end of a run that it started. On a busy machine, this happens up to half a minute after
+the end of the process, and would undo a retry that is requested earlier.
 """
 MOST_RUNS = 200
 
@@ -44,7 +43,7 @@ _HEALTH_SECONDS = 10.0
 SETTINGS = {
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the minimum; a run ends after four missing ones (automations.py)
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows progress
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that belong to no run may log
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that do not belong to a run may log
     # On disk, concurrency slots of deployments survive a restart of the server, and so do their runs
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error without a network
@@ -57,7 +56,7 @@ SETTINGS = {
 
 
 def configured_prefect_api() -> str | None:
-    """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile; None if there is none."""
+    """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile, or None if neither is set."""
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
@@ -81,7 +80,7 @@ def prefect_answers(api_url: str) -> bool:
 
 
 def authorization() -> dict[str, str]:
-    """Returns the header for Prefect's cloud, or for a server behind a password."""
+    """Returns the authorization header for Prefect's cloud, or for a server with a password."""
     if key := os.environ.get("PREFECT_API_KEY"):
         return {"Authorization": f"Bearer {key}"}
     if password := os.environ.get("PREFECT_API_AUTH_STRING"):
@@ -90,7 +89,7 @@ def authorization() -> dict[str, str]:
 
 
 def find_prefect_api(url: str | None = None) -> str | None:
-    """Returns the URL of the server to use: the given or configured one, else that of ``nightjar up``, or None.
+    """Returns the URL of the server to use: the given or configured one, else the server of ``nightjar up``, or None.
 
     Raises ``ServiceError`` if the given or configured server does not answer.
     """
@@ -120,13 +119,14 @@ _TIMEOUT_SECONDS = 15.0
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
 _AWAY = {429, 502, 503, 504}
-"""Status codes of a server, or of a proxy in front of it, that is overloaded."""
+"""Status codes of an overloaded server, or of a proxy in front of the server."""
 
 
 class PrefectApi:
     """The API of one server, whose URL ends with ``/api`` or names a workspace of Prefect's cloud.
 
-    Methods raise ``ServiceAwayError`` if the server does not answer or is overloaded, ``ServiceError`` if it refuses.
+    Methods raise ``ServiceAwayError`` if the server does not answer or is overloaded, and ``ServiceError`` if it
+    refuses.
     """
 
     def __init__(self, url: str) -> None:
@@ -144,13 +144,13 @@ class PrefectApi:
         self._call("DELETE", path, None)
 
     def flow_runs(self, *, states: Sequence[str] = (), **request: Any) -> list[dict[str, Any]]:
-        """Returns flow runs of Nightjar's flows, in any of the states; ``request`` overrides fields of the request."""
+        """Returns flow runs of Nightjar's flows in any of the states. ``request`` overrides fields of the request."""
         chosen = {"state": {"type": {"any_": list(states)}}} if states else {}
         asked = {"flows": {"name": {"any_": list(FLOWS)}}, "flow_runs": chosen, "limit": MOST_RUNS, **request}
         return self.post("/flow_runs/filter", asked) or []
 
     def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
-        """Proposes a state for a flow run, such as ``CRASHED``; returns whether the server accepted it."""
+        """Proposes a state for a flow run, such as ``CRASHED``. Returns whether the server accepted the state."""
         proposed = {"type": state, "name": state.capitalize(), "message": message}
         answer = self.post(f"/flow_runs/{flow_run_id}/set_state", {"state": proposed, "force": False})
         return answer is not None and answer["status"] == "ACCEPT"

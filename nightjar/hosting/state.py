@@ -1,6 +1,6 @@
 """The state of ``nightjar up`` in Nightjar's home: ``up.json`` with its services, and the lock of its supervisor.
 
-The lock file holds the process id of the supervisor, so that ``stop`` ends that process and nothing else.
+The lock file holds the process id of the supervisor, so that ``stop`` ends that process and no other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nightjar.errors import ConfigError, FileLockedError, ServiceError
 
 @dataclass(frozen=True)
 class ServicesState:
-    """The services of ``nightjar up``, each with its process id and number of restarts.
+    """The services of ``nightjar up``. Each has a process id and a number of restarts.
 
-    ``folder`` is where runs of its deployments happen; ``view_url`` is None if the web view is not served.
+    ``folder`` is the folder in which runs of the deployments run. Without a web view, ``view_url`` is None.
     """
 
     api_url: str
@@ -41,7 +41,7 @@ def written_at() -> float:
 
 
 def read_state() -> ServicesState | None:
-    """Returns None if nothing runs."""
+    """Returns the state, or None if nothing runs."""
     try:
         return ServicesState(**json.loads(_file().read_text(encoding="utf-8")))
     except (OSError, ValueError, ConfigError):
@@ -58,7 +58,7 @@ def _file() -> Path:
 
 @contextmanager
 def supervisor_lock() -> Iterator[None]:
-    """Makes this process the supervisor; raises ``ServiceError`` if there is another one."""
+    """Makes this process the supervisor. Raises ``ServiceError`` if there is another supervisor."""
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(_lock_file(), 0))
@@ -71,7 +71,7 @@ def supervisor_lock() -> Iterator[None]:
 
 
 def supervisor_pid() -> int | None:
-    """Returns the process that holds the lock; None if there is none."""
+    """Returns the id of the process that holds the lock, or None if there is no such process."""
     try:
         with file_lock(_lock_file(), 0):
             return None

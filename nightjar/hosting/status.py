@@ -25,7 +25,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a ``flow/deployment``, active if neither is paused; ``when`` is like ``cron 0 2 * * *``."""
+    """A schedule of a ``flow/deployment``. It is active if neither is paused. ``when`` is like ``cron 0 2 * * *``."""
 
     id: str
     deployment: str
@@ -36,9 +36,9 @@ class ScheduleStatus:
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """A deployment; its name is ``flow/deployment``, its ``folder`` is None if the runs set it.
+    """A deployment. Its name is ``flow/deployment``. If the runs set the folder, ``folder`` is None.
 
-    Without a ``concurrency_limit``, concurrent runs are not limited.
+    If ``concurrency_limit`` is None, concurrent runs are not limited.
     """
 
     name: str
@@ -49,7 +49,7 @@ class DeploymentStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run in progress; ``process`` is ``host:pid``, ``page`` its page in the UI."""
+    """A run in progress. ``process`` is ``host:pid``; ``page`` is the address of the run's page in the UI."""
 
     id: str
     name: str
@@ -61,9 +61,9 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of ``nightjar up`` and its server; None for anything that is not configured or running.
+    """The status of ``nightjar up`` and its server. Parts that are not configured or not running are None.
 
-    ``services`` may be those that a killed one left behind; ``log`` names restarts of services and lost runs.
+    ``services`` may be left behind by a killed ``nightjar up``. ``log`` has restarts of services and lost runs.
     """
 
     api_url: str | None

@@ -1,7 +1,7 @@
-"""Submits runs to a worker, with their environment and with secrets of one run.
+"""Submits runs to a worker, each with its environment and its secrets.
 
-The secrets are an anonymous block, which a label of the flow run names. The run reads and removes the block before
-anything else. ``forget_old_secrets`` removes blocks that no run reads: after the end of the run, or after a day.
+The secrets of a run are an anonymous block, which a label of the flow run names. The run first reads and removes the
+block. ``forget_old_secrets`` removes blocks that no run has read, after the end of the run or after a day.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def forget_secrets(api: PrefectApi, run: HostedRun) -> None:
 
 
 def forget_old_secrets(api: PrefectApi) -> int:
-    """Removes the secrets of runs that have ended or did not begin within a day; returns their number."""
+    """Removes the secrets of runs that have ended or did not start within a day. Returns the number of these runs."""
     chosen = {"block_documents": {"is_anonymous": {"eq_": True}}, "block_types": {"slug": {"any_": [_SLUG]}}}
     found = api.post("/block_documents/filter", {**chosen, "limit": _PAGE})
     if not found:
@@ -77,7 +77,10 @@ USUAL_MINUTES, MOST_MINUTES = 120, 1_440
 
 @dataclass(frozen=True)
 class Submitted:
-    """A submitted run; ``env_source`` is where the worker gets its environment, empty if it must be there already."""
+    """A submitted run.
+
+    ``env_source`` is where the worker gets the environment. If empty, the worker must have it already.
+    """
 
     flow_run_id: str
     name: str
@@ -91,8 +94,8 @@ class Submitted:
 class HostedOptions:
     """Options of a hosted run besides its configuration.
 
-    The default ``name`` of the flow run is environment and model. ``allow_instances_access`` lets the process of the
-    work pool create instances. ``custom_secrets`` are variables of this run alone.
+    The default ``name`` of the flow run is made of environment and model. ``allow_instances_access`` lets the process
+    of the work pool create instances. ``custom_secrets`` are variables that only this run gets.
     """
 
     name: str = ""
@@ -109,11 +112,11 @@ def submit(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> Submitted:
-    """Starts a run of a ``flow/deployment``, with the environment if that is developed or installed here.
+    """Starts a run of a ``flow/deployment``. Sends the environment if it is developed or installed on this machine.
 
-    The values of the deployment apply to fields of ``config`` that are not set, and to an empty ``warehouse``. Raises
-    ``ConfigError`` if the environment cannot be sent; ``ServiceError`` if the server does not answer, has no such
-    deployment, or refuses.
+    For unset fields of ``config`` and an empty ``warehouse``, the deployment's values are used. Raises ``ConfigError``
+    if the environment cannot be sent. Raises ``ServiceError`` if the server does not answer, has no such deployment, or
+    refuses the run.
     """
     api = PrefectApi(api_url)
     found = _deployment(api, deployment)
@@ -146,9 +149,9 @@ def submit_parts(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> list[Submitted]:
-    """Starts a run as ``count`` parts, a flow run each; the last part to end joins them."""
+    """Starts a run as ``count`` parts, each in its own flow run. The last part to end joins the parts."""
     if config.save_to_hf_hub:
-        raise ConfigError("save_to_hf_hub: parts are not pushed. Push the run when it is there: nightjar eval push RUN")
+        raise ConfigError("save_to_hf_hub: parts are not pushed. Push the run after its end: nightjar eval push RUN")
     if 0 <= config.num_examples < count:
         raise ConfigError(f"num_examples: {count} parts need at least as many examples (found {config.num_examples})")
     submitted: list[Submitted] = []
@@ -202,7 +205,7 @@ def check_options(config: RunConfig, options: HostedOptions, *, deployment: str,
 
 
 def _bring(config: RunConfig, api_url: str) -> str:
-    """Sends the environment if it is developed here; returns where a worker gets it from."""
+    """Sends the environment if it is developed on this machine. Returns where a worker gets the environment from."""
     package = known_environment(config.env_id, config.environments_dir)
     if package is None or package.origin == "built-in":
         return ""

@@ -1,4 +1,4 @@
-"""Supervises a Prefect server, the web view and a worker, in one process; writes ``up.log`` in Nightjar's home."""
+"""Supervises a Prefect server, the web view and a worker, in one process. Writes ``up.log`` in Nightjar's home."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Supervisor:
         self._forget_old_secrets: Callable[[PrefectApi], int] | None = None
 
     def start(self) -> str:
-        """Returns the addresses and the next steps."""
+        """Starts the services. Returns a text with the addresses and the next steps."""
         self._end_left_over()
         self._use_server()
         from nightjar.hosting.deployments import (  # takes 3 s, while the server starts
@@ -114,7 +114,7 @@ class Supervisor:
             time.sleep(_WATCH_SECONDS)
 
     def end(self) -> None:
-        """Cancels the runs of the worker, which publish what they have, and ends the services in reverse order."""
+        """Cancels the worker's runs, which publish their finished rollouts, and ends the services in reverse order."""
         if self._is_up:
             with suppress(KeyboardInterrupt, SystemExit, ServiceError):
                 self._cancel_runs()
@@ -139,7 +139,7 @@ class Supervisor:
             server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._port))
             self._services.append(Service("Prefect's server", home() / "server.log", server))
         elif is_configured:
-            self._notify(f"A Prefect server answers at {self._api.url} already: using it.")
+            self._notify(f"A Prefect server answers at {self._api.url} already. It is used.")
         else:
             raise ServiceError(
                 f"A Prefect server that 'nightjar up' did not start answers at {self._api.url}. Choose another port "
@@ -236,7 +236,7 @@ def supervise(
 
 
 def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool) -> str:
-    """Starts a supervisor process, and returns the text of ``Supervisor.start`` once everything runs."""
+    """Starts a supervisor process. Returns the text of ``Supervisor.start`` once all services run."""
     check_nobody_supervises()
     log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
@@ -251,7 +251,7 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_v
 
 
 def stop() -> bool:
-    """Returns False if nothing runs."""
+    """Stops ``nightjar up``. Returns False if nothing runs."""
     pid = supervisor_pid()
     if pid is None:
         return False
@@ -263,7 +263,7 @@ def stop() -> bool:
 
 
 def worker_runs() -> list[ActiveFlowRun]:
-    """Returns the runs that ``nightjar down`` would cancel; none if the server is away."""
+    """Returns the runs that ``nightjar down`` would cancel. If the server does not answer, the list is empty."""
     state = read_state()
     if state is None or supervisor_pid() is None or not prefect_answers(state.api_url):
         return []

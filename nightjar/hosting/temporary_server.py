@@ -1,6 +1,6 @@
 """A Prefect server for one command: ``python -P -m nightjar.hosting.temporary_server PORT``.
 
-It ends when its standard input is closed, and so with the process that started it.
+The server ends when its standard input is closed, and therefore with the process that started it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TemporaryServer:
             )
 
     def wait(self) -> None:
-        """Raises ``ServiceError`` if the server does not answer."""
+        """Waits until the server answers. Raises ``ServiceError`` if it does not."""
         complaint = f"Prefect's temporary server does not answer; see {self._log}"
         wait_until(lambda: prefect_answers(self.api_url) or self._process.poll() is not None, _START_SECONDS, complaint)
         if self._process.poll() is not None:

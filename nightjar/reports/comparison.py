@@ -1,4 +1,4 @@
-"""A comparison of runs as lines for the terminal, as Markdown, as JSON, and as an HTML page in one file."""
+"""Renders a comparison of runs as lines for the terminal, as Markdown, as JSON, and as an HTML page in one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEAR_END = 25.0
 
 
 def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
-    """Returns rows of label, baseline, candidate and change; rows without a value are left out."""
+    """Returns rows of label, baseline, candidate and change. Rows without a value are left out."""
     a, b = found.baseline, found.candidate
     change = "" if a.mean is None or b.mean is None else f"{b.mean - a.mean:+.4f}"
     rows = [
@@ -97,8 +97,8 @@ def verdict(found: Comparisons) -> str:
         for decision, words in (("REGRESSION", "worse"), ("INCONCLUSIVE", "undecided"), ("PASS", "passed"))
         if decision in decisions
     ]
-    parts += [f"{len(found.missing)} of the baseline not compared"] if found.missing else []
-    parts += [f"{len(found.new)} of the candidate alone"] if found.new else []
+    parts += [f"{len(found.missing)} only in the baseline, not compared"] if found.missing else []
+    parts += [f"{len(found.new)} only in the candidate"] if found.new else []
     return f"Of {len(decisions) + len(found.missing) + len(found.new)} evaluations: {', '.join(parts)}."
 
 
@@ -123,12 +123,12 @@ def comparisons_report(found: Comparisons) -> str:
 
 def one_sided(found: Comparisons) -> list[str]:
     return [f"{name}: {why}" for name, why in found.missing.items()] + [
-        f"{name}: The baseline has no run of it" for name in found.new
+        f"{name}: The baseline has no run of this evaluation" for name in found.new
     ]
 
 
 def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
-    """Returns one or several comparisons as JSON values; None where an interval has no end."""
+    """Returns one or several comparisons as JSON values. An infinite end of an interval is None."""
     decision = {"decision": found.decision} if isinstance(found, Comparisons) else {}
     return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
 
@@ -148,15 +148,15 @@ def _missing(found: Comparison) -> str:
     parts = [
         f"{count:,} examples {where}"
         for count, where in (
-            (found.unscored, "that one of them has not scored"),
-            (found.only_baseline, "of the baseline alone"),
-            (found.only_candidate, "of the candidate alone"),
+            (found.unscored, "that one of the runs has not scored"),
+            (found.only_baseline, "that only the baseline has"),
+            (found.only_candidate, "that only the candidate has"),
         )
         if count
     ]
     lowest, highest = found.difference.if_failed_wrong, found.difference.if_failed_right
     if lowest != highest:
-        parts.append(f"depending on the failed rollouts, the difference could be {lowest:+.4f} to {highest:+.4f}")
+        parts.append(f"depending on the failed rollouts, the difference could be from {lowest:+.4f} to {highest:+.4f}")
     return "; ".join(parts)
 
 
@@ -197,10 +197,10 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Chart:
-    """An interval of a difference beside the limit, in percent of the width; an infinite end is at the edge.
+    """An interval of a difference, and the limit, in percent of the width. An infinite end is drawn at the edge.
 
-    ``ends`` are the finite ends; ``beyond_from`` and ``beyond_width`` are the area beyond the limit. ``zero_anchor``
-    and ``limit_anchor`` are SVG's ``text-anchor`` of the labels.
+    ``ends`` are the finite ends. ``beyond_from`` and ``beyond_width`` give the area beyond the limit. ``zero_anchor``
+    and ``limit_anchor`` are the values of SVG's ``text-anchor`` for the labels.
     """
 
     low: float

@@ -13,7 +13,7 @@ _VISIBLE = (
     | {0x7F: "␡"}
     | {code: f"[U+{code:04X}]" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 )
-"""Signs shown in place of control characters and of characters that change the direction of writing."""
+"""Signs that replace control characters, and characters that change the direction of writing."""
 _PLAIN = re.compile(r"(?:[\w ,.:;%/()'+=^-]|[^\x00-\x7f]|\[[\d., -]*\]|\bpass@\d+)*")
 _MEANT = re.compile(r"[!-/:-@\[-`{-~]")
 _LINK = re.compile(r"://|www\.|\b_|_\b|^\s*([-+=>]\s|\d+[.)]\s)")
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[\d.,% –\[\]-]+( m?s)?")
 
 
 def visible(text: str) -> str:
-    r"""Returns a text with signs for invisible and direction-changing characters; line feeds and tabs stay.
+    r"""Returns a text with signs for invisible and direction-changing characters. Line feeds and tabs stay.
 
     >>> visible("a\x1b[31m\u202eb")
     'a␛[31m[U+202E]b'
@@ -31,7 +31,7 @@ def visible(text: str) -> str:
 
 
 def table(heading: str, rows: Sequence[str]) -> str:
-    """Returns a Markdown table; empty without rows. Heading and rows have `` | `` between their cells, see ``cell``."""
+    """Returns a Markdown table, or "" without rows. Cells of heading and rows are joined by `` | ``, see ``cell``."""
     rule = " | ".join("---" for _ in heading.split("|"))
     return "\n".join(f"| {row} |" for row in (heading, rule, *rows)) if rows else ""
 
@@ -41,7 +41,7 @@ def cell(text: object) -> str:
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Aligns numeric columns to the right; empty without rows."""
+    """Returns a table as text, with numeric columns aligned to the right. Without rows, the text is empty."""
     body = [list(map(str, row)) for row in rows]
     rules = ["---:" if all(_NUMBER.fullmatch(row[place]) for row in body) else "---" for place in range(len(names))]
     lines = [list(map(safe, names)), rules, *([safe(text) for text in row] for row in body)]
@@ -49,7 +49,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def safe(text: object) -> str:
-    """Returns a text that Markdown shows literally in a line or cell: special characters become entities in code.
+    """Returns a text that Markdown shows literally in a line or cell. Special characters become entities in code.
 
     >>> safe("gpt-4.1_mini"), safe("a|b")
     ('gpt-4.1_mini', '<code>a&#124;b</code>')
@@ -61,7 +61,7 @@ def safe(text: object) -> str:
 
 
 def fenced(text: str) -> str:
-    """Returns a text as a code block that nothing in it can close."""
+    """Returns a text as a code block that the text itself cannot close."""
     longest = max(map(len, _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"

@@ -20,7 +20,7 @@ def gate_rows(found: Verdict) -> list[dict[str, str]]:
 
 
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields benchmark and reason where it has not passed, or passed on a part; when verbose, all details of each."""
+    """Yields name and reason of each benchmark that did not pass fully. ``is_verbose`` yields all details of all."""
     for one in found.benchmarks:
         if is_verbose or one.outcome != "PASS" or one.not_asked:
             yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])
@@ -33,7 +33,7 @@ def error_rate(found: Verdict) -> str:
         return f"In a year without any change, at most {count} false NO-GO nights are expected{each}."
     together = {"holm": "any false breach", "bh": "a breach being false", "none": "a false breach of each benchmark"}
     chance = f"the chance of {together[found.correction]} is {found.level:.3g}"
-    return f"If nothing is worse than allowed, {chance}."
+    return f"If no benchmark is worse than allowed, {chance}."
 
 
 def gate_report(found: Verdict) -> str:
@@ -49,13 +49,13 @@ def gate_report(found: Verdict) -> str:
 
 
 def gate_record(found: Verdict) -> dict[str, Any]:
-    """Writes None where an interval has no end."""
+    """Returns a verdict as JSON values. An infinite end of an interval is None."""
     record: dict[str, Any] = finite(asdict(found))
     return record
 
 
 def left_out(found: Verdict) -> str:
-    return f"On one side only, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
+    return f"Only on one side, and therefore not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
 
 
 def _cells(one: GatedBenchmark) -> tuple[str, ...]:

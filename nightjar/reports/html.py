@@ -1,6 +1,6 @@
-"""HTML pages: templates filled with records, each page one file that needs nothing else.
+"""HTML pages: templates filled with records. Each page is one file that needs no other file.
 
-Text from records is escaped, and its invisible or direction-changing characters are shown as signs.
+Text from records is escaped. Invisible and direction-changing characters are shown as signs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def style() -> str:
 
 
 def write_page(path: Path, page: str, *, makes_folder: bool = False) -> None:
-    """Writes a page to a file; unpaired surrogates, which a model may answer, become question marks."""
+    """Writes a page to a file. Unpaired surrogates, which a response may contain, become question marks."""
     try:
         if makes_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write_page(path: Path, page: str, *, makes_folder: bool = False) -> None:
 
 
 def finished(value: Any) -> Any:
-    """Returns how a template shows a value; HTML, as behind the filter ``e``, is left unchanged."""
+    """Returns how a template shows a value. HTML, such as the output of the filter ``e``, stays unchanged."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -23,16 +23,16 @@ def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
 
 def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
     first, *_ = found.rows
-    lines = {"First": f"{first.model}, alone", "Examples": f"{found.examples:,} that all have scored"}
+    lines = {"First": f"{first.model}, without a tie", "Examples": f"{found.examples:,} that all models have scored"}
     if len(found.rows) == 1:
         lines["First"] = f"{first.model}, the only model"
     elif len(best := [str(row.model) for row in found.rows if row.ranks[0] == 1]) > 1:
         lines["First"] = f"{', '.join(best)} are tied: any of them may be the best"
     if found.left_out:
         shares = (f"{model} ({count:,} of them)" for model, count in found.left_out.items())
-        lines["Left out"] = f"{', '.join(shares)}: asked too few of these examples"
+        lines["Left out"] = f"{', '.join(shares)}: they ran too few of these examples"
     if found.differs:
-        lines["Not the same"] = f"{', '.join(found.differs)}: runs differ in more than the model"
+        lines["Not the same"] = f"{', '.join(found.differs)}: these runs differ in more than the model"
     wrong = f"any two equal models are told apart with a chance of at most {found.alpha:g}"
-    lines["Groups"] = f"models that share a letter are tied; ranks and intervals hold all at once: {wrong}"
+    lines["Groups"] = f"models that share a letter are tied. Ranks and intervals hold for all models at once: {wrong}"
     return lines

@@ -1,4 +1,4 @@
-"""A night as Markdown: results, changes, cost, and how to complete what is missing."""
+"""A night as Markdown: results, changes, cost, and how to complete missing evaluations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
 def night_report(night: Night, page: Callable[[str], str | None]) -> str:
-    """Reports a judged night; ``page`` returns the address of a flow run's page, None without one."""
+    """Returns the report on a judged night. ``page`` returns the address of a flow run's page, or None."""
     heading = "evaluation | model | reward | scored | beside | change | cost | status"
     parts = [
         f"# {night.suite} {night.night}: {night.verdict}",
@@ -50,8 +50,8 @@ def number(value: float | None, stderr: float | None = None) -> str:
 
 def _remarks(night: Night) -> str:
     lines = [
-        f"- {cell(one.name)}: another {', '.join(one.differs) or 'set of examples'} than on {one.against_night}; "
-        f"{one.pairs} examples are in both, {one.unpaired} in one of them"
+        f"- {cell(one.name)}: different {', '.join(one.differs) or 'examples'} than on {one.against_night}; "
+        f"{one.pairs} examples are in both nights, {one.unpaired} in only one"
         for one in night.evaluations
         if one.differs or one.unpaired
     ]

@@ -28,14 +28,14 @@ def plan_rows(found: Plan) -> list[tuple[str, ...]]:
 def plan_findings(found: Plan) -> dict[str, str]:
     known = found.variances
     lines = {
-        "Drop": f"{found.detect:g}, shown with a power of {found.power:.0%} by an interval of {1 - found.alpha:.0%}"
+        "Drop": f"{found.detect:g}, detected with a power of {found.power:.0%} by an interval of {1 - found.alpha:.0%}"
     }
     if known.runs:
         runs = "run" if known.runs == 1 else f"{known.runs} runs"
         lines["Model"] = f"{found.model}, from its newest {runs}"
     lines["Between"] = f"variance of {known.between:.4f} between examples, which pairing removes"
-    lines["Within"] = f"{known.within:.4f} of one rollout from run to run" + _unless_known(found)
-    lines["Difference"] = f"{known.difference:.4f} between the results of two runs on an example, {_source(found)}"
+    lines["Within"] = f"variance of {known.within:.4f} of one rollout from run to run" + _unless_known(found)
+    lines["Difference"] = f"variance of {known.difference:.4f} between two runs on an example, {_source(found)}"
     lines["Dataset"] = "" if found.dataset is None else f"{found.dataset:,} examples"
     lines["Advice"] = advice(found)
     return {label: text for label, text in lines.items() if text}
@@ -52,21 +52,21 @@ def advice(found: Plan) -> str:
         )
     if found.dataset is None:
         return (
-            f"{one.examples:,} examples, one rollout each, if the dataset has as many; else more rollouts of fewer. "
-            "Its size is unknown, because no run asked all examples."
+            f"{one.examples:,} examples, one rollout each. If the dataset has fewer, use more rollouts of each. "
+            "The size of the dataset is unknown, because no run had all examples."
         )
     if one.examples <= found.dataset:
         return (
-            f"{one.examples:,} of the {found.dataset:,} examples, once each: more rollouts of fewer examples cost more."
+            f"{one.examples:,} of the {found.dataset:,} examples, once each. Fewer with more rollouts would cost more."
         )
     if found.rollouts_for_dataset:
         return (
-            f"All {found.dataset:,} examples, {found.rollouts_for_dataset} rollouts each; with fewer rollouts the "
-            "examples are too few."
+            f"All {found.dataset:,} examples, {found.rollouts_for_dataset} rollouts each. With fewer rollouts, the "
+            "dataset has too few examples."
         )
     return (
-        f"The {found.dataset:,} examples are too few with any number of rollouts, which reduce only the variance "
-        f"within. With {found.rows[-1].rollouts_per_example} each they show a drop of "
+        f"The {found.dataset:,} examples are too few, and more rollouts do not help: they reduce only the variance "
+        f"within. With {found.rows[-1].rollouts_per_example} rollouts each, they detect a drop of "
         f"{found.rows[-1].smallest_drop:.4f}."
     )
 
@@ -85,14 +85,14 @@ def _unless_known(found: Plan) -> str:
     known = found.variances
     if not known.runs:
         return ", the largest possible for binary rewards: there is no run of this environment"
-    return "" if known.is_within_known else ", or less: no example was asked twice"
+    return "" if known.is_within_known else ", or less: no example has two rollouts"
 
 
 def _source(found: Plan) -> str:
     models = found.variances.models
     if models:
         return f"as seen beside {', '.join(models)}" + (": the median" if len(models) > 1 else "")
-    return "as for a drop in which some examples lose everything: no other model has the same examples"
+    return "assuming that some examples lose everything: no other model has the same examples"
 
 
 def _time(seconds: float | None) -> str:

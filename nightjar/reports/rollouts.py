@@ -1,4 +1,4 @@
-"""Queries about all rollouts of a run: why some failed, the rewards, and the time and tokens of a rollout."""
+"""Queries about all rollouts of a run: the reasons for failures, the rewards, and the time and tokens of a rollout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from nightjar.core.failures import FailureClass, failure_class
 
 PARSED = ("parsed_answer", "extracted_answer")
-"""Columns of the state with a parsed answer: of Nightjar's runs, and of NeMo Evaluator's."""
+"""Columns of the state with a parsed answer, in Nightjar's runs and in NeMo Evaluator's runs."""
 RUN = """
 SELECT runs.* EXCLUDE (cost, input_tokens, output_tokens),
     coalesce(paid.cost, runs.cost) AS cost,
@@ -20,7 +20,7 @@ SELECT runs.* EXCLUDE (cost, input_tokens, output_tokens),
 FROM runs LEFT JOIN (FROM cost WHERE run_id = $run_id) AS paid USING (run_id)
 WHERE runs.run_id = $run_id
 """
-"""The run ``$run_id``, with the cost and tokens of all its attempts, failed ones included."""
+"""The run ``$run_id``, with the cost and tokens of all its attempts, including failed attempts."""
 _ERRORS = """
 SELECT
     coalesce(error_chain, error) AS chain, error_phase AS phase, count(*) AS count,
@@ -64,12 +64,12 @@ SELECT
 """  # noqa: S608 - built from constants
 """One row: ``errors``, ``rewards``, ``spreads`` and ``outcomes``, for ``$run_id``, ``$bars`` and ``$kinds``."""
 BARS, KINDS = 20, 12
-"""Number of ranges of rewards where a run has more than ``KINDS`` different ones."""
+"""Number of ranges of rewards, if a run has more than ``KINDS`` different rewards."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Errors of one kind; ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout."""
+    """Errors of one kind. ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout."""
 
     kind: FailureClass
     chain: str

@@ -9,7 +9,7 @@ from nightjar.statistics.intervals import Interval
 
 
 def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, str]:
-    """Returns label to finding, the most important first; ``is_headed`` puts the run before them."""
+    """Returns findings by label, the most important first. With ``is_headed``, the run comes before the findings."""
     reward, variance = found.reward, found.variance
     head = {
         "Run": f"{found.run_id} ({found.status})" if found.status != "completed" else found.run_id,
@@ -38,7 +38,7 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an empty text for an infinite interval."""
+    """Returns an interval as text. For an infinite interval, the text is empty."""
     return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
@@ -49,7 +49,7 @@ def of_retries(found: Retries, alpha: float) -> str:
     many = f"{found.count:,} rollouts took more than one attempt"
     apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
     if not found.matter(alpha):
-        return f"{many}; their rewards are like the others' ({apart})"
+        return f"{many}; their rewards are like those of the other rollouts ({apart})"
     where = "of the same examples" if effect.is_within else "of other examples, which may be harder"
     return f"{many}, and their rewards differ from those of the others {where} ({apart}): retries change the score"
 
@@ -83,4 +83,4 @@ def _failed(found: RunStatistics) -> str:
     if not missing or found.if_failed_wrong is None:
         return ""
     bounds = f"{found.if_failed_wrong:.4f} if all were wrong, {found.if_failed_right:.4f} if all were right"
-    return f"{missing:,} have no reward: the mean is {bounds}"
+    return f"{missing:,} have no reward; the mean would be {bounds}"

@@ -24,7 +24,10 @@ _CHANGE = "#b22222"
 
 
 def drawing(series: TrendSeries, width: int = 80) -> list[str]:
-    """Draws a dot for a run, a bar for its noise, ┊ for changes; a column may show the mean of several runs."""
+    """Draws each run as a dot with a bar for its noise, and changes as ┊.
+
+    A column may show the mean of several runs.
+    """
     groups = _columns(series.points, width - _LABEL - 1)
     step = min(_WIDEST_STEP, max(1, (width - _LABEL - 1) // len(groups)))
     bars = [_bar(group) for group in groups]
@@ -55,12 +58,12 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
     earliest, latest = days[change.earliest], days[change.latest]
     where = f"run {change.run_id}"
     if change.earliest != change.latest:
-        where += f", or another from {earliest} to {latest}" if earliest != latest else f", or another of {earliest}"
+        where += f", or a run from {earliest} to {latest}" if earliest != latest else f", or another run of {earliest}"
     lines = {
         days[change.run_id]: f"{change.before:.4f} → {change.after:.4f} ({change.after - change.before:+.4f}, "
         f"{abs(change.statistic):.1f} standard errors) with {where}",
         "Differs": "; ".join(f"{name}: {_short(was)} → {_short(now)}" for name, (was, now) in change.differs.items())
-        or "no recorded setting: only the answers",
+        or "no recorded setting, only the responses",
         "Nearby": ", ".join(change.nearby) and f"also changed within these days: {', '.join(change.nearby)}",
         "Flips": _flips(change),
     }
@@ -72,7 +75,7 @@ def remarks(series: TrendSeries) -> list[str]:
         f"{point.began:%Y-%m-%d}: different examples from run {point.run_id} on; runs before and after are not compared"
         if point.segment != before.segment
         else f"{point.began:%Y-%m-%d}: {point.new:,} of {point.examples:,} examples are new with run {point.run_id}; "
-        "it is compared with earlier runs on the others"
+        "the other examples are compared with earlier runs"
         for before, point in pairwise(series.points)
         if point.segment != before.segment or point.new > _MANY_NEW * point.examples
     ]
@@ -113,11 +116,11 @@ def _flips(change: Change) -> str:
     if change.flipped is None:
         return ""
     usually = "" if change.usually_flipped is None else f"; between runs without a change {change.usually_flipped:.1%}"
-    return f"{change.flipped:.1%} of the examples that it shares with the run before{usually}"
+    return f"{change.flipped:.1%} of the examples that this run shares with the run before{usually}"
 
 
 def trend_svg(found: Trend) -> str:
-    """Raises ``ConfigError`` if the package that draws the chart is not installed."""
+    """Returns the chart as SVG. Raises ``ConfigError`` if the package that draws the chart is not installed."""
     try:
         converter = import_extra("vl_convert", "svg", "A chart as SVG")
     except ImportError as error:
@@ -128,8 +131,8 @@ def trend_svg(found: Trend) -> str:
 def trend_chart(found: Trend) -> dict[str, Any]:
     """Returns the Vega-Lite specification, with a panel for each series.
 
-    A dot is a run, its bar the noise from run to run at 95 %; the line is the level between changes, the band the
-    interval of a run's mean for other examples like these, a dashed rule a change.
+    A dot is a run, and its bar is the noise from run to run at 95 %. The line is the level between changes, and a
+    dashed rule is a change. The band is the interval of a run's mean for other, similar examples.
     """
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",

@@ -1,9 +1,10 @@
-"""The command line of ``bwrap``: the files and folders that a local sandbox sees.
+"""Builds the command line of ``bwrap``, with the files and folders that a local sandbox sees.
 
-Read-only: programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, the requested Python packages
-and their dependencies (no others: they may hold the answers of an environment), and the files of ``/etc`` that programs
-need to start. In memory, with a size limit: ``/workspace``, ``/tmp``, ``/dev/shm`` and folders that environments
-commonly write to. ``/proc`` shows only the sandbox's own processes, ``/dev`` only harmless devices. Nothing else.
+A sandbox can read programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, the requested Python
+packages and their dependencies (other packages may hold the answers of an environment), and the files of ``/etc`` that
+programs need to start. ``/workspace``, ``/tmp``, ``/dev/shm`` and folders that environments commonly write to are in
+memory, with a size limit. ``/proc`` shows only the sandbox's own processes, and ``/dev`` only harmless devices. A
+sandbox sees no other files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ USER_ID = 1000
 STORAGE = (WORKSPACE, "/tmp", "/dev/shm", "/mnt")  # noqa: S108 - inside the sandbox, where nobody else is
 _STORAGE_SHARES = (0.5625, 0.1875, 0.0625, 0.1875)
 _WRITABLE = ("app", "data", "home", "logs", "outputs", "repo", "root", "solution", "srv", "testbed", "tests")
-"""Folders beside the workspace that environments for containers write to; they share ``/mnt``."""
+"""Folders beside the workspace that environments for containers write to. These folders share ``/mnt``."""
 _OLDEST = (0, 7)  # the first version with --size
 _OPTIONS = ("info-fd", "userns-block-fd", "seccomp")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
@@ -77,13 +78,13 @@ def command_line(
     """Returns the arguments that start ``program`` as the first process of a sandbox.
 
     ``storage_bytes`` limits all file systems in memory together. ``descriptors`` has open descriptors by option
-    (``info-fd``, ``seccomp``, for root ``userns-block-fd``) and, for the small files, by path.
+    (``info-fd``, ``seccomp``, and for root ``userns-block-fd``) and, for small files, by path.
     """
     return [
         bubblewrap.path,
         *_namespaces(bubblewrap, is_root="userns-block-fd" in descriptors),
         *("--proc", "/proc", "--dev", "/dev"),
-        # /dev/full reads as /dev/zero does, but mapping it cannot allocate memory that no process owns
+        # /dev/full reads like /dev/zero, but mapping it cannot allocate memory that no process owns
         *("--dev-bind-try", "/dev/full", "/dev/zero"),
         *_storage(storage_bytes),
         *_files(packages),
@@ -96,7 +97,7 @@ def command_line(
 
 
 def python_path() -> str:
-    """Returns the Python that runs inside: the base interpreter of a virtual environment."""
+    """Returns the Python that runs inside the sandbox: the base interpreter of a virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
@@ -114,7 +115,7 @@ def _namespaces(bubblewrap: Bubblewrap, *, is_root: bool) -> list[str]:
     arguments += ["--unshare-cgroup-try", "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1"]
     arguments += ["--clearenv", "--cap-drop", "ALL"]
     arguments += [part for name, value in variables().items() for part in ("--setenv", name, value)]
-    if is_root:  # the supervisor gives these capabilities up when it changes its user
+    if is_root:  # the supervisor drops these capabilities when it changes its user
         return [*arguments, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     arguments += ["--uid", str(USER_ID), "--gid", str(USER_ID)]
     return [*arguments, "--disable-userns"] if bubblewrap.version >= (0, 8) else arguments
@@ -152,7 +153,7 @@ def _shown() -> list[Path]:
 
 
 def _covered(shown: Iterable[Path]) -> list[str]:
-    """Returns visible subfolders to hide, as they may hold answers: import folders, working directory and home."""
+    """Returns visible subfolders to hide, because they may hold answers: import folders, working directory and home."""
     found = {Path(sysconfig.get_path(name, vars=_BASE)) for name in ("purelib", "platlib")}
     for prefix in _prefixes():
         found.update(Path(prefix).glob("lib*/python3*/*-packages"))
@@ -187,7 +188,7 @@ def _parents(path: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ShownPackages:
-    """Files and folders to show, by name; ``missing`` has the requirements that are not installed."""
+    """Files and folders to show, by name. ``missing`` has the requirements that are not installed."""
 
     paths: dict[str, Path] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -195,7 +196,7 @@ class ShownPackages:
 
 @functools.lru_cache(maxsize=64)
 def find_packages(requirements: tuple[str, ...]) -> ShownPackages:
-    """Finds the installed distributions of pip requirements, with their dependencies: a sandbox has no network."""
+    """Finds the installed distributions of pip requirements and dependencies, because a sandbox has no network."""
     found = ShownPackages()
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(text, True) for text in requirements]
@@ -238,7 +239,7 @@ def _dependencies(installed: Distribution, extras: set[str]) -> list[str]:
 
 
 def _top_level(installed: Distribution) -> dict[str, Path]:
-    """Returns the top-level files and folders of a distribution; nothing for an editable install."""
+    """Returns the top-level files and folders of a distribution. For an editable install, returns an empty dict."""
     names = {file.parts[0] for file in installed.files or [] if file.parts and file.parts[0] not in {"..", "/"}}
     has_code = any(not name.endswith((".dist-info", ".egg-info", ".pth")) for name in names)
     if not has_code and any(name.endswith(".pth") for name in names):

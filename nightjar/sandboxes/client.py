@@ -1,4 +1,4 @@
-"""``SandboxClient``: sandboxes by ids, which can be saved, with the method names of Prime's ``AsyncSandboxClient``."""
+"""``SandboxClient``: sandboxes by id, with the method names of Prime's ``AsyncSandboxClient``. Ids can be saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Retrying = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class CommandTimeoutError(SandboxError):
-    """A command in a sandbox took too long and was killed with all that it started."""
+    """A command in a sandbox took too long, and was killed with all processes that it started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class BackgroundJob:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJobStatus:
-    """The state of a job; exit code and output are None until it has completed."""
+    """The state of a job. Exit code and output are None until the job has completed."""
 
     job_id: str
     completed: bool
@@ -62,7 +62,8 @@ class _Entry:
 class SandboxClient:
     """Starts sandboxes, runs commands in them and deletes them.
 
-    ``max_workers`` are threads for a docker daemon; ``with_retry`` wraps the start of a sandbox, to retry a failure.
+    ``max_workers`` is the number of threads for a docker daemon. ``with_retry`` wraps the start of a sandbox, to retry
+    a failed start.
 
     Example:
         >>> async def add() -> str:
@@ -83,25 +84,25 @@ class SandboxClient:
         self._entries: dict[str, _Entry] = {}
 
     async def create(self, request: CreateSandboxRequest) -> CreatedSandbox:
-        """Starts a sandbox in the background and returns at once; errors as for ``new_sandbox``."""
+        """Starts a sandbox in the background and returns at once. Raises the errors of ``new_sandbox``."""
         check_sandbox_access()
         if self._provider is None:
             self._provider = await asyncio.to_thread(choose_provider, self._chosen, self._max_workers)
         sandbox = self._provider.new_sandbox(request)
         loop = asyncio.get_running_loop()
         starting = loop.create_task(self._with_retry(sandbox.start)())
-        # retrieves the error of a sandbox that may never be used, which asyncio would otherwise log
+        # retrieves the error, which asyncio would otherwise log if the sandbox is never used
         starting.add_done_callback(lambda task: task.cancelled() or task.exception())
         expiry = loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id)
         self._entries[sandbox.id] = _Entry(sandbox, request, starting, expiry)
         return CreatedSandbox(sandbox.id, request.name)
 
     async def wait_for_creation(self, sandbox_id: str, *_: Any, **__: Any) -> None:
-        """Waits until a sandbox has started; raises ``SandboxError`` if that failed or the id is unknown."""
+        """Waits until a sandbox has started. Raises ``SandboxError`` if the start failed or the id is unknown."""
         await asyncio.shield(self._entry(sandbox_id).starting)
 
     async def get(self, sandbox_id: str) -> Sandbox:
-        """Returns a sandbox once it has started; errors as for ``wait_for_creation``."""
+        """Returns a sandbox once it has started. Raises the errors of ``wait_for_creation``."""
         entry = self._entry(sandbox_id)
         if not entry.starting.done():
             await self.wait_for_creation(sandbox_id)
@@ -116,7 +117,7 @@ class SandboxClient:
         timeout: float | None = None,  # noqa: ASYNC109 - as Prime's client
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> CommandResult:
-        """Runs a command to its end; raises ``CommandTimeoutError`` after ``timeout`` seconds."""
+        """Runs a command to its end. Raises ``CommandTimeoutError`` after ``timeout`` seconds."""
         sandbox = await self.get(sandbox_id)
         result = await sandbox.exec(command, timeout, working_dir, env, max_output_bytes=max_output_bytes)
         if result.is_timed_out:
@@ -124,7 +125,7 @@ class SandboxClient:
         return result
 
     async def upload_bytes(self, sandbox_id: str, file_path: str, file_bytes: bytes, *_: Any, **__: Any) -> None:
-        """Writes a file in a sandbox; the ``filename`` of Prime's client has no effect."""
+        """Writes a file in a sandbox. The argument ``filename`` of Prime's client has no effect."""
         await (await self.get(sandbox_id)).upload(file_bytes, file_path)
 
     async def upload_file(self, sandbox_id: str, file_path: str, local_file_path: str, **_: Any) -> None:
@@ -168,16 +169,16 @@ class SandboxClient:
         env: Mapping[str, str] | None = None,
         **_: Any,
     ) -> BackgroundJobStatus:
-        """Runs a long command to its end; raises ``CommandTimeoutError`` after ``timeout`` seconds."""
+        """Runs a long command to its end. Raises ``CommandTimeoutError`` after ``timeout`` seconds."""
         result = await self.execute_command(sandbox_id, command, working_dir, env, timeout)
         return BackgroundJobStatus(uuid.uuid4().hex[:12], True, result.exit_code, result.stdout, result.stderr)
 
     async def end_processes(self, sandbox_id: str) -> None:
-        """Kills all processes in a sandbox, so that none disturbs the next command, and reruns its start command."""
+        """Kills all processes in a sandbox, so that none disturbs the next command. Reruns the start command."""
         await (await self.get(sandbox_id)).end_processes()
 
     async def delete(self, sandbox_id: str) -> None:
-        """Ends a sandbox with all its processes; deleting twice is allowed."""
+        """Ends a sandbox with all its processes. Deleting twice is allowed."""
         entry = self._entries.get(sandbox_id)
         if entry is None:
             return
@@ -198,7 +199,7 @@ class SandboxClient:
         await asyncio.gather(*(self.delete(sandbox_id) for sandbox_id in sandbox_ids))
 
     def teardown(self, wait: bool = True) -> None:  # noqa: ARG002 - as the original's client
-        """Ends all sandboxes; blocks, and works without an event loop."""
+        """Ends all sandboxes. Blocks until they have ended, and needs no event loop."""
         while self._entries:
             _, entry = self._entries.popitem()
             entry.expiry.cancel()

@@ -1,9 +1,9 @@
-"""Tests code that a model wrote, inside a sandbox: run as ``python -I -c`` with a task on standard input.
+"""Tests code that a model wrote, inside a sandbox. It is run as ``python -I -c`` with a task on standard input.
 
-The tests run in this process and the code in another one, which only returns plain values. So code that ends its
-process, prints anything or changes modules that the tests use cannot pass. The verdict carries a secret that only this
-process knows, and the kernel lets no other process read its memory. Only the standard library is used: the sandbox has
-no Nightjar.
+The tests run in this process. The code runs in another process, which only returns plain values. So code cannot pass by
+ending its process, printing text or changing modules that the tests use. The verdict carries a secret that only this
+process knows, and the kernel lets no other process read the memory of this process. Only the standard library is used,
+because Nightjar is not installed in the sandbox.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _MAKERS: dict[str, Any] = {kind.__name__: kind for kind in (*_SCALARS, *_MANY)} 
 
 
 def encoded(value: Any) -> Any:
-    """Returns a plain value in a form for JSON, a subclass as its base; raises ``TypeError`` for any other value."""
+    """Returns a plain value in a form for JSON; subclasses become their base.
+
+    Raises ``TypeError`` for any other value.
+    """
     kinds = type(value).__mro__
     kind = next((each for each in kinds if each in {*_PLAIN, *_BASES, *_SCALARS, *_MANY, dict}), None)
     if kind in _PLAIN:
@@ -81,7 +84,7 @@ def update(argument: Any, after: Any) -> None:
 
 
 def programs(prompt: str, code: str, entry_point: str) -> list[str]:
-    """Returns the sources that define the function: prompt and code, or the code as the body in the prompt."""
+    """Returns the sources that may define the function: prompt and code, or the code as the body in the prompt."""
     try:
         tree = ast.parse(code)
     except SyntaxError:

@@ -17,7 +17,7 @@ SECONDS = 30.0
 _MEMORY_GB = 0.25
 _PROCESSES = 64
 _AT_START = r"(?!(?P=indent)[^\S\n])[^\S\n]*(?P=fence)"
-# A block ends at a fence that starts a line, at most as deeply indented as the first; else at any line's end.
+# A block ends at a fence that starts a line and is indented at most like the first fence, else at any line's end.
 _BLOCK = re.compile(
     r"^(?P<indent>[^\S\n]*)(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<language>[^\s`{]*)[^\n`]*\n"
     rf"(?P<code>(?:(?!{_AT_START})[^\n]*\n)*(?={_AT_START}[`~]*[^\S\n]*$)|.*?(?=(?<![`~])(?P=fence)[`~]*[^\S\n]*$|\Z))"
@@ -32,7 +32,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class CodeTest:
-    """A function to write, in HumanEval's format; ``test`` defines ``check(candidate)``, which raises on an error."""
+    """A function to write, in HumanEval's format. ``test`` defines ``check(candidate)``, which raises on an error."""
 
     prompt: str
     test: str
@@ -40,11 +40,11 @@ class CodeTest:
 
 
 def written_code(response: str, entry_point: str | None = None) -> str:
-    """Returns the code of a response, after ``</think>``; the whole text if it has no fenced block.
+    """Returns the code of a response, after ``</think>``. Without a fenced block, returns the whole text.
 
-    The last block that defines the entry point is used, a stub only if there is nothing else. Otherwise it is the first
-    block of Python, of no language, or of any other. A truncated block is used as it is. A response that never ends its
-    reasoning has no code.
+    The last block that defines the entry point is used. A stub is used only if there is no other block. If no block
+    defines the entry point, the first Python block is used, else the first block without a language, else the first
+    block. A truncated block is used without changes. A response that never ends its reasoning has no code.
     """
     text = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
     if text.lstrip().startswith("<think>"):
@@ -68,7 +68,7 @@ def _defines(code: str, name: str) -> bool:
 
 
 def _is_stub(code: str, name: str | None) -> bool:
-    """Returns whether code is complete and its function only has a docstring, ``...`` or ``pass``."""
+    """Returns whether code is complete and the body of its function is only a docstring, ``...`` or ``pass``."""
     try:
         statements = parse_python(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -91,7 +91,7 @@ def _language_rank(block: re.Match[str]) -> int:
 async def failed_test(
     code: str, test: CodeTest, sandbox: Sandbox | None = None, seconds: float = SECONDS
 ) -> str | None:
-    """Returns why the code failed, None if it passed; raises ``SandboxError`` if the tests could not run."""
+    """Returns why the code failed, or None if it passed. Raises ``SandboxError`` if the tests could not run."""
     secret = secrets.token_hex()
     task = {**asdict(test), "code": code, "secret": secret, "source": program_source("code_tester.py")}
     done = await (_run(sandbox, task, seconds) if sandbox is not None else _run_in_new_sandbox(task, seconds))
@@ -118,12 +118,12 @@ async def _run(sandbox: Sandbox, task: dict[str, str], seconds: float) -> Comman
 
 def _error(done: CommandResult, secret: str, seconds: float) -> str | None:
     if done.is_timed_out:
-        return f"it ran for longer than {seconds:g} s"
+        return f"the tests ran for longer than {seconds:g} s"
     try:
         verdict = json.loads(done.stdout.strip().splitlines()[-1])
         is_known = secrets.compare_digest(verdict["secret"], secret)
     except (ValueError, IndexError, KeyError, TypeError):
         is_known = False
     if not is_known:
-        return f"the tests did not finish: {done.stderr.strip()[-_LONGEST:] or 'it was ended'}"
+        return f"the tests did not finish: {done.stderr.strip()[-_LONGEST:] or 'their process was killed'}"
     return None if verdict["passed"] is True else str(verdict["error"])

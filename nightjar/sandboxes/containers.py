@@ -2,8 +2,9 @@
 
 A container has no network, no capabilities, an ordinary user of its own (the limit on processes counts by user), a
 read-only image, and ``/workspace`` and ``/tmp`` in memory with a size limit. Each command has a group, which it cannot
-leave, so that it can be killed with all that it started. A container ends by itself after ``timeout_minutes``, even if
-this process is killed; all have the label ``nightjar``. The docker SDK blocks, so its calls run in threads.
+leave, so that the command can be killed with all processes that it started. A container ends by itself after
+``timeout_minutes``, even if this process is killed. All containers have the label ``nightjar``. The docker SDK blocks,
+so its calls run in threads.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _SPARE_PROCESSES = 32
 _INSTALL_TIMEOUT_SECONDS = 900
 _ROOT, _NOBODY = "0:0", "65534:65534"
 _OPEN = 'chmod 1777 "$@"'
-# Stops all processes of a user or group until no new one appears, then kills them: none can fork away.
+# Stops all processes of a user or group until no new one appears, then kills them, so that none can escape by forking.
 _KILL_ALL_OF = """
 members() { grep -ls "^$1:[[:space:]]*$2[[:space:]]" /proc/[0-9]*/status | tr -cd '0-9\\n'; }
 for round in 1 2 3 4 5 6 7 8 9 10; do
@@ -76,7 +77,7 @@ class DockerSandbox(Sandbox):
         self._is_closed = False
 
     async def start(self) -> None:
-        """Creates and starts the container; the first time, pulls the image and installs packages into it."""
+        """Creates and starts the container. The first time, pulls the image and installs packages into the image."""
         try:
             await self._provider.run(self._start)
         except SandboxError:
@@ -138,7 +139,7 @@ class DockerSandbox(Sandbox):
 
     def _start(self) -> None:
         self._container = container = self._create()
-        if self._is_closed:  # closed while the daemon was busy, whose calls cannot be cancelled
+        if self._is_closed:  # closed while the daemon was busy; calls of the daemon cannot be cancelled
             self._remove(container)
             raise SandboxCreationError(f"Container {self.id!r} was closed before it had started")
         self._provider.api.start(container)
@@ -171,7 +172,7 @@ class DockerSandbox(Sandbox):
             "memswap_limit": request.memory_bytes,
             "pids_limit": request.max_processes + _SPARE_PROCESSES,
             "cap_drop": ["ALL"],
-            "cap_add": ["KILL"],  # for root only, which runs our own scripts
+            "cap_add": ["KILL"],  # only for root, which runs our own scripts
             "security_opt": ["no-new-privileges"],
             "read_only": True,
             "auto_remove": True,
@@ -212,7 +213,7 @@ class DockerSandbox(Sandbox):
 
 
 class ContainerProcess(SandboxProcess):
-    """A command in a container; ``connection`` is the SDK's result of ``exec_start(..., socket=True)``."""
+    """A command in a container. ``connection`` is the SDK's result of ``exec_start(..., socket=True)``."""
 
     def __init__(
         self,
@@ -251,7 +252,7 @@ class ContainerProcess(SandboxProcess):
                 self._connection.shutdown(socket.SHUT_WR)
 
     async def exit_code(self) -> int:
-        """Returns the exit code, which the daemon knows shortly after the output has ended."""
+        """Returns the exit code. The daemon knows the exit code shortly after the output has ended."""
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -282,7 +283,7 @@ class ContainerProcess(SandboxProcess):
 
 
 def _read_with_header(connection: Any) -> bytes:
-    """Returns output that arrived in one packet with the daemon's response; the SDK leaves it in a buffer."""
+    """Returns output that arrived in one packet with the daemon's response. The SDK leaves this output in a buffer."""
     try:
         found = connection._response.raw._fp.fp.read1()  # noqa: SLF001 - the SDK has no other way to it
     except (AttributeError, OSError):
@@ -291,7 +292,7 @@ def _read_with_header(connection: Any) -> bytes:
 
 
 class DockerProvider(SandboxProvider):
-    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given.
+    """Makes containers through the docker SDK. Connects to ``DOCKER_HOST``, unless a client is given.
 
     Example:
         >>> DockerProvider.is_available() in {True, False}
@@ -321,7 +322,7 @@ class DockerProvider(SandboxProvider):
         return self._client.api
 
     async def run(self, func: Callable[..., T], *args: Any) -> T:
-        """Runs a blocking call in a thread, or in this one while the interpreter shuts down."""
+        """Runs a blocking call in a thread, or in this thread while the interpreter shuts down."""
         calling = None
         with suppress(RuntimeError):
             calling = asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(func, *args))
@@ -332,7 +333,7 @@ class DockerProvider(SandboxProvider):
         return DockerSandbox(request, self)
 
     def image_with_packages(self, request: CreateSandboxRequest) -> str:
-        """Returns an image with the requested packages; builds it the first time, which needs a network."""
+        """Returns an image with the requested packages. The first time, builds the image, which needs a network."""
         with self._preparing:
             self._pull(request.docker_image)
             if not request.python_packages:

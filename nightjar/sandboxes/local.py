@@ -1,4 +1,4 @@
-"""Sandboxes on this machine: ``bwrap`` processes, each with a supervisor inside that starts commands."""
+"""Sandboxes on this machine: ``bwrap`` processes. In each, a supervisor starts commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
 class LocalSandbox(Sandbox):
-    """A sandbox on this machine that shows ``packages``; without isolation, its commands are processes of this user."""
+    """A sandbox on this machine that shows ``packages``. Without isolation, its commands are processes of this user."""
 
     def __init__(
         self,
@@ -77,7 +77,10 @@ class LocalSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> LocalProcess:
-        """Starts a process; restarts the sandbox, without its files, if it was ended for using too much memory."""
+        """Starts a process.
+
+        If the sandbox was killed for using too much memory, restarts the sandbox without its files.
+        """
         async with self._starting:
             if self._running is None:
                 raise SandboxError(f"Sandbox {self.id!r} is not running")
@@ -112,7 +115,7 @@ class LocalSandbox(Sandbox):
             self._scratch.close()
 
     def take_notice(self) -> str:
-        """Returns, once, that processes were killed or the sandbox restarted because its memory was used up."""
+        """Returns, once, a notice that processes were killed or the sandbox was restarted for lack of memory."""
         kills = self._count_kills()
         has_killed, self._kills = kills > self._kills, kills
         was_restarted, self._was_restarted = self._was_restarted, False
@@ -195,7 +198,7 @@ class LocalSandbox(Sandbox):
             "nice": 5,
         }
         if self._is_isolated:
-            limits["NPROC"] = request.max_processes  # without isolation it would count all processes of this user
+            limits["NPROC"] = request.max_processes  # without isolation, it would count all processes of this user
             limits |= {"uid": bubblewrap.USER_ID} if os.geteuid() == 0 else {}
         return marshal.dumps(limits).hex()
 
@@ -203,10 +206,10 @@ class LocalSandbox(Sandbox):
 class LocalProvider(SandboxProvider):
     """Makes sandboxes on this machine, through bubblewrap.
 
-    ``needs_hard_limits`` refuses to start if this process may not make control groups; by default the memory is then
-    limited by polling, which may react too late. ``allow_unisolated`` runs commands without any isolation if bubblewrap
-    is missing and ``NIGHTJAR_ALLOW_UNISOLATED`` is ``1``: the model's code can then read and delete all files of this
-    user.
+    If this process may not make control groups, the memory is limited by polling, which may react too late; with
+    ``needs_hard_limits``, sandboxes refuse to start instead. With ``allow_unisolated``, commands run without any
+    isolation if bubblewrap is missing and ``NIGHTJAR_ALLOW_UNISOLATED`` is ``1``. The model's code can then read and
+    delete all files of this user.
 
     Example:
         >>> LocalProvider.problem() or "ready"  # doctest: +ELLIPSIS
@@ -221,12 +224,12 @@ class LocalProvider(SandboxProvider):
 
     @staticmethod
     def problem() -> str | None:
-        """Returns why this machine cannot isolate sandboxes and what to do; None if it can."""
+        """Returns why this machine cannot isolate sandboxes, and a remedy. Returns None if it can isolate sandboxes."""
         found = bubblewrap.find_bubblewrap()
         return found if isinstance(found, str) else None
 
     def new_sandbox(self, request: CreateSandboxRequest) -> LocalSandbox:
-        """Returns a sandbox that is not started yet; refuses GPUs, missing packages and a missing bubblewrap."""
+        """Returns a sandbox that is not started yet. Refuses GPUs, missing packages and a missing bubblewrap."""
         check_sandbox_access()
         if request.gpu_count:
             raise SandboxRefusedError("Local sandboxes have no GPU. Use containers: sandbox_provider='docker'.")

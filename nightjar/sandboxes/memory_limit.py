@@ -1,9 +1,9 @@
-"""The memory limit of a local sandbox: a control group if this process may make one, a polling thread otherwise.
+"""The memory limit of a local sandbox: a control group if this process may make one, otherwise a polling thread.
 
-A control group (version 2) counts all processes and files in memory. Without one, a thread adds up ten times a second
-the memory of processes and their page tables, files, and buffers of sockets and pipes. seccomp refuses memory that the
-thread could not see, except small kernel objects (locks on files, mappings). Above the limit all processes are killed;
-if that does not help, the sandbox is ended.
+A control group (version 2) counts all processes and files in memory. Without a control group, a thread adds up, ten
+times a second, the memory of processes and their page tables, files, and buffers of sockets and pipes. seccomp refuses
+memory that the thread could not see, except small kernel objects (locks on files, mappings). Above the limit, all
+processes are killed. If that does not help, the sandbox is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _FILE_BYTES = 1024  # kernel memory per file, apart from its content
 _ORDINARY_SOCKETS = 64
 _ORDINARY_DESCRIPTORS = 1024
-_DESCRIPTOR_BYTES = 8192  # half of a pipe with two pages, and the kernel memory for it
+_DESCRIPTOR_BYTES = 8192  # half of a pipe with two pages, and the kernel memory for this half
 _KILLS_BEFORE_END = 5
 
 
@@ -38,7 +38,7 @@ class ControlGroup:
 
     @classmethod
     def make(cls, memory_bytes: int, max_processes: int, mount: Path = _MOUNT) -> ControlGroup | None:
-        """Makes a group with these limits; returns None if that is not permitted or not supported."""
+        """Makes a group with these limits. Returns None if groups are not permitted or not supported."""
         parent = _parent_group(mount)
         if parent is None:
             return None
@@ -55,7 +55,7 @@ class ControlGroup:
         return group
 
     def add(self, pid: int) -> bool:
-        """Moves a process, and all that it will start, into the group; returns whether that was permitted."""
+        """Moves a process, and all processes that it will start, into the group. Returns whether this was permitted."""
         try:
             (self.path / "cgroup.procs").write_text(str(pid))
         except OSError:
@@ -72,7 +72,7 @@ class ControlGroup:
 
 
 def _parent_group(mount: Path) -> Path | None:
-    """Returns the parent of this process's group if it delegates the needed controllers."""
+    """Returns the parent of this process's group, if the parent delegates the needed controllers."""
     with suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
         own = next(line[3:].strip("/") for line in lines if line.startswith("0::"))
@@ -84,29 +84,29 @@ def _parent_group(mount: Path) -> Path | None:
 
 @dataclass
 class Watched:
-    """A sandbox whose memory is polled; ``descriptor`` is a pidfd of its first process."""
+    """A sandbox whose memory is polled. ``descriptor`` is a pidfd of the sandbox's first process."""
 
     pid: int
     descriptor: int
     max_bytes: int
     storage: tuple[str, ...]
-    """Its file systems in memory, as paths inside."""
+    """The sandbox's file systems in memory, as paths inside the sandbox."""
     kills: int = 0
     _times_over: int = field(default=0, repr=False)
 
     def enforce(self) -> None:
-        # The quick measure overestimates; the exact one takes longer and is made only if it may matter.
+        # The quick measure overestimates. The exact measure takes longer and is only made if the result may differ.
         if self._held_bytes(is_exact=False) <= self.max_bytes or self._held_bytes(is_exact=True) <= self.max_bytes:
             self._times_over = 0
             return
         self.kills += not self._times_over
         self._times_over += 1
-        # On SIGUSR1 the supervisor kills all other processes, which nothing inside can prevent.
+        # On SIGUSR1, the supervisor kills all other processes. No process inside can prevent this.
         number = signal.SIGUSR1 if self._times_over < _KILLS_BEFORE_END else signal.SIGKILL
         signal.pidfd_send_signal(self.descriptor, number)
 
     def remove(self) -> None:
-        """Stops polling; afterwards the descriptor may be closed."""
+        """Stops polling. Afterwards, the descriptor may be closed."""
         _watch.remove(self)
 
     def _held_bytes(self, is_exact: bool) -> int:
@@ -124,7 +124,7 @@ class Watched:
 
 
 def _quick_bytes(process: str) -> int:
-    """Returns the memory of a process without files; memory shared with its relatives counts in full."""
+    """Returns the memory of a process, without files. Memory shared with related processes counts in full."""
     with suppress(OSError):
         _, resident, shared, *_ = Path(process, "statm").read_text("ascii").split()
         return (int(resident) - int(shared)) * _PAGE_BYTES + _sum_of(f"{process}/status", b"VmPTE:")
@@ -140,14 +140,14 @@ def _sum_of(path: str, name: bytes) -> int:
 
 
 def _descriptors(process: str) -> int:
-    """Returns the number of open files of a process; 0 before Linux 6.2."""
+    """Returns the number of open files of a process. Before Linux 6.2, returns 0."""
     with suppress(OSError):
         return os.stat(f"{process}/fd").st_size  # noqa: PTH116 - twice as fast
     return 0
 
 
 def _socket_bytes(pid: int, is_exact: bool) -> int:
-    """Returns an upper bound of the buffers of sockets; if exact, it measures TCP buffers, which takes 10 ms."""
+    """Returns an upper bound of the buffers of sockets. With ``is_exact``, measures TCP buffers, which takes 10 ms."""
     usual, most_of_tcp = _buffer_bytes()
     lines = [line.split() for name in ("sockstat", "sockstat6") for line in _lines(f"/proc/{pid}/net/{name}")]
     in_all = sum(int(line[2]) for line in lines if line[0] == b"sockets:")
@@ -164,7 +164,7 @@ def _buffer_bytes() -> tuple[int, int]:
 
 
 def _queued_bytes(pid: int) -> int:
-    """Returns twice the bytes queued in TCP connections; the factor accounts for kernel overhead."""
+    """Returns twice the bytes queued in TCP connections. The factor accounts for kernel overhead."""
     lines = [line for name in ("tcp", "tcp6") for line in _lines(f"/proc/{pid}/net/{name}")[1:]]
     return 2 * sum(int(part, 16) for line in lines for part in line.split()[4].split(b":"))
 
@@ -176,7 +176,7 @@ def _lines(path: str | Path) -> list[bytes]:
 
 
 class _MemoryWatch:
-    """One thread that polls all sandboxes of this process, while there are any."""
+    """One thread that polls all sandboxes of this process. The thread ends when there are no sandboxes."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Watched] = {}

@@ -1,7 +1,7 @@
-"""The first process of a local sandbox: starts it in namespaces of its own, through bubblewrap, and ends it.
+"""Starts the first process of a local sandbox in separate namespaces, through bubblewrap, and ends this process.
 
-Run by root, a sandbox has a second user that exists nowhere else and runs the commands. The limit on processes then
-applies (root has none), and files of root stay read-only even if visible. An ordinary user may only map itself.
+If root starts a sandbox, the commands run as a second user that exists nowhere else. Then the limit on processes
+applies (it does not apply to root), and visible files of root stay read-only. An ordinary user may only map itself.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _POLL_SECONDS = 0.002
 
 @dataclass
 class FirstProcess:
-    """The first process of a running sandbox; its standard input is ``control``, its standard error ``messages``."""
+    """The first process of a running sandbox. Its standard input is ``control``; its standard error is ``messages``."""
 
     process: subprocess.Popen[bytes]
-    """``bwrap``, which ends after all processes inside; without isolation the first process itself."""
+    """``bwrap``, which ends after all processes inside. Without isolation, it is the first process itself."""
     control: socket.socket
     messages: IO[bytes]
     pid: int
-    """The first process inside, as seen from outside."""
+    """The process id of the first process inside, as seen from outside."""
     descriptor: int | None = None
-    """A pidfd of that process; None without isolation."""
+    """A pidfd of the first process inside. Without isolation, None."""
     limit: ControlGroup | Watched | None = None
 
     def kill_others(self) -> None:
-        """Makes the first process kill all others before it starts another one."""
+        """Makes the first process kill all other processes before it starts the next process."""
         with suppress(ProcessLookupError):
             if self.descriptor is None:
                 self.process.send_signal(signal.SIGUSR1)
@@ -61,7 +61,7 @@ class FirstProcess:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Waits for the end without a thread, since none can be started while the interpreter shuts down."""
+        """Waits for the end without a thread, because no thread can be started while the interpreter shuts down."""
         deadline = time.monotonic() + _END_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(_POLL_SECONDS)
@@ -85,7 +85,7 @@ class FirstProcess:
 async def start_isolated(
     program: list[str], storage_bytes: int, packages: Mapping[str, Path], installed: bubblewrap.Bubblewrap
 ) -> FirstProcess:
-    """Starts ``program`` in namespaces of its own; raises ``SandboxCreationError`` if ``bwrap`` fails."""
+    """Starts ``program`` in separate namespaces. Raises ``SandboxCreationError`` if ``bwrap`` fails."""
     with ExitStack() as stack:
         control, inside = _pair(stack)
         info, info_inside = _pair(stack)
@@ -138,7 +138,7 @@ def _start(command: list[str], inside: socket.socket, passed: Iterable[int] = ()
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills ``bwrap`` and the process that it is still setting up, which would otherwise wait for it forever."""
+    """Kills ``bwrap`` and the process that ``bwrap`` is still setting up, which would otherwise wait forever."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -188,7 +188,7 @@ async def _first_pid(info: socket.socket) -> int:
 
 
 def _map_users(pid: int) -> None:
-    """Maps root to itself, and the sandbox's user to a random one that exists nowhere else."""
+    """Maps root to itself, and the sandbox's user to a random user id that exists nowhere else."""
     outside = _FIRST_USER + secrets.randbits(24)
     for name in ("gid_map", "uid_map"):
         Path(f"/proc/{pid}/{name}").write_text(f"0 0 1\n{bubblewrap.USER_ID} {outside} 1\n", "ascii")

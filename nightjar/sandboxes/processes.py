@@ -1,7 +1,7 @@
-"""Output of commands as frames, and the commands of local sandboxes.
+"""Reads the output of commands as frames, and runs the commands of local sandboxes.
 
-A frame is that of Docker's attached streams: a stream number, three zero bytes, four bytes of length, and the data. The
-writer is not trusted, so an announced length never allocates memory.
+Frames have the format of Docker's attached streams: a stream number, three zero bytes, four bytes of length, and the
+data. The writer is not trusted, so no memory is allocated for an announced length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KILLED = 137
 
 
 class FrameReader:
-    """Splits into frames the bytes that ``receive`` returns; permits only the given stream numbers."""
+    """Splits the bytes that ``receive`` returns into frames. Permits only the given stream numbers."""
 
     def __init__(self, receive: Callable[[int], Awaitable[bytes]], streams: set[int]) -> None:
         self._receive = receive
@@ -33,7 +33,7 @@ class FrameReader:
         self._left = 0
 
     async def read(self) -> tuple[int, bytes] | None:
-        """Returns a stream number and its next data; None at the end."""
+        """Returns a stream number and the next data of this stream, or None at the end."""
         while not self._left:
             header = b""
             while len(header) < _HEADER.size:
@@ -77,11 +77,11 @@ class LocalProcess(SandboxProcess):
         await self._send(frame(_INPUT, b""))
 
     async def exit_code(self) -> int:
-        """Returns the exit code; 137 if the command killed its own runner."""
+        """Returns the exit code. If the command killed its own runner, the exit code is 137."""
         return KILLED if self._exit_code is None else self._exit_code
 
     async def close(self) -> None:
-        """Closes the socket; if the command is still running, waits until its runner has killed it."""
+        """Closes the socket. If the command is still running, waits until its runner has killed the command."""
         if self._connection.fileno() < 0:
             return
         try:

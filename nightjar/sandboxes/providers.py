@@ -1,4 +1,4 @@
-"""Chooses the provider of sandboxes: by name, by ``NIGHTJAR_SANDBOX``, or by the programs of this machine."""
+"""Chooses the provider of sandboxes by name, by ``NIGHTJAR_SANDBOX``, or by the programs on this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _LONGEST_COMPLAINT = 300
 
 
 def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: int = 50) -> SandboxProvider:
-    """Returns the provider of sandboxes; asking the docker daemon may block for up to two seconds.
+    """Returns the provider of sandboxes. Asking the docker daemon may block for up to two seconds.
 
-    ``chosen`` is a provider, or ``docker``, ``podman`` (over docker's API) or ``local``; None for ``NIGHTJAR_SANDBOX``,
-    or else docker if a daemon answers, local sandboxes otherwise. ``max_workers`` are threads for a docker daemon.
+    ``chosen`` is a provider, or ``docker``, ``podman`` (through docker's API) or ``local``. If None,
+    ``NIGHTJAR_SANDBOX`` is used, or else docker if a daemon answers, or else local sandboxes. ``max_workers`` is the
+    number of threads for a docker daemon.
 
     Example:
         >>> choose_provider("local").name
@@ -47,9 +48,9 @@ def check_name(name: str | None) -> str | None:
 
 
 def find_engine() -> str:
-    """Returns the path of the engine that ``NIGHTJAR_SANDBOX`` names, or of the first that answers.
+    """Returns the path of the container engine that ``NIGHTJAR_SANDBOX`` names, or of the first engine that answers.
 
-    Raises ``SandboxRefusedError``, with the reason for each, if none answers.
+    If no engine answers, raises ``SandboxRefusedError`` with the reason for each engine.
     """
     named = check_name(os.environ.get(_VARIABLE))
     problems = []

@@ -1,4 +1,4 @@
-"""A Python process in a sandbox that keeps its variables from one piece of code to the next."""
+"""A Python process in a sandbox. It keeps its variables from one piece of code to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPLAINT_BYTES = 2000
 
 
 class PythonEndedError(Exception):
-    """The Python process has ended; ``is_timed_out`` if its code could not be interrupted in time."""
+    """The Python process has ended. ``is_timed_out`` means that its code could not be interrupted in time."""
 
     def __init__(self, message: str, *, is_timed_out: bool = False) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class PythonEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a piece of code; ``is_timed_out`` if it was interrupted because its time was up."""
+    """The outcome of a piece of code. ``is_timed_out`` means that it was interrupted because its time was up."""
 
     status: str
     """``ok`` or ``error``."""
@@ -40,7 +40,7 @@ class Answer:
 
 
 class PythonRepl:
-    """A Python process and the connection to it. Code may forge answers; a malformed one ends the process."""
+    """A Python process and the connection to it. Code may forge answers. A malformed answer ends the process."""
 
     def __init__(self, sandbox: Sandbox, max_output_bytes: int = 100_000) -> None:
         self._sandbox = sandbox
@@ -54,7 +54,10 @@ class PythonRepl:
         self._reading: asyncio.Task[dict[str, Any]] | None = None
 
     async def start(self, timeout_seconds: float) -> None:
-        """Starts the process; raises ``TimeoutError`` if it is not ready in time, ``PythonEndedError`` if it ends."""
+        """Starts the process.
+
+        Raises ``TimeoutError`` if it is not ready in time, and ``PythonEndedError`` if it ends.
+        """
         self._received.clear()
         self._complaints = b""
         command = python_command("-u", program_source("python_worker.py"), str(self._limit))
@@ -66,7 +69,10 @@ class PythonRepl:
         self._pid = greeting["pid"] if isinstance(greeting.get("pid"), int) and greeting["pid"] > 1 else 0
 
     async def run(self, code: str, timeout_seconds: float) -> Answer:
-        """Runs code; interrupts it when its time is up, which keeps the variables, or raises ``PythonEndedError``."""
+        """Runs code.
+
+        When the time is up, interrupts the code and keeps the variables, or raises ``PythonEndedError``.
+        """
         if self._process is None:
             raise PythonEndedError("it is not running")
         self._asked += 1
@@ -97,7 +103,7 @@ class PythonRepl:
             await finish(process)
 
     async def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """Returns the answer to the last request, None if the time is up; drops other answers."""
+        """Returns the answer to the last request, or None if the time is up. Drops other answers."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0:
@@ -122,7 +128,7 @@ class PythonRepl:
         with suppress(ValueError):
             message = json.loads(await self._take(size))
         if not isinstance(message, dict):
-            raise PythonEndedError("it gave an answer that is no JSON object")
+            raise PythonEndedError("it gave an answer that is not a JSON object")
         return message
 
     async def _take(self, size: int) -> bytes:

@@ -1,7 +1,7 @@
 """Runs pieces of code in one namespace, on request. It runs alone inside a sandbox.
 
-``python -u -c SOURCE LIMIT`` reads requests from standard input and writes answers to standard output, each as 4 bytes
-of length and JSON. A request is ``{"id", "code"}``; the answer is ``{"id", "status", "stdout", "stderr", "result",
+``python -u -c SOURCE LIMIT`` reads requests from standard input and writes answers to standard output. Each is 4 bytes
+of length, then JSON. A request is ``{"id", "code"}``; the answer is ``{"id", "status", "stdout", "stderr", "result",
 "execution_count"}``, where ``result`` is the ``repr`` of the last expression, or the traceback if ``status`` is
 ``error``. The first message, ``{"ready", "pid"}``, is sent without a request. LIMIT is the longest text in an answer.
 
@@ -31,7 +31,7 @@ FLUSH_SECONDS = 2.0
 
 
 class Capture:
-    """Captures the output to a descriptor through a pipe, which a thread keeps empty."""
+    """Captures the output to a descriptor through a pipe. A thread keeps the pipe empty."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self.descriptor = descriptor
@@ -47,7 +47,7 @@ class Capture:
         threading.Thread(target=self.drain, daemon=True).start()
 
     def drain(self) -> None:
-        """Reads until all writers have closed the pipe; the marker shows ``take`` that all output was read."""
+        """Reads until all writers have closed the pipe. The marker tells ``take`` that all output was read."""
         while data := os.read(self.reader, CHUNK):
             marker = self.marker
             if marker is None:
@@ -125,7 +125,7 @@ class Worker:
         return {"id": request["id"], "status": status, "result": result, "execution_count": self.count, **taken}
 
     def run(self, code: str) -> str | None:
-        """Runs a cell; returns the repr of its last expression unless that is None."""
+        """Runs a piece of code. Returns the repr of its last expression, unless the value is None."""
         name = f"<cell {self.count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         body = ast.parse(code, name).body

@@ -1,4 +1,4 @@
-"""Requests for sandboxes: ``CreateSandboxRequest``, the permission to make one, and the errors of a refusal."""
+"""Requests for sandboxes: ``CreateSandboxRequest``, the permission to start sandboxes, and the errors of a refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SandboxCreationError(SandboxError):
 
 
 class SandboxRefusedError(SandboxCreationError):
-    """This machine cannot start the requested sandbox; a retry would not help."""
+    """This machine cannot start the requested sandbox. A retry would not help."""
 
 
 class SandboxNotAllowedError(SandboxRefusedError):
@@ -29,7 +29,7 @@ class SandboxNotReadyError(SandboxError):
 
 
 class AdvancedConfigs(BaseModel):
-    """Settings of a hosted sandbox service; accepted for compatibility, without effect."""
+    """Settings of a hosted sandbox service. Accepted for compatibility, without effect."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,11 +40,11 @@ class CreateSandboxRequest(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     name: str = "sandbox"
-    """Becomes part of the sandbox's id."""
+    """A name that becomes part of the sandbox's id."""
     docker_image: str = "python:3.11-slim"
-    """Image of a container. A local sandbox shows the programs of this machine instead."""
+    """The image of a container. A local sandbox shows the programs of this machine instead."""
     start_command: str | None = "tail -f /dev/null"
-    """Runs in the background from the start; None and the default run nothing."""
+    """A command that runs in the background from the start. None and the default run no command."""
     cpu_cores: float = Field(default=1, gt=0)
     memory_gb: float = Field(default=2, gt=0)
     """Limit for all processes and all files in memory together, in GiB."""
@@ -52,18 +52,18 @@ class CreateSandboxRequest(BaseModel):
     """Limit for files, in GiB. Files are held in memory, so at most half of ``memory_gb`` is available."""
     gpu_count: int = Field(default=0, ge=0)
     timeout_minutes: float = Field(default=60, gt=0)
-    """Maximum lifetime of the sandbox."""
+    """Maximum lifetime of the sandbox in minutes."""
     environment_vars: dict[str, str] | None = None
-    """Set for every command. No other environment variable of this process is visible inside."""
+    """Environment variables for every command. Environment variables of this process are not visible inside."""
     team_id: str | None = None
     """Accepted for compatibility, without effect."""
     advanced_configs: AdvancedConfigs | None = None
     labels: list[str] = Field(default_factory=list)
-    """Added to the labels of a container."""
+    """Labels that are added to a container's labels."""
     python_packages: list[str] = Field(default_factory=list)
     """Distributions that Python inside can import, together with their dependencies."""
     are_packages_optional: bool = False
-    """True skips packages that are not installed on this machine, with a warning."""
+    """If True, packages that are not installed on this machine are skipped with a warning."""
     max_processes: int = Field(default=256, gt=0)
 
     @property
@@ -78,14 +78,17 @@ class CreateSandboxRequest(BaseModel):
 
     @property
     def background_command(self) -> str | None:
-        """The start command; None if it only waits."""
+        """The start command, or None if the start command only waits."""
         command = (self.start_command or "").strip()
         return None if command in {"", "tail -f /dev/null", "sleep infinity"} else command
 
 
 @contextmanager
 def sandbox_access(*, is_allowed: bool) -> Iterator[None]:
-    """Forbids sandboxes in this process during the block, unless allowed. This does not confine environment code."""
+    """Forbids sandboxes in this process during the block, unless ``is_allowed``.
+
+    This does not confine environment code.
+    """
     if is_allowed:
         yield
         return
@@ -102,5 +105,5 @@ def check_sandbox_access() -> None:
     if _runs_without_access:
         raise SandboxNotAllowedError(
             "The environment asks for a sandbox, and this run has no permission to use one. Allow it: "
-            "--allow-sandbox-access beside --hosted, or 'allow_sandbox_access' in the form"
+            "--allow-sandbox-access with --hosted, or 'allow_sandbox_access' in the form"
         )

@@ -1,7 +1,7 @@
-"""The protocol: a ``Sandbox`` runs commands, a ``SandboxProvider`` makes sandboxes.
+"""The protocol of sandboxes. A ``Sandbox`` runs commands; a ``SandboxProvider`` makes sandboxes.
 
-A provider only implements how a process starts inside (``Sandbox.spawn``). Output of a sandbox is hostile: its size is
-bounded, and only a process inside reads or writes the sandbox's files.
+A provider only implements the start of a process inside (``Sandbox.spawn``). The output of a sandbox is not trusted. So
+its size is bounded, and only processes inside read or write the sandbox's files.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command; ``is_truncated`` if its output was cut at the limit."""
+    """The result of a command. ``is_truncated`` means that the output was cut at the limit."""
 
     stdout: str
     stderr: str
     exit_code: int | None
-    """128 plus the signal's number if a signal ended the command; None if it timed out and was killed."""
+    """The exit code; 128 plus the signal's number after a signal; None if the command timed out and was killed."""
     is_timed_out: bool = False
     is_truncated: bool = False
 
@@ -70,11 +70,11 @@ class SandboxProcess(ABC):
 
     @abstractmethod
     async def read(self) -> Output | None:
-        """Returns the next piece of output; None when the process has ended."""
+        """Returns the next piece of output, or None when the process has ended."""
 
     @abstractmethod
     async def write(self, data: bytes) -> None:
-        """Writes to standard input; data that the process no longer reads is lost."""
+        """Writes to standard input. Data that the process no longer reads is lost."""
 
     @abstractmethod
     async def close_input(self) -> None:
@@ -82,17 +82,18 @@ class SandboxProcess(ABC):
 
     @abstractmethod
     async def exit_code(self) -> int:
-        """Returns the exit code; call it after ``read`` has returned None."""
+        """Returns the exit code. Call this method after ``read`` has returned None."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Releases the process; if it is still running, kills it with all that it started."""
+        """Releases the process. If it is still running, kills it with all processes that it started."""
 
 
 class Sandbox(ABC):
-    """The sandbox of one rollout: commands run one after another or concurrently and share files.
+    """The sandbox of one rollout. Commands run one after another or concurrently, and share files.
 
-    ``workspace`` is the directory inside in which commands run; its files stay until the sandbox is closed.
+    ``workspace`` is the directory, inside the sandbox, in which commands run. Its files stay until the sandbox is
+    closed.
 
     Example:
         >>> async def count(sandbox: Sandbox) -> str:
@@ -106,7 +107,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Starts the sandbox and its start command; raises ``SandboxCreationError`` if that fails."""
+        """Starts the sandbox and its start command. Raises ``SandboxCreationError`` if the start fails."""
 
     @abstractmethod
     async def spawn(
@@ -116,11 +117,11 @@ class Sandbox(ABC):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> SandboxProcess:
-        """Starts a process; output beyond ``max_output_bytes`` of a stream may be dropped."""
+        """Starts a process. Output beyond ``max_output_bytes`` of a stream may be dropped."""
 
     @abstractmethod
     async def end_processes(self) -> None:
-        """Kills all processes inside, so that none can disturb the next one, and reruns the start command."""
+        """Kills all processes inside, so that none can disturb the next process. Reruns the start command."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -139,10 +140,10 @@ class Sandbox(ABC):
         stdin: bytes | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> CommandResult:
-        """Runs a command to its end. Background processes that it leaves keep running.
+        """Runs a command to its end. Background processes that the command leaves behind keep running.
 
-        After ``timeout`` seconds the command is killed with all that it started. ``env`` is added to the sandbox's
-        variables. Each stream is cut after ``max_output_bytes``, with a notice.
+        After ``timeout`` seconds, the command is killed with all processes that it started. ``env`` is added to the
+        sandbox's variables. Each stream is cut after ``max_output_bytes``, and a notice is added.
         """
         outcome = await self._run(command, timeout, working_dir, env, stdin, max_output_bytes)
         stderr = [outcome.text(Stream.STDERR), self.take_notice()]
@@ -155,16 +156,17 @@ class Sandbox(ABC):
         )
 
     async def upload(self, content: bytes, path: str) -> None:
-        """Writes a file through a process inside, so that it cannot land outside."""
+        """Writes a file through a process inside, so that the file cannot be written outside."""
         script = 'mkdir -p -- "$(dirname -- "$1")" && head -c "$2" > "$1"'
         done = await self.exec(["/bin/sh", "-c", script, "sh", path, str(len(content))], _FILE_SECONDS, stdin=content)
         if done.exit_code != 0:
             raise SandboxError(f"Sandbox {self.id!r} cannot write {path!r}: {done.stderr.strip() or 'time was up'}")
 
     async def download(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        """Returns the content of a file. Links are resolved inside the sandbox, so none leads out.
+        """Returns the content of a file. Links are resolved inside the sandbox, so no link leads outside.
 
-        Raises ``FileNotFoundError`` if there is no regular file, ``SandboxError`` if it exceeds ``max_bytes``.
+        Raises ``FileNotFoundError`` if there is no regular file, and ``SandboxError`` if the file exceeds
+        ``max_bytes``.
         """
         script = f'[ -f "$1" ] || exit {_NOT_A_FILE}; exec head -c "$2" -- "$1"'
         command = ["/bin/sh", "-c", script, "sh", path, str(max_bytes + 1)]
@@ -183,7 +185,7 @@ class Sandbox(ABC):
         await asyncio.to_thread(Path(local_path).write_bytes, content)
 
     def take_notice(self) -> str:
-        """Returns, once, the sandbox's own message: that it killed processes, and why."""
+        """Returns, once, the sandbox's own message, which says that processes were killed, and why."""
         return ""
 
     async def _run(
@@ -247,7 +249,7 @@ async def _feed(process: SandboxProcess, stdin: bytes | None) -> None:
 
 
 async def finish(process: SandboxProcess) -> None:
-    """Closes a process and waits briefly for its end, also while the calling task is being cancelled."""
+    """Closes a process and waits briefly for its end, even while the calling task is being cancelled."""
     closing = asyncio.ensure_future(process.close())
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.shield(closing), _GRACE_SECONDS)
@@ -259,13 +261,13 @@ def program_source(name: str) -> str:
 
 
 def python_command(option: str, source: str, *arguments: str) -> list[str]:
-    """Returns the command that runs Python source with the sandbox's Python, which images name differently."""
+    """Returns the command that runs Python source in the sandbox. Images have different names for Python."""
     start = f'exec "$(command -v python3 || command -v python || echo python3)" {option} -c "$@"'
     return ["/bin/sh", "-c", start, "sh", source, *arguments]
 
 
 class SandboxProvider(ABC):
-    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``.
+    """Makes sandboxes of one kind. ``name`` is the name of the kind for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``.
 
     Example:
         >>> class MyProvider(SandboxProvider):
@@ -277,7 +279,7 @@ class SandboxProvider(ABC):
 
     @abstractmethod
     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox:
-        """Returns a sandbox that is not started yet; raises ``SandboxRefusedError`` if this machine cannot have it."""
+        """Returns a sandbox that is not started yet. Raises ``SandboxRefusedError`` if this machine cannot start it."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Releases connections."""

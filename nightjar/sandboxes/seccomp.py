@@ -1,15 +1,15 @@
 """The filter for system calls of a local sandbox, as a program for the kernel (seccomp).
 
-Refused are:
+The filter refuses:
 
 - namespaces, mounts, kernel modules and other administration, the kernel's keyrings (they belong to the user, not to
   the sandbox), io_uring, eBPF, performance counters;
 - sockets of kinds that a network namespace does not separate, such as those of virtual machines;
-- memory that belongs to no process, as it would escape the limit: anonymous files, shared memory without a file,
+- memory that belongs to no process, because it would escape the limit: anonymous files, shared memory without a file,
   System V segments, queues and semaphores, pages held by a pipe alone, larger buffers of pipes and sockets;
-- the choice of processors, which would undo ours, and limits and priorities of other processes.
+- the choice of processors, which would undo our choice, and limits and priorities of other processes.
 
-The numbers come from Linux' ``unistd.h``, the layout of the program from ``linux/filter.h``.
+The numbers come from Linux' ``unistd.h``. The layout of the program comes from ``linux/filter.h``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class _Machine:
     clone: int
     socket: int
     missing: tuple[int, ...]
-    """Answered with "no such call": memfd_create, shmget, msgget, semget, vmsplice."""
+    """Calls answered with "no such call": memfd_create, shmget, msgget, semget, vmsplice."""
     refused: tuple[int, ...]
-    """Answered with "not permitted"."""
+    """Calls answered with "not permitted"."""
     own: tuple[int, ...]
     """Permitted if the first argument names the calling process: prlimit64, sched_setscheduler, -param and -attr."""
     setpriority: int
@@ -90,7 +90,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 def filter_program(machine: str | None = None) -> bytes | None:
-    """Returns the filter for a processor architecture, by default this machine's; None if it is not supported."""
+    """Returns the filter for a processor architecture, by default this machine's, or None if it is not supported."""
     calls = _MACHINES.get(machine or platform.machine())
     if calls is None:
         return None
@@ -129,7 +129,7 @@ def _answer(test: int, value: int, number: int) -> list[bytes]:
 
 
 def _only_of_itself(number: int, argument: int) -> list[bytes]:
-    """Refuses a call whose argument names another process; 0 is the calling process."""
+    """Refuses a call whose argument names another process. 0 means the calling process."""
     return [
         _step(_EQUAL, number, 0, 4),
         _load(argument),
@@ -142,7 +142,7 @@ def _only_of_itself(number: int, argument: int) -> list[bytes]:
 def _refused_for(
     number: int, argument: int, values: tuple[int, ...], mask: int = 0xFFFFFFFF, given: tuple[int, int] | None = None
 ) -> list[bytes]:
-    """Refuses a call whose argument, masked, is one of these values; ``given`` is another argument and its value."""
+    """Refuses a call if the masked argument has one of these values. ``given`` is another argument and its value."""
     steps = [
         _load(argument),
         _step(_AND, mask),
@@ -158,5 +158,5 @@ def _load(argument: int) -> bytes:
 
 
 def _skips_to_the_end(families: tuple[int, ...]) -> list[bytes]:
-    """Jumps over the refusal that follows, to the permission, for each of these families."""
+    """Jumps over the refusal that follows to the permission, for each of these socket families."""
     return [_step(_EQUAL, family, len(families) - place, 0) for place, family in enumerate(families)]

@@ -1,20 +1,21 @@
-"""The first process in a local sandbox: starts commands, forwards their output, kills the processes they leave behind.
+"""The first process in a local sandbox. Starts commands, forwards their output, kills the processes they leave behind.
 
-It is run as ``python supervisor.py LIMITS``, with ``LIMITS`` as ``nightjar.sandboxes.local`` writes them (``marshal``,
-in hexadecimal), and a socket as standard input. It imports only modules of the standard library that load quickly,
-because every sandbox waits for it. The protocol:
+It is run as ``python supervisor.py LIMITS``. ``nightjar.sandboxes.local`` writes ``LIMITS`` (``marshal``, in
+hexadecimal). Standard input is a socket. The supervisor imports only modules of the standard library that load quickly,
+because every sandbox waits for its start. The protocol:
 
-- The host sends one byte and, with it, a socket for each command. The supervisor forks a *runner* for it.
+- For each command, the host sends one byte and, with it, a socket. The supervisor forks a *runner* for the command.
 - On that socket the runner reads a request (4 bytes of length, then, in ``marshal``: ``argv``, ``cwd``, ``env``,
   ``max_bytes``) and then frames of input; it writes frames of output. A frame is a stream number, three zero bytes,
   4 bytes of length, and the data: the format of Docker's attached streams. Stream 0 is standard input (an empty frame
   closes it), 1 and 2 are standard output and error, 3 is the exit code, in 4 bytes.
-- If the host closes the socket before the exit code was sent, the runner kills all descendants of the command, also
-  daemons: a runner is the reaper of its descendants.
+- If the host closes the socket before the exit code was sent, the runner kills all descendants of the command,
+  including daemons, because a runner is the reaper of its descendants.
 
-Commands run under the same user as the supervisor and the runners, which are therefore protected from tracing and
-reading (``PR_SET_DUMPABLE``). As the first process of its namespace, the supervisor cannot be killed from inside. It
-kills a stopped runner, and all processes that have lost their runner; on SIGUSR1 it kills all other processes.
+Commands run under the same user as the supervisor and the runners. So the supervisor and the runners are protected from
+tracing and reading (``PR_SET_DUMPABLE``). As the first process of its namespace, the supervisor cannot be killed from
+inside. It kills stopped runners, and all processes that have lost their runner. On SIGUSR1, it kills all other
+processes.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def wake_on_child() -> int:
 
 
 def reap() -> dict[int, int]:
-    """Reaps ended children, and kills stopped runners; returns the exit codes, 128 plus the signal if one ended it."""
+    """Reaps ended children, and kills stopped runners. Returns the exit codes; after a signal, 128 plus its number."""
     ended = {}
     with Ignoring(ChildProcessError):
         while True:
@@ -112,7 +113,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def kill_tree(without: Collection[int] = ()) -> set[int]:
-    """Stops and kills all descendants except the given children and theirs; returns those that are left."""
+    """Stops and kills all descendants except the given children and their descendants. Returns the remaining ones."""
     deadline = time.monotonic() + KILL_SECONDS
     stopped: set[int] = set()
     while (fresh := descendants(without) - stopped) and time.monotonic() < deadline:
@@ -161,7 +162,7 @@ class Runner:
             os.set_blocking(descriptor, False)
 
     def run(self) -> None:
-        """Forwards input and output until the command has ended and no process holds its pipes any more."""
+        """Forwards input and output until the command has ended and no process holds the command's pipes any more."""
         while self.code is None or self.pipes:
             poll = select.poll()
             for descriptor in (self.woken, *self.pipes):
@@ -179,7 +180,7 @@ class Runner:
             self.check_exit()
 
     def check_exit(self) -> None:
-        """Sends the exit code once it is known, after the remaining output of the command."""
+        """Sends the exit code once it is known. The remaining output of the command is sent first."""
         with Ignoring(BlockingIOError):
             os.read(self.woken, CHUNK)
         code = reap().get(self.pid)
@@ -194,7 +195,7 @@ class Runner:
         self.unwritten = b""
 
     def forward_output(self, descriptor: int, is_last: bool = False) -> bool:
-        """Sends the content of a pipe, or drops it beyond the limit; returns whether there may be more."""
+        """Sends the content of a pipe. Drops output beyond the limit. Returns whether there may be more output."""
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -277,7 +278,7 @@ def apply_limits(limits: dict[str, int]) -> None:
 
 
 def serve(control: socket.socket, limits: dict[str, int]) -> None:
-    """Forks a runner for every socket that the host sends; returns when the host has gone."""
+    """Forks a runner for every socket that the host sends. Returns when the host has closed the connection."""
     woken = wake_on_child()
     poll = select.poll()
     for descriptor in (control.fileno(), woken):
@@ -331,7 +332,7 @@ def main() -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     prctl(PR_SET_DUMPABLE, 0)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # bwrap has set it too, but the change of user dropped it
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # bwrap has set this signal too, but the change of user dropped it
     if os.getpid() != 1:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGUSR1, kill_everything)

@@ -1,4 +1,4 @@
-"""Statistics of evaluations: pure functions of numbers. Each names the source of its formula."""
+"""Statistics of evaluations: pure functions of numbers. Each function names the source of its formula."""
 
 from nightjar.statistics.estimates import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_curves, pass_ks
 

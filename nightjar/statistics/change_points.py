@@ -1,7 +1,7 @@
 """Finds changes of the level in a series of runs over the same examples.
 
-``values`` is run × example in time order, the mean of an example's rollouts, NaN without rollouts; ``counts`` is the
-number of these rollouts.
+``values`` is run × example, in time order: the mean of an example's rollouts, or NaN without rollouts. ``counts`` is
+the number of these rollouts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scipy import stats
 Matrix = NDArray[np.float64]
 
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWN = 2_000, 20_000, 200_000
-"""Simulated series: this many runs in all, within bounds."""
+"""The number of simulated series is chosen so that they have this many runs in all, within bounds."""
 _QUANTILE = 0.75
-"""Of the differences of neighbours, for the noise between runs; a few changes of the level do not affect it."""
+"""The quantile of neighbours' differences that measures noise between runs. A few changes of level do not affect it."""
 _OF_HALF_NORMAL = float(stats.halfnorm.ppf(_QUANTILE))
 _SHRINKAGE = 4.0
 """The number of differences at which an example's own variance weighs as much as the mean of all."""
 _FEWEST = 4
-"""Fewest differences between runs from which extra noise between runs is estimated."""
+"""The minimum number of differences between runs for an estimate of the extra noise between runs."""
 _DECAY = 2**-0.5
 _SURPRISING = 0.05
 _SLACK = 7.35
@@ -35,9 +35,9 @@ _Scanned = list[tuple[int, Matrix]]
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """The first run with a new level; ``earliest`` and ``latest`` are its bounds.
+    """The first run with a new level. ``earliest`` and ``latest`` are the bounds of this run.
 
-    ``statistic`` is the distance of the levels in standard errors, in the interval of runs where it was found.
+    ``statistic`` is the distance of the levels in standard errors, in the interval of runs with the change.
     """
 
     at: int
@@ -47,12 +47,12 @@ class ChangePoint:
 
 
 def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[ChangePoint]:
-    """Returns the changes of the level in time order; a series without a change has any with chance alpha.
+    """Returns the changes of the level in time order. In a series without a change, any is found with chance alpha.
 
     Every interval of a fixed set is split into before and after: a regression of the values on example and side. The
     largest statistic is the first change, and each side is searched in the same way (binary segmentation with the
     intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after Fryzlewicz, "Wild binary
-    segmentation", 2014). The limit is simulated from normal values with as many rollouts a run. If neighbouring runs
+    segmentation", 2014). The limit is simulated from normal values with as many rollouts per run. If neighbouring runs
     differ by more than their examples explain, a change must be larger by the same factor.
     """
     runs = len(values)
@@ -70,9 +70,9 @@ def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[C
 def noise_variances(values: Matrix, counts: Matrix) -> Matrix:
     """Returns the variance of one rollout of each example from run to run.
 
-    It comes from the squared differences of neighbouring runs, which a change of the level enters only once (von
-    Neumann, "Distribution of the ratio of the mean square successive difference to the variance", 1941). With few
-    differences it is shrunk towards the mean over all examples.
+    The variance comes from the squared differences of neighbouring runs; a change of the level affects only one of them
+    (von Neumann, "Distribution of the ratio of the mean square successive difference to the variance", 1941). With few
+    differences, the variance is shrunk towards the mean over all examples.
     """
     known = (counts[1:] > 0) & (counts[:-1] > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -86,9 +86,9 @@ def noise_variances(values: Matrix, counts: Matrix) -> Matrix:
 def split_statistics(values: Matrix, counts: Matrix, noise: Matrix | None = None) -> Matrix:
     """Returns by how many standard errors the runs after each split are higher than those before: (runs − 1) × 1.
 
-    An example weighs as the harmonic mean of its rollouts before and after: the least-squares estimate of one step
-    beside an effect of each example. Without ``noise``, each column is its own series with variance 1, and the result
-    is (runs − 1) × columns.
+    The weight of an example is the harmonic mean of its numbers of rollouts before and after. This is the least-squares
+    estimate of one step, with an effect of each example. Without ``noise``, each column is its own series with variance
+    1, and the result is (runs − 1) × columns.
     """
     sums, rollouts = np.nan_to_num(values * counts).cumsum(axis=0), counts.cumsum(axis=0)
     before, after = rollouts[:-1], rollouts[-1] - rollouts[:-1]
@@ -128,7 +128,7 @@ def _seeded(runs: int) -> Iterator[tuple[int, int]]:
 
 
 def _excess(steps: Matrix) -> Matrix:
-    """Returns the ratio of the observed to the expected differences of neighbours, about 1, for each column."""
+    """Returns the ratio of observed to expected differences of neighbours for each column. About 1 means no excess."""
     if len(steps) < _FEWEST:
         return np.ones(steps.shape[1])
     found: Matrix = np.quantile(np.abs(steps), _QUANTILE, axis=0, method="lower") / _OF_HALF_NORMAL
@@ -139,8 +139,8 @@ def _excess(steps: Matrix) -> Matrix:
 class _Limits:
     """Limits that the largest statistic of a series without a change exceeds with chance alpha.
 
-    ``known`` is for runs that differ no more than their examples explain, ``unknown`` for others, whose noise only the
-    excess tells. One series in twenty has the ``surprising`` excess by chance.
+    ``known`` is for runs that differ no more than their examples explain. ``unknown`` is for other runs, whose noise
+    can only be estimated from the excess. One series in twenty has the ``surprising`` excess by chance.
     """
 
     known: float
@@ -169,9 +169,9 @@ def _limits(weights: tuple[int, ...], alpha: float) -> _Limits:
 
 
 def _search(scanned: _Scanned, low: int, high: int, limit: float, slack: float) -> Iterator[ChangePoint]:
-    """Yields the changes among the runs from low to before high, in time order.
+    """Yields the changes among the runs from ``low`` to ``high`` (exclusive), in time order.
 
-    Their bounds include the places where the squared statistic is at most ``slack`` below the largest.
+    The bounds of a change include the runs whose squared statistic is at most ``slack`` below the largest.
     """
     inside = [(first, found) for first, found in scanned if low <= first and first + len(found) < high]
     if not inside:

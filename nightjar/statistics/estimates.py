@@ -17,10 +17,10 @@ class Estimate:
 
 
 def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
-    """Returns the mean over all values, and its standard error clustered by group; empty groups do not count.
+    """Returns the mean over all values, and its standard error clustered by group. Empty groups do not count.
 
     Rollouts of one example are not independent: Miller, "Adding Error Bars to Evals" (2024), section 2.2, with the
-    small-sample factor G/(G-1) for G groups. With one value per group it is the ordinary s/√n.
+    small-sample factor G/(G-1) for G groups. With one value per group, the error is the ordinary s/√n.
     """
     totals, sizes = array("d"), array("L")
     for group in groups:
@@ -31,7 +31,7 @@ def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
 
 
 def mean_of_clusters(totals: Sequence[float], sizes: Sequence[float]) -> Estimate:
-    """Returns ``clustered_mean`` from the sum and the number of values of each group; no group is empty."""
+    """Returns ``clustered_mean`` from the sum and the number of values of each group. No group may be empty."""
     count = sum(sizes)
     if not count:
         return Estimate(None, None)
@@ -65,7 +65,7 @@ def _checked(n: int, k: int) -> int:
 
 
 def pass_ks(n: int) -> list[int]:
-    """Returns the k that are reported for n rollouts of an example: 1, 2, 4, … up to n."""
+    """Returns the values of k that are reported for n rollouts of an example: 1, 2, 4, … up to n."""
     return [1 << exponent for exponent in range(n.bit_length())]
 
 

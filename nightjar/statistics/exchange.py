@@ -1,4 +1,4 @@
-"""The exchange test: the chance of new values this low beside old values of the same examples, without a change."""
+"""The exchange test: the chance of new values this low, given old values of the same examples, if nothing changed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 SEED = 0
 _ROUNDS, _DRAWS = 9, 1_111
 _MOST = 1_000
-"""The most examples whose values are exchanged; for more, the sum is approximately normal."""
+"""The maximum number of examples whose values are exchanged. For more examples, the sum is approximately normal."""
 
 
 def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
-    """Returns the one-sided p-value of an exchange test, 0 to 1; 1 if nothing differs.
+    """Returns the one-sided p-value of an exchange test. If no values differ, the p-value is 1.
 
-    Each group has an example's new value first, then its old values. Without a change, any value of an example may as
-    well be the new one (Fisher, The Design of Experiments, 1935, section 21; Pitman, Significance Tests Which May be
-    Applied to Samples from any Populations, 1937). The statistic is how far the new values are above the mean of the
-    others; the p-value is the share of 9,999 random choices, and the real one, that are not higher.
+    Each group has an example's new value first, then its old values. Without a change, any value of an example is
+    equally likely to be the new value (Fisher, The Design of Experiments, 1935, section 21; Pitman, Significance Tests
+    Which May be Applied to Samples from any Populations, 1937). The statistic is how far the new values are above the
+    mean of the others. The p-value is the share of 9,999 random choices, together with the real choice, that are not
+    higher.
     """
     by_size: dict[int, list[list[float]]] = defaultdict(list)
     for group in groups:
@@ -32,13 +33,13 @@ def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
 
 
 def sign_flips(differences: NDArray[np.float64]) -> float:
-    """Returns the one-sided p-value of the sign-flip test, for the new value minus the old one of each example."""
+    """Returns the one-sided p-value of the sign-flip test, for the new value minus the old value of each example."""
     changed = differences[differences != 0]
     return _chance([np.column_stack([changed, -changed])] if len(changed) else [])
 
 
 def _chance(tables: Sequence[NDArray[np.float64]]) -> float:
-    """Returns the p-value from tables with a row for each changed example: how far each value is above the others."""
+    """Returns the p-value. Tables have a row for each changed example: how far each value is above the others."""
     if not tables:
         return 1.0
     made = sum(float(table[:, 0].sum()) for table in tables)

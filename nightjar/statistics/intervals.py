@@ -1,6 +1,6 @@
-"""Confidence intervals of means, shares and differences of shares, which miss with the long-run chance ``alpha``.
+"""Confidence intervals of means, shares and differences of shares. In the long run, they miss with chance ``alpha``.
 
-They use SciPy's special functions because its distributions take two seconds to import.
+The functions use SciPy's special functions, because SciPy's distributions take two seconds to import.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nightjar.statistics.estimates import Estimate
 
 _RESAMPLES = 9_999
 _AT_A_TIME = 5_000_000
-"""Values resampled at once: 80 MB."""
+"""The number of values resampled at once, which take 80 MB."""
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The ends of an interval; infinite if nothing is known."""
+    """The ends of an interval. They are infinite if nothing is known."""
 
     low: float
     high: float
@@ -65,7 +65,7 @@ def wilson(successes: int, trials: int, alpha: float = 0.05) -> Interval:
 def clopper_pearson(successes: int, trials: int, alpha: float = 0.05) -> Interval:
     """Returns the exact interval of a share of independent trials (Clopper and Pearson, 1934); 0 to 1 without trials.
 
-    It never misses more often than alpha, and so is wider than Wilson's.
+    The interval never misses more often than alpha, and so is wider than Wilson's.
     """
     failures = trials - successes
     low = float(special.betaincinv(successes, failures + 1, alpha / 2)) if successes else 0.0
@@ -76,7 +76,7 @@ def clopper_pearson(successes: int, trials: int, alpha: float = 0.05) -> Interva
 def cluster_bootstrap(
     groups: Iterable[Sequence[float]], alpha: float = 0.05, *, seed: int | None = 0, resamples: int = _RESAMPLES
 ) -> Interval:
-    """Returns the bootstrap interval of the mean over all values, for skewed values; infinite if all means are equal.
+    """Returns the bootstrap interval of the mean over all values, for skewed values. Equal means give infinite ends.
 
     Bias-corrected and accelerated (Efron, "Better Bootstrap Confidence Intervals", 1987), with whole groups drawn
     (Cameron, Gelbach and Miller, "Bootstrap-Based Improvements for Inference with Clustered Errors", 2008). Time and
@@ -100,11 +100,11 @@ def cluster_bootstrap(
 
 
 def paired_shares(gained: int, lost: int, pairs: int, alpha: float = 0.05) -> Interval:
-    """Returns the interval of the difference of two shares over the same pairs, each side either right or wrong.
+    """Returns the interval of the difference of two shares over the same pairs. Each side of a pair is right or wrong.
 
     Bonett and Price, "Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data"
-    (2012), with Student's quantile: the interval of the mean difference with one more pair gained (right in the second
-    alone) and one more lost.
+    (2012), with Student's quantile. It is the interval of the mean difference after adding one gained pair (only the
+    second side is right) and one lost pair.
     """
     if pairs < 2:  # noqa: PLR2004 - one degree of freedom
         return Interval(-1.0, 1.0)
@@ -114,43 +114,43 @@ def paired_shares(gained: int, lost: int, pairs: int, alpha: float = 0.05) -> In
 
 
 def reward_range(values: Iterable[float]) -> tuple[float, float]:
-    """Returns the lowest and highest possible reward: 0 and 1, or values seen beyond."""
+    """Returns the lowest and highest possible reward: 0 and 1, or observed values beyond this range."""
     seen = [0.0, 1.0, *values]
     return min(seen), max(seen)
 
 
 def within_rewards(interval: Interval, values: Iterable[float]) -> Interval:
-    """Returns an interval of a mean reward, cut to ``reward_range``; unchanged if it is infinite."""
+    """Returns an interval of a mean reward, cut to ``reward_range``. An infinite interval stays unchanged."""
     lowest, highest = reward_range(values)
     is_known = np.isfinite(interval.low) and np.isfinite(interval.high)
     return Interval(max(interval.low, lowest), min(interval.high, highest)) if is_known else interval
 
 
 def unseen_share(trials: int, alpha: float = 0.05) -> float:
-    """Returns the largest share of a kind that was never seen in so many trials.
+    """Returns the largest plausible share of a kind of result that was never seen in so many trials.
 
-    The upper end of Clopper and Pearson's interval for none: 1 − (α/2)^(1/n), about 3.7 / n at α = 0.05 (Hanley and
-    Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983, for the one-sided 3 / n).
+    The upper end of Clopper and Pearson's interval for no success: 1 − (α/2)^(1/n), about 3.7 / n at α = 0.05 (Hanley
+    and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983, for the one-sided 3 / n).
     """
     return clopper_pearson(0, trials, alpha).high
 
 
 def chance_of_unseen(share: float, trials: int) -> float:
-    """Returns the chance that no trial is of a kind with this share; the inverse of ``unseen_share``."""
+    """Returns the chance that no trial has a kind of result with this share. The inverse of ``unseen_share``."""
     return float((1 - min(1.0, max(0.0, share))) ** trials)
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Returns the two-sided p-value of McNemar's exact test; 1 if no pair has changed.
+    """Returns the two-sided p-value of McNemar's exact test. Without changed pairs, it is 1.
 
-    Without a change, a pair that differs is as likely gained as lost (McNemar, "Note on the Sampling Error of the
+    If nothing changed, a pair that differs is as likely gained as lost (McNemar, "Note on the Sampling Error of the
     Difference between Correlated Proportions", 1947; exact as the binomial test of Cochran, 1950).
     """
     return min(1.0, 2 * float(special.bdtr(min(gained, lost), gained + lost, 0.5))) if gained + lost else 1.0
 
 
 def pairs_needed(deviation: float, gap: float, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Returns how many pairs tell a mean difference from a limit at distance ``gap``; infinite without a gap.
+    """Returns how many pairs tell a mean difference from a limit at distance ``gap``. For ``gap`` 0, infinite.
 
     The normal approximation for a paired mean (Cohen, "Statistical Power Analysis", 1988, section 2.3); ``deviation``
     is the standard deviation of a pair's difference.

@@ -14,14 +14,14 @@ from nightjar.statistics.intervals import pairs_needed
 class Spread:
     """Variances of the difference of two runs over the examples.
 
-    ``difference`` is that of the true difference, ``within`` the sum of both runs' variances of one rollout.
+    ``difference`` is the variance of the true difference. ``within`` is the sum of both runs' variances of one rollout.
     """
 
     difference: float
     within: float
 
     def deviation(self, rollouts: int) -> float:
-        """Returns the standard deviation of an example's difference with so many rollouts in each run.
+        """Returns the standard deviation of an example's difference with this number of rollouts in each run.
 
         Miller, "Adding Error Bars to Evals" (2024), sections 3.1 and 4: rollouts reduce only the variance within.
         """
@@ -41,7 +41,10 @@ def paired_power(deviation: float, drop: float, pairs: int, alpha: float = 0.05)
 
 
 def examples_needed(deviation: float, drop: float, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Returns the smallest number of pairs that shows a drop with this power; arguments as for ``paired_power``."""
+    """Returns the smallest number of pairs that detects a drop with this power.
+
+    ``paired_power`` describes arguments.
+    """
     pairs = max(2, ceil(pairs_needed(deviation, drop, alpha, power)))
     while paired_power(deviation, drop, pairs, alpha) < power:
         pairs += 1
@@ -49,7 +52,10 @@ def examples_needed(deviation: float, drop: float, alpha: float = 0.05, power: f
 
 
 def smallest_drop(deviation: float, pairs: int, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Returns the smallest drop that so many pairs show with this power; infinite for fewer than two pairs."""
+    """Returns the smallest drop that this number of pairs detects with this power.
+
+    With fewer than two pairs, infinite.
+    """
     if pairs < 2:  # noqa: PLR2004 - as above
         return inf
     half = (stats.t.isf(alpha / 2, pairs - 1) + stats.t.ppf(power, pairs - 1)) * deviation / sqrt(pairs)
@@ -58,7 +64,7 @@ def smallest_drop(deviation: float, pairs: int, alpha: float = 0.05, power: floa
 
 
 def rollouts_needed(spread: Spread, drop: float, pairs: int, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Returns how many rollouts of each example show a drop; None if no number does."""
+    """Returns how many rollouts of each example are needed to detect a drop; None if no number is enough."""
     if not spread.difference and not spread.within:
         return 1
     shown = smallest_drop(1.0, pairs, alpha, power)

@@ -1,4 +1,4 @@
-"""Compares several means over the same examples: which differ, and the possible ranks of each."""
+"""Compares several means over the same examples: which means differ, and the possible ranks of each mean."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DRAWS = 50_000
 
 @dataclass(frozen=True)
 class Simultaneous:
-    """Intervals of several contrasts of means that hold all at once; the half-widths are infinite with one example."""
+    """Intervals of several contrasts of means, which hold all at once. With one example, half-widths are infinite."""
 
     estimates: Matrix
     half_widths: Matrix
 
     @property
     def signs(self) -> NDArray[np.int64]:
-        """For each contrast 1 or -1 if its interval is above or below 0, else 0."""
+        """For each contrast: 1 if its interval is above 0, -1 if it is below 0, else 0."""
         is_told: NDArray[np.bool_] = np.abs(self.estimates) > self.half_widths
         return np.where(is_told, np.sign(self.estimates), 0).astype(np.int64)
 
@@ -36,8 +36,8 @@ def simultaneous_intervals(
 
     The single-step max-t intervals of Hothorn, Bretz and Westfall, "Simultaneous Inference in General Parametric
     Models" (2008): the simulated quantile of the largest statistic, with the correlation of the values; alpha is the
-    chance that any interval misses. The error of a contrast is at least that of a single example ``span`` away: if all
-    agree, nothing is known of unseen examples.
+    chance that any interval misses. The error of a contrast is at least the error that a single example ``span`` away
+    would cause. Otherwise, equal values would give no error, although nothing is known of unseen examples.
     """
     things = values.shape[1]
     estimates = contrasts @ values.mean(axis=1)
@@ -60,7 +60,7 @@ def simultaneous_intervals(
 
 
 def pair_contrasts(means: int) -> Matrix:
-    """Returns the difference of each two means, in the order of ``itertools.combinations``."""
+    """Returns the contrasts of all pairs of means, in the order of ``itertools.combinations``."""
     found = np.zeros((means * (means - 1) // 2, means))
     for row, (one, other) in enumerate(combinations(range(means), 2)):
         found[row, one], found[row, other] = 1.0, -1.0
@@ -68,7 +68,7 @@ def pair_contrasts(means: int) -> Matrix:
 
 
 def better(signs: NDArray[np.int64], means: int) -> NDArray[np.bool_]:
-    """Returns mean × mean: whether the first is better than the second, from the signs of ``pair_contrasts``."""
+    """Returns mean × mean: whether the first mean is better than the second, by the signs of ``pair_contrasts``."""
     found = np.zeros((means, means), dtype=bool)
     for sign, (one, other) in zip(signs, combinations(range(means), 2), strict=True):
         found[one, other], found[other, one] = sign > 0, sign < 0
@@ -76,7 +76,7 @@ def better(signs: NDArray[np.int64], means: int) -> NDArray[np.bool_]:
 
 
 def rank_sets(is_better: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Returns the best and worst possible rank of each mean, from ``better``; they hold all at once.
+    """Returns the best and worst possible rank of each mean, from ``better``. The ranks hold all at once.
 
     Mogstad, Romano, Shaikh and Wilhelm, "Inference for Ranks with Applications to Mobility across Neighbourhoods and
     Academic Achievement across Countries" (2024), section 3.
@@ -86,7 +86,7 @@ def rank_sets(is_better: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def letters(is_better: NDArray[np.bool_]) -> list[str]:
-    """Returns letters such that two means share one exactly if neither is better than the other.
+    """Returns letters such that two means share a letter exactly if neither is better than the other.
 
     By insert and absorb: Piepho, "An Algorithm for a Letter-Based Representation of All-Pairwise Comparisons" (2004).
     With the best mean first, the letters begin with it.

@@ -17,7 +17,8 @@ from nightjar.statistics.intervals import Interval, t_interval
 class Components:
     """The variances of the examples' true means (``between``) and of an example's rollouts (``within``).
 
-    They add up to that of a reward. Both are None if no example has two rollouts; ``between`` needs two examples.
+    They add up to the variance of a reward. Both are None if no example has two rollouts. ``between`` needs two
+    examples.
     """
 
     between: float | None
@@ -25,17 +26,17 @@ class Components:
 
     @property
     def shared(self) -> float | None:
-        """The share between examples (intraclass correlation), 0 to 1; None if nothing varies."""
+        """The share of the variance between examples (intraclass correlation), 0 to 1; None if there is no variance."""
         if self.between is None or self.within is None or not self.between + self.within:
             return None
         return self.between / (self.between + self.within)
 
 
 def variance_components(groups: Iterable[Sequence[float]]) -> Components:
-    """Returns the variance between and within groups, from a one-way analysis of variance; empty groups do not count.
+    """Returns the variances between and within groups, from a one-way analysis of variance. Empty groups do not count.
 
     The estimators of Searle, Casella and McCulloch, "Variance Components" (1992), section 3.6, for groups of unequal
-    size; a negative variance between groups becomes 0.
+    size. A negative variance between groups becomes 0.
     """
     values = [np.asarray(group, dtype=float) for group in groups if len(group)]
     sizes = np.array([len(group) for group in values], dtype=float)
@@ -54,9 +55,9 @@ def variance_components(groups: Iterable[Sequence[float]]) -> Components:
 
 @dataclass(frozen=True)
 class Effect:
-    """How much higher the marked values are than the others; the interval is Student's, the p-value two-sided.
+    """How much higher the marked values are than the others. The interval is Student's; the p-value is two-sided.
 
-    ``is_within`` compares values of the same group. Otherwise the marked values may belong to harder groups.
+    With ``is_within``, values of the same group are compared. Otherwise the marked values may belong to harder groups.
     """
 
     difference: float
@@ -71,9 +72,10 @@ def marked_effect(
 ) -> Effect | None:
     """Returns the effect of a mark on values: its least-squares coefficient, with a mean for every group.
 
-    The error is clustered by group, with the factor G/(G-1) for the G groups that have both (Cameron and Miller, "A
-    Practitioner's Guide to Cluster-Robust Inference", 2015, section III). If fewer than two groups have both, all
-    groups share one mean. None if all values or none are marked, or the error cannot be estimated.
+    The error is clustered by group, with the factor G/(G-1) for the G groups that have marked and other values (Cameron
+    and Miller, "A Practitioner's Guide to Cluster-Robust Inference", 2015, section III). With fewer than two such
+    groups, all groups share one mean. Returns None if all values or no values are marked, or if the error cannot be
+    estimated.
     """
     both = np.intersect1d(groups[marked], groups[~marked])
     is_within = len(both) > 1

@@ -1,4 +1,4 @@
-"""Tests whether the last night, or the last few together, are worse than the nights before by more than a margin."""
+"""Tests whether the last night, or the last few together, are worse than earlier nights by more than a margin."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class WindowTest:
-    """Compares the last nights with those before; ``damage`` is how much worse the mean is over the common examples.
+    """Compares the last nights with earlier nights. ``damage`` is how much worse the mean is over the common examples.
 
-    ``baseline`` has the rows of the nights before. ``p`` is the chance of so much damage if the margin were the true
-    damage, of this window alone.
+    ``baseline`` has the rows of the earlier nights. ``p`` is the chance of this much damage if the margin were the true
+    damage, for this window alone.
     """
 
     nights: int
@@ -42,19 +42,20 @@ def window_tests(
     settings: Sequence[object] | None = None,
     windows: Sequence[int] = WINDOWS,
 ) -> list[WindowTest]:
-    """Compares windows of nights that end with the last one, each with the normal nights before it.
+    """Compares each window of nights that ends with the last night with the normal nights before the window.
 
     The p-value for the difference of the examples' means is Student's. The standard error is the larger of two
-    estimates: from the differences between examples, and from each example's spread over the nights. Either alone is
-    sometimes too small if nearly all or nearly none is right. A window is tested if it has a baseline and at least two
-    common examples.
+    estimates: from the differences between examples, and from each example's spread over the nights. Either estimate
+    alone is sometimes too small if nearly all or nearly no examples are right. A window is tested if it has a baseline
+    and at least two common examples.
 
     Args:
-        values: night × example, the last night last; NaN for missing values. Higher is better.
+        values: night × example, in time order; NaN for missing values. Higher is better.
         is_normal: for each night, whether it may be part of a baseline.
-        count: most nights in a baseline.
-        margin: damage that is tolerated.
-        settings: of each night; a window and its baseline have nights of equal settings. None: all are equal.
+        count: the maximum number of nights in a baseline.
+        margin: the damage that is tolerated.
+        settings: the settings of each night. A window and its baseline have nights of equal settings. None means that
+            all nights have equal settings.
     """
     labels = [None] * len(values) if settings is None else list(settings)
     found = (_test(values, labels, is_normal, nights, count, margin) for nights in windows)
@@ -64,7 +65,8 @@ def window_tests(
 def chance_of_so_much_damage(tests: Sequence[WindowTest], margin: float = 0.0) -> float:
     """Returns a p-value that holds for all windows of a night together: the smallest, corrected as by Bonferroni.
 
-    It is 1 unless the last night alone is worse by more than the margin: one bad night must not fail the next ones.
+    The p-value is 1 unless the last night alone is worse by more than the margin, because one bad night must not fail
+    the next nights.
     """
     alone = next((test for test in tests if test.nights == 1), None)
     if alone is None or alone.damage <= margin:
@@ -73,7 +75,7 @@ def chance_of_so_much_damage(tests: Sequence[WindowTest], margin: float = 0.0) -
 
 
 def normal_before(begins: int, is_normal: Sequence[bool], settings: Sequence[object], count: int) -> list[int]:
-    """Returns the normal nights to compare a window with: the last ones before its first night with equal settings."""
+    """Returns the normal nights to compare a window with: the last ones before the window with equal settings."""
     before = [night for night in range(begins) if is_normal[night]]
     alike = takewhile(lambda night: settings[night] == settings[before[-1]], reversed(before))
     return sorted(islice(alike, count))
@@ -110,7 +112,7 @@ def _test(
 
 @dataclass(frozen=True)
 class _Sums:
-    """Per example over some nights: number of values, their sum, and the sum of their squares."""
+    """For each example over some nights: the number of values, their sum, and the sum of their squares."""
 
     count: NDArray[np.int64]
     total: NDArray[np.float64]

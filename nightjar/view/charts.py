@@ -1,4 +1,4 @@
-"""Charts: the places of numbers and the text beside them. ``templates/charts.html`` draws them as SVG."""
+"""Charts: the positions of numbers and labels. ``templates/charts.html`` draws the charts as SVG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nightjar.warehouse.reading.result import value_text
 _STEPS = (1, 2, 5, 10)
 _TICKS = 5
 _LARGEST = 1e300
-"""Larger numbers are drawn here, and differences below its inverse count as none, so that steps stay finite."""
+"""Larger numbers are drawn at this number. Differences below its inverse count as 0, so that steps stay finite."""
 _MOST_BARS = 100
 _LONGEST_LABEL = 60
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - any zone
@@ -26,7 +26,7 @@ _LEAST_SPARK_SPAN = 0.02
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps numbers from ``low`` to ``high``, which differ, to places from ``start`` to ``end``."""
+    """Maps numbers from ``low`` to ``high`` to positions from ``start`` to ``end``; ``low`` and ``high`` differ."""
 
     low: float
     high: float
@@ -41,13 +41,13 @@ class Scale:
         return cls(low, high, start, end) if high - low > 1 / _LARGEST else cls(low - room, high + room, start, end)
 
     def place(self, value: float) -> float:
-        """Places a number outside the scale at its end."""
+        """Returns the position of a number. A number outside the scale is drawn at the end of the scale."""
         share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
         return round(self.start + share * (self.end - self.start), 2)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Places and labels of a few round numbers."""
+        """Returns the positions and labels of a few round numbers."""
         rough = (self.high - self.low) / _TICKS
         unit = 10.0 ** floor(log10(rough))
         step = next(step * unit for step in _STEPS if step * unit >= rough * (1 - 1e-9))
@@ -58,7 +58,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a plot: ``x`` in percent of the width, ``y`` and the ends of its interval in pixels."""
+    """A point of a plot. ``x`` is in percent of the width; ``y`` and the ends of the interval are in pixels."""
 
     x: float
     y: float
@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line in a plot where a version changes, or the level if ``is_change``."""
+    """A vertical line in a plot, where a version changes. With ``is_change``, the line marks a change of level."""
 
     x: float
     name: str
@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """Points joined by a line, as wide as the page; ``below`` has places and labels below it."""
+    """A line chart, as wide as the page. ``below`` gives the labels under the chart and their positions."""
 
     HEIGHT: ClassVar = 180
     LEFT: ClassVar = 6.0
@@ -119,7 +119,7 @@ class Column:
 class Spark:
     """The rewards of the recent runs of one kind as a line in SVG's format, 64 pixels wide and 20 high.
 
-    ``at`` is the place of the run itself, None if it is not among the recent ones.
+    ``at`` is the position of the run itself, or None if the run is not among the recent runs.
     """
 
     points: str
@@ -128,7 +128,7 @@ class Spark:
 
     @classmethod
     def of(cls, history: Sequence[Mapping[str, Any]], run_id: str) -> Spark:
-        """Takes two or more runs with ``run_id`` and ``reward``, oldest first."""
+        """Returns the line for two or more runs with ``run_id`` and ``reward``, oldest first."""
         rewards = [run["reward"] for run in history]
         low, span = min(rewards), max(max(rewards) - min(rewards), _LEAST_SPARK_SPAN)
         places = {
@@ -152,7 +152,7 @@ def numeric_columns(result: QueryResult) -> list[str]:
 
 
 def bars(result: QueryResult, x: str, y: str) -> Bars:
-    """Shows the first 100 rows."""
+    """Returns a bar chart of the first 100 rows."""
     pairs = _pairs(result, x, y)[:_MOST_BARS]
     scale = Scale.over([0.0, *(number for _, number in pairs)], 0, 100)
     zero = scale.place(0.0)
@@ -164,7 +164,7 @@ def bars(result: QueryResult, x: str, y: str) -> Bars:
 
 
 def line(result: QueryResult, x: str, y: str) -> Plot:
-    """Draws a column over a column of numbers or times; over the row number if ``x`` is neither."""
+    """Draws column ``y`` over column ``x``. If ``x`` has neither numbers nor times, draws ``y`` over the row number."""
     pairs = _pairs(result, x, y)
     places = [_position(name) for name, _ in pairs]
     known = [place for place in places if place is not None]
@@ -181,7 +181,7 @@ def line(result: QueryResult, x: str, y: str) -> Plot:
 
 
 def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Takes the ``rewards`` of ``reports.rollouts.TOGETHER``."""
+    """Returns the columns of a reward chart from the ``rewards`` of ``reports.rollouts.TOGETHER``."""
     most, total = max((row["count"] for row in rows), default=1), sum(row["count"] for row in rows)
     has_ranges = bool(rows and rows[0]["width"])
     start, step = (rows[0]["low"], rows[0]["width"]) if has_ranges else (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Comparisons of runs: ``/compare?run=BASELINE&run=CANDIDATE``, or several runs, each with the first."""
+"""Comparisons of runs: ``/compare?run=BASELINE&run=CANDIDATE``. Several runs are each compared with the first run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ORDER BY examples DESC
 
 
 class Asked(BaseModel):
-    """The runs and terms of a comparison. The oldest of ``ticked`` runs becomes the baseline."""
+    """The runs and terms of a comparison. The oldest of the ``ticked`` runs becomes the baseline."""
 
     run: list[str] = []
     ticked: list[str] = []
@@ -82,7 +82,7 @@ class Asked(BaseModel):
 
 @dataclass(frozen=True)
 class Dot:
-    """A dot for examples with about the same means in both runs."""
+    """A dot for examples with nearly the same pair of means."""
 
     x: float
     y: float
@@ -92,7 +92,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Means of examples: the baseline's to the right, the candidate's upwards."""
+    """The means of examples: the baseline's mean on the x axis, the candidate's mean on the y axis."""
 
     dots: list[Dot]
     right: Scale
@@ -118,7 +118,7 @@ def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Respo
     if missing or len(run_ids) < _BOTH:
         problem = f"There is no run {missing[0]!r} in this warehouse." if missing else ""
         if not missing and len(given) > len(run_ids):
-            problem = f"Both are run {run_ids[0]!r}. Compare it with another run."
+            problem = f"Both sides are run {run_ids[0]!r}. Name two different runs."
         return page(request, "compare.html", 404 if missing else 400 if problem else 200, problem=problem, **about)
     if len(run_ids) > _BOTH:
         rows = [_row(warehouse, run_ids[0], run_id, asked.terms) for run_id in run_ids[1:]]

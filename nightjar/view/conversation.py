@@ -1,6 +1,6 @@
-"""Conversations as turns of passages, with the result of a tool next to its call.
+"""Conversations as turns of passages, with the result of each tool call next to the call.
 
-Text stays as the model wrote it: code and formulas are separated, but nothing is converted to HTML.
+Text stays as the model wrote it. Code and formulas become passages of their own, but nothing is converted to HTML.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 from markupsafe import escape
 
 LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
-"""In characters of a message: the most that are shown, and those shown however long the conversation is."""
+"""Limits in characters of a message: the most that are shown, and the number shown however long the conversation is."""
 LONGEST_CONVERSATION = 2_000_000
-"""In characters of HTML for all texts; images may have twice as many."""
+"""The limit for all texts, in characters of HTML. Images may have twice as many."""
 UNFOLDED = 4_000
-"""In characters of a passage; the rest is folded, where a browser's search finds it."""
+"""The characters shown of a passage. The rest is folded, but a browser's search finds it."""
 _LONGEST_NAME, _LONGEST_LINK = 200, 2_000
 _ELEMENT = 150
 _Item = TypeVar("_Item")
 _MOST_SET_APART = 500
-"""More passages of code and maths in a text are shown as text."""
+"""The most passages of code and maths in a text. Further passages are shown as plain text."""
 
 # Repetitions are bounded: on a text of many openings without an end, the search would take hours.
 _SET_APART = re.compile(
@@ -41,7 +41,7 @@ class Passage:
     kind: str
     """text, code, maths, image, link or note."""
     text: str
-    """For an image its ``data:`` URL."""
+    """The text of the passage; for an image, its ``data:`` URL."""
     rest: str = ""
     label: str = ""
 
@@ -62,7 +62,10 @@ class Turn:
 
 
 def turns(messages: object) -> list[Turn]:
-    """Returns the turns of a prompt or completion; any other data, as in imports, is one turn of role ``text``."""
+    """Returns the turns of a prompt or completion.
+
+    Any other data, as in imports, is one turn with the role ``text``.
+    """
     if not isinstance(messages, list):
         return [Turn("text", passages(messages))] if messages else []
     found = [message if isinstance(message, Mapping) else {"role": "text", "content": message} for message in messages]
@@ -107,7 +110,7 @@ class _Room:
         return shown
 
     def has_for_image(self, url: str) -> bool:
-        """Reserves the room if there is enough."""
+        """Returns whether there is room for the image, and reserves the room."""
         self._images -= len(url)
         return self._images >= 0
 
@@ -122,7 +125,7 @@ def passages(content: object, room: _Room | None = None) -> list[Passage]:
 
 
 def pretty(value: object) -> str:
-    """Indents JSON, also in a text; returns other and very long texts unchanged."""
+    """Indents a JSON value or JSON text. Returns other texts and very long texts unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if len(value) <= LONGEST_TEXT else value
@@ -132,7 +135,7 @@ def pretty(value: object) -> str:
 
 
 def plain_text(messages: object) -> str:
-    """Returns messages and tool calls as one text, to search or compare completions."""
+    """Returns messages and tool calls as one text, for search and comparison."""
     texts = []
     for turn in turns(messages):
         shown = [passage for passage in (*turn.reasoning, *turn.passages) if passage.kind != "image"]

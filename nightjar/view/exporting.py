@@ -1,4 +1,4 @@
-"""Files to share: a run as a page that opens offline or as a log of Inspect, and a report as a page."""
+"""Files to share: a run as a page that opens offline or as an Inspect log, and a report as a page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class Export:
 
 
 def run_page(found: StoredRun, limit: int) -> Export:
-    """Shows at most ``limit`` rollouts, of complete examples; raises ``ConfigError`` if the run has none yet."""
+    """Returns a page with at most ``limit`` rollouts of complete examples.
+
+    Raises ``ConfigError`` if there are no rollouts.
+    """
     run, rollouts = _read(found, limit + (found.metadata.get("rollouts_per_example") or 1))
     examples = [list(rows) for _, rows in groupby(rollouts, key=lambda row: row["example_id"])]
     shown: list[list[dict[str, Any]]] = []
@@ -84,7 +87,7 @@ def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dic
     with _published(found) as warehouse:
         rollouts = as_records(warehouse.query(_ROLLOUTS, [found.run_id, limit]))
         if not rollouts:
-            raise ConfigError(f"Run {found.run_id!r} has no rollout yet, so there is nothing to export")
+            raise ConfigError(f"Run {found.run_id!r} has no rollouts yet, so there is nothing to export")
         [run] = as_records(warehouse.query(_RUN, [found.run_id]))
         notes = _notes(warehouse, found.run_id)
     if found.path is not None:
@@ -109,7 +112,10 @@ def _notes(warehouse: Warehouse, run_id: str) -> dict[tuple[int, int], list[dict
 
 @contextmanager
 def _published(found: StoredRun) -> Iterator[Warehouse]:
-    """Yields a warehouse with the run; for a run on disk, a temporary one, with the notes of the actual warehouse."""
+    """Yields a warehouse with the run.
+
+    For a run on disk, yields a temporary warehouse with the actual warehouse's notes.
+    """
     if found.path is None:
         yield found.warehouse
         return
@@ -123,7 +129,7 @@ def _published(found: StoredRun) -> Iterator[Warehouse]:
 
 @dataclass(frozen=True)
 class DrawnMean:
-    """A mean and its interval in percent of the width; ``ends`` has the finite ends of the interval."""
+    """A mean and its interval in percent of the width. ``ends`` has the finite ends of the interval."""
 
     place: float
     low: float
@@ -134,7 +140,7 @@ class DrawnMean:
 
 @dataclass(frozen=True)
 class RunPage:
-    """A run of a report; ``drawn`` is its mean on the scale of all runs."""
+    """A run of a report. ``drawn`` is the run's mean on the scale of all runs."""
 
     run: RunReport
     row: tuple[str, ...]
@@ -179,7 +185,7 @@ def _page(run: RunReport, scale: Scale) -> RunPage:
 
 
 def _scale(means: Iterable[Mean]) -> Scale:
-    """Returns a scale from 0 to 1, or further if the intervals of the means need it."""
+    """Returns a scale from 0 to 1, or a longer scale if the intervals of the means need one."""
     numbers = [(mean.value, mean.interval.low, mean.interval.high) for mean in means if mean.value is not None]
     return Scale.over([0.0, 1.0, *chain.from_iterable(numbers)], 2, 98)
 

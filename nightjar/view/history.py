@@ -24,7 +24,7 @@ from nightjar.warehouse import Warehouse
 router = APIRouter()
 
 MOST_RUNS = 200
-"""Most runs of a series that are drawn, the newest ones."""
+"""The maximum number of runs drawn of a series. The newest runs are drawn."""
 _SERIES = """
 SELECT env_id, model, count(*) AS runs, arg_max(avg_reward, began) AS newest, arg_max(stderr, began) AS stderr,
     arg_max(num_examples, began) AS num_examples,
@@ -59,10 +59,10 @@ class Asked(BaseModel):
 class Series:
     model: str
     runs: list[dict[str, Any]]
-    """Rows of the query, oldest first, each with the comparable run before it."""
+    """Rows of the query, oldest first. Each row names the comparable run before it."""
     plot: Plot
     changed: list[tuple[int, dict[str, Any], str]]
-    """For each mark of the plot, its number, the run and a description of the change."""
+    """For each mark of the plot: the mark's number, the run and a description of the change."""
 
 
 @router.get("/history")
@@ -137,7 +137,7 @@ def _changed_runs(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, An
 
 
 def _level_change(change: Change) -> str:
-    runs = "" if change.earliest == change.latest else f", at one of the runs {change.earliest} to {change.latest}"
+    runs = "" if change.earliest == change.latest else f", at one of the runs from {change.earliest} to {change.latest}"
     return f"level: {change.before:.4f} → {change.after:.4f}{runs}"
 
 

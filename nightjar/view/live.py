@@ -1,8 +1,8 @@
 """Runs in progress and other runs that are only on disk.
 
-The files are checked at most once a second, for all visitors together, and read incrementally; the process of the run
-is not involved. Server-sent events update visible pages only: hidden pages would occupy the six connections that a
-browser keeps to a server.
+The files are checked at most once a second, for all visitors together, and are read incrementally. The process of the
+run is not involved. Server-sent events update visible pages only, because hidden pages would occupy the six connections
+that a browser keeps to a server.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class LiveRuns:
         return _newest_first(run for run in self._known.values() if run.is_recent)
 
     def unpublished(self) -> list[LiveRun]:
-        """Returns the runs that crashed, or ended and are not marked as published, newest first."""
+        """Returns the runs that crashed, and the ended runs that are not marked as published, newest first."""
         recent = self.recent()
         return _newest_first(
             run for run in self._known.values() if run not in recent and not run.metadata.get("published_at")
         )
 
     def find(self, run_id: str, *, is_urgent: bool = False) -> LiveRun | None:
-        """Returns a run that is, or was during the life of this server, only on disk; None if there is none.
+        """Returns a run that is only on disk, or was since the start of this server. Returns None if there is none.
 
-        ``is_urgent`` searches anew even if the last search was recent.
+        With ``is_urgent``, searches again even if the last search was recent.
         """
         self._update(is_urgent=is_urgent)
         return next((run for run in self._known.values() if run.run_id == run_id), None)
@@ -112,7 +112,7 @@ def _may_be_unpublished(metadata: Mapping[str, Any], written: float) -> bool:
 
 @router.get("/live")
 def show_live_runs(request: Request) -> Response:
-    """Shows the runs that are not published, as a part of the first page: once, or as an event after every change."""
+    """Shows the unpublished runs as a part of the first page: once, or as an event after every change."""
     return _once_or_events(request, lambda: page(request, "live_runs.html", **live_runs(request)))
 
 
@@ -143,7 +143,7 @@ async def _events(part: Callable[[], Response], is_ending: Callable[[], bool]) -
 
 
 def live_runs(request: Request) -> dict[str, list[LiveRun]]:
-    """Returns the runs ``in_progress``, or waiting to be published, and the ended runs that are ``unpublished``."""
+    """Returns the runs ``in_progress`` (or about to be published), and the ended runs that are ``unpublished``."""
     live: LiveRuns = request.app.state.live
     return {
         "in_progress": _without_published(request, live.recent()),

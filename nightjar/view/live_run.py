@@ -1,4 +1,7 @@
-"""A run directory that is still being written, read incrementally, with rollouts as rows of the warehouse."""
+"""A run directory that is still being written.
+
+It is read incrementally, and rollouts have the form of warehouse rows.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _PUBLISHING_SECONDS = 60.0
 _LATEST = 10
 _DEFAULT_PASS_THRESHOLD = 0.5
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError)
-"""Errors of a damaged line, which is skipped."""
+"""Errors that a damaged line raises. Damaged lines are skipped."""
 _TEXT_COLUMNS = ("suite", "rescored_from", "flow_run_id")
 _ROLLOUT_COLUMNS = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "info", "task", "tool_defs", "reward",
@@ -36,8 +39,9 @@ Key = tuple[int, int]
 class LiveRun:
     """A run directory that is being written, or is not published yet.
 
-    ``places`` are the offsets of rollouts in the results; ``failures`` the chains of error classes of finally failed
-    rollouts. For each chain, ``messages`` has one message and ``failed_attempts`` a number, including retried attempts.
+    ``places`` has the offsets of rollouts in the results. ``failures`` has the chains of error classes of rollouts that
+    failed after all retries. For each chain, ``messages`` has one message, and ``failed_attempts`` counts the attempts,
+    including retried attempts.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -67,7 +71,7 @@ class LiveRun:
 
     @property
     def rollouts(self) -> int:
-        """The planned number of rollouts; 0 if unknown."""
+        """The planned number of rollouts, or 0 if it is unknown."""
         number = self.metadata.get("rollouts")
         return number if isinstance(number, int) else 0
 
@@ -80,7 +84,7 @@ class LiveRun:
 
     @property
     def status(self) -> str:
-        """The run's status; ``crashed`` if its process is gone."""
+        """The run's status; ``crashed`` if the process of the run is gone."""
         return self.directory.status({"status": None, **self.metadata})
 
     @property
@@ -92,7 +96,7 @@ class LiveRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the run ended so long ago that its files no longer change, and all of them are read."""
+        """Whether the run ended so long ago that its files no longer change, and the files are read completely."""
         is_over = self.metadata.get("status", "running") != "running"
         with suppress(OSError):
             is_old = time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
@@ -109,14 +113,14 @@ class LiveRun:
 
     @property
     def rate(self) -> float:
-        """Attempts that end per minute, measured over the last minute of this session."""
+        """The number of attempts that ended in the last minute of this session."""
         now = time.time()
         seconds = min(max(now - self._began, 1.0), _RATE_SECONDS)
         return sum(moment > now - seconds for moment in self._finished) * _RATE_SECONDS / seconds
 
     @property
     def record(self) -> dict[str, Any]:
-        """The columns of the table ``runs`` that pages show; None for those that only a published run has."""
+        """The columns of the table ``runs`` that pages show. Columns that only a published run has are None."""
         tags = self.metadata.get("tags")
         texts = {name: self.metadata.get(name) for name in _TEXT_COLUMNS}
         return {name: str(text) if text else None for name, text in texts.items()} | {
@@ -132,11 +136,14 @@ class LiveRun:
         }
 
     def was_replaced(self) -> bool:
-        """Returns whether its files were replaced, as happens at the end of a run, when they are sorted."""
+        """Returns whether the files were replaced.
+
+        The end of a run replaces its files, because it sorts the results.
+        """
         return self._results.was_replaced() or self._attempts.was_replaced()
 
     def update(self) -> None:
-        """Reads the lines that were added; raises ``RunDirectoryError`` if the directory is damaged or was removed."""
+        """Reads the added lines. Raises ``RunDirectoryError`` if the directory is damaged or was removed."""
         self.metadata = self.directory.read_metadata()
         with suppress(OSError):
             self._began = self.directory.last_session()[0]
@@ -155,7 +162,7 @@ class LiveRun:
     def _add_result(self, place: int, row: dict[str, Any]) -> None:
         key = (int(row["example_id"]), int(row["rollout_index"]))
         self.places[key] = place
-        self.failures.pop(key, None)  # the last line of a rollout counts, as it may have been repeated
+        self.failures.pop(key, None)  # the rollout may have been repeated: the last line counts
         self.rewards.pop(key, None)
         error, reward = row.get("error"), None
         if error:
@@ -171,7 +178,10 @@ class LiveRun:
         return chain
 
     def examples(self, show: str = "") -> list[dict[str, Any]]:
-        """Returns the examples; ``show`` is ``wrong``, ``right`` or ``failed`` for those with such a rollout."""
+        """Returns the examples.
+
+        If ``show`` is ``wrong``, ``right`` or ``failed``, returns the examples with such a rollout.
+        """
         strips: dict[int, list[dict[str, Any]]] = {}
         for example_id, index in sorted(self.places):
             strips.setdefault(example_id, []).append(self._strip_item((example_id, index)))
@@ -182,7 +192,7 @@ class LiveRun:
         ]
 
     def read_rollout(self, example_id: int, rollout_index: int) -> dict[str, Any] | None:
-        """Returns the columns of the table ``rollouts`` that pages show; None if the results have no such rollout."""
+        """Returns the columns of ``rollouts`` that pages show. Returns None if the results have no such rollout."""
         place = self.places.get((example_id, rollout_index))
         if place is None:
             return None
@@ -259,7 +269,7 @@ class _GrowingFile:
             return True
 
     def new_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the complete new lines with their offsets, at most 16 MB at once; skips damaged ones."""
+        """Yields the complete new lines with their offsets, at most 16 MB at once. Skips damaged lines."""
         try:
             with self._path.open("rb") as file:
                 self._inode = self._path.stat().st_ino

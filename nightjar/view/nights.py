@@ -1,4 +1,7 @@
-"""The nights of suites with their verdicts: all at ``/nights``, one with ``?suite=nightly&night=2026-11-20``."""
+"""The nights of suites with their verdicts.
+
+``/nights`` shows all, ``/nights?suite=nightly&night=2026-11-20`` one night.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
 
 def _one_night(request: Request, warehouse: Warehouse, night: Night | None) -> HTMLResponse:
     if night is None:
-        raise HTTPException(404, "There is no such night.")
+        raise HTTPException(404, "The warehouse has no such night.")
     tools = {"summary": _summary, "beside": beside, "change_of": change_of, "why": why}
     shown = _as_of_now(warehouse, night)
     return page(request, "night.html", night=shown, how_to_complete=how_to_complete, **tools)

@@ -1,4 +1,4 @@
-"""Notes of users on rollouts: all at ``/notes``, those of a rollout at ``/notes?run=…&example=…&index=…``.
+"""Notes of users on rollouts. ``/notes`` shows all notes, ``/notes?run=…&example=…&index=…`` the notes of a rollout.
 
 The page of a rollout includes ``notes.html`` with ``noted=notes_of(request, run_id, example_id, rollout_index)``.
 """
@@ -85,7 +85,7 @@ class Written(BaseModel):
 
     @property
     def reward(self) -> float | None:
-        """None if not given; 400 if it is not a number."""
+        """The reward, or None if the field is empty. Raises 400 if the text is not a number."""
         if not self.overruled_reward.strip():
             return None
         with suppress(ValueError):
@@ -182,11 +182,11 @@ def add_note(request: Request, written: Annotated[Written, Depends(written_note)
 
 @router.post("/notes/withdraw")
 def withdraw_note(request: Request, sent: Annotated[dict[str, str], Depends(form)]) -> RedirectResponse:
-    """Withdraws a note: it stays in the file, but no view shows it."""
+    """Withdraws a note. The note stays in the file, but no view shows the note."""
     warehouse: Warehouse = request.app.state.warehouse
     note = next((one for one in warehouse.rows(NOTES) if one.note_id == sent.get("note_id")), None)
     if note is None:
-        raise HTTPException(404, "There is no such note.")
+        raise HTTPException(404, "The warehouse has no such note.")
     warehouse.write_rows(NOTES, [replace(note, is_withdrawn=True)])
     return _back(note)
 
@@ -197,7 +197,7 @@ def _back(note: Note) -> RedirectResponse:
 
 
 def _author(request: Request) -> str:
-    """Returns the author of the user's last note, on their own machine by default its user; empty if unknown."""
+    """Returns the author of the user's last note. On the user's own machine, the default is the login name, else ""."""
     last: Any = request.cookies.get(AUTHOR_COOKIE)
     if last or not request.state.is_own_machine:
         return unquote(last or "")

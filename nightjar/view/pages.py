@@ -1,7 +1,8 @@
-"""Parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
+"""The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols, except in form
-fields, which send them back (``| e``). Templates of reports are available too; here they extend this ``base.html``.
+Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols. Form fields keep
+invisible characters, because they are sent back (``| e``). Templates of reports are available too. On these pages, they
+extend the ``base.html`` of this package.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
 _WAIT_SECONDS = 5.0
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
-"""Queries written by users may take long, so one place is kept for the pages."""
+"""Queries written by users may take long, so one process is kept for the pages."""
 
 
 def records(
@@ -53,13 +54,13 @@ def records(
 def answers(
     warehouse: Warehouse, *queries: AskedQuery, timeout_seconds: float = QUERY_TIMEOUT_SECONDS
 ) -> list[list[dict[str, Any]]]:
-    """Returns the rows of several queries on the same snapshot, which takes half the time of single queries."""
+    """Returns the rows of several queries on the same snapshot. This takes half the time of single queries."""
     return [found.records() for found in warehouse.query_all(queries, timeout_seconds=timeout_seconds)]
 
 
 @contextmanager
 def user_query() -> Iterator[None]:
-    """Limits the concurrent queries written by users; raises ``WarehouseError`` if too many are running."""
+    """Limits the concurrent queries of users. Raises ``WarehouseError`` if too many queries are running."""
     if not _user_queries.acquire(timeout=_WAIT_SECONDS):
         raise WarehouseError("Other statements are still running. Try again in a moment.")
     try:
@@ -69,7 +70,7 @@ def user_query() -> Iterator[None]:
 
 
 def one_of(choices: Iterable[str]) -> AfterValidator:
-    """Also accepts an empty text."""
+    """Returns a validator that accepts the choices and an empty text."""
 
     def check(value: str | None) -> str | None:
         if value and value not in choices:
@@ -86,7 +87,10 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
 
 
 def standalone(template: str, /, **values: Any) -> str:
-    """Renders a template as a page that needs no server; its ``base.html`` is that of reports, with the style."""
+    """Renders a template as a page that needs no server.
+
+    The page extends the reports' ``base.html``, with its style.
+    """
     return _environment("nightjar.reports", "nightjar.view").get_template(template).render(**values)
 
 
@@ -109,7 +113,7 @@ def _environment(*packages: str) -> Environment:
 
 
 def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: Any) -> str:
-    """Leaves empty parameters out."""
+    """Returns a link with parameters. Leaves out empty parameters."""
     query = {name: value for name, value in {**(parameters or {}), **changes}.items() if value not in (None, "")}
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
@@ -117,7 +121,7 @@ def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: A
 def half_width(stderr: float, examples: int | None) -> float:
     """Returns half the width of the 95 % interval of a mean (Student's t) from its clustered standard error.
 
-    If all examples have the same mean, it is the change that one unseen example could cause.
+    If all examples have the same mean, the half-width is the change that one unseen example could cause.
 
     >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
     (0.2228, True)
@@ -126,7 +130,7 @@ def half_width(stderr: float, examples: int | None) -> float:
 
 
 def breakable(name: str | None) -> Markup:
-    """Allows a narrow column to break a name after a slash; empty for None.
+    """Lets a narrow column break a name after a slash. Returns an empty text for None.
 
     >>> breakable("meta/<llama>")
     Markup('meta/<wbr>&lt;llama&gt;')
@@ -143,7 +147,7 @@ def count(value: int | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Formats a share in percent, rounded down; a dash for None.
+    """Formats a share in percent, rounded down. Returns a dash for None.
 
     >>> share(1.0), share(0.9991), share(None)
     ('100 %', '99.9 %', '–')
@@ -155,7 +159,7 @@ def share(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Formats a duration in seconds; a dash for None.
+    """Formats a duration in seconds. Returns a dash for None.
 
     >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
     ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')

@@ -27,7 +27,7 @@ from nightjar.warehouse.reading.result import AskedQuery, as_records, value_text
 router = APIRouter()
 
 _MOST_WORDS = 1_500
-"""Words of each text that are compared; the time grows with the square."""
+"""The number of words compared of each text. The time grows with the square of this number."""
 _WORD = re.compile(r"\s{0,100}\S{1,100}|\s{1,100}")
 _ROLLOUT = "FROM rollouts WHERE run_id = $run AND example_id = $example AND rollout_index = $index"
 _STRIP = f"""
@@ -48,7 +48,7 @@ FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = 
 
 
 class Asked(Chosen):
-    """The filters of the samples it was opened from, and another run's rollout to show beside it."""
+    """The filters of the page of samples from which the rollout was opened, and another rollout to show beside it."""
 
     raw: bool = False
     beside: str | None = None
@@ -116,7 +116,7 @@ def _unpublished(live: LiveRun, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def readable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of ``rollouts``, its JSON parsed, with turns for messages and readable text for other values."""
+    """Returns a row of ``rollouts`` with parsed JSON: turns for messages, and readable text for other values."""
     state = found["state"] or {}
     return {
         **found,
@@ -155,7 +155,10 @@ def _call(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state_text(name: str, value: object) -> str:
-    """Returns a value of the state as text; of a judge's responses, which are kept by prompt, only the responses."""
+    """Returns a value of the state as text.
+
+    A judge's responses, which are kept by prompt, are shown without prompts.
+    """
     if value is None:
         return ""
     if name == "judge_response" and isinstance(value, Mapping):

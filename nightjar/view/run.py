@@ -1,4 +1,4 @@
-"""The page of a run: its failures, results, cost and configuration; while it is only on disk, its progress."""
+"""The page of a run: failures, results, cost and configuration, or progress while the run is only on disk."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FILES = ("results.jsonl", "attempts.jsonl", "requests.jsonl", "metadata.json", 
 
 @router.get("/runs/{run_id}")
 def show_run(request: Request, run_id: str) -> Response:
-    """Shows a run; the beginning of an id redirects to the run."""
+    """Shows a run. The beginning of an id redirects to the run."""
     warehouse: Warehouse = request.app.state.warehouse
     live: LiveRun | None
     try:
@@ -128,11 +128,11 @@ def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[st
 
 
 def _full_id(warehouse: Warehouse, prefix: str) -> str | None:
-    """Returns None if no id begins with the prefix; raises 404 if several do."""
+    """Returns the id that begins with the prefix, or None. Raises 404 if several ids begin with the prefix."""
     found = [row["run_id"] for row in records(warehouse, _WITH_PREFIX, {"prefix": prefix, "most": _SHOWN_IDS + 1})]
     if len(found) > 1:
         listed = ", ".join(found[:_SHOWN_IDS]) + (", …" if len(found) > _SHOWN_IDS else "")
-        raise HTTPException(404, f"Several runs begin with {prefix!r}: {listed}. Give more of the id.")
+        raise HTTPException(404, f"Several run ids begin with {prefix!r}: {listed}. Give more of the id.")
     return found[0] if found else None
 
 
@@ -160,7 +160,7 @@ def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | Non
 
 
 def _command(request: Request, run: Mapping[str, Any]) -> str | None:
-    """Returns None if the configuration of the run is unknown, as for imported runs."""
+    """Returns the run's command, or None if the configuration of the run is unknown, as for imported runs."""
     command_of = request.app.state.command_of
     saved = json.loads(run["config"] or "{}")
     if (rescoring := rescoring_command(saved)) is not None:

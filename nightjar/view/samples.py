@@ -106,7 +106,7 @@ FROM rollouts WHERE run_id = $run AND list_contains($examples, example_id) GROUP
 
 
 class Chosen(BaseModel):
-    """The filters and order of the samples; an empty text is no filter."""
+    """The filters and order of the samples. An empty text means no filter."""
 
     q: str | None = None
     show: Annotated[str | None, one_of(KINDS)] = None
@@ -161,7 +161,7 @@ def _published(request: Request, run_id: str, asked: Asked) -> dict[str, Any]:
 
 
 def _unpublished(live: LiveRun, asked: Asked) -> dict[str, Any]:
-    """Returns the samples of a run that is only on disk, which has neither search, order nor prompts."""
+    """Returns the samples of a run that is only on disk. These samples have no search, no order and no prompts."""
     found = live.examples(asked.show or "")
     return {
         "run": live.record,
@@ -191,7 +191,7 @@ def only_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
 
 
 def neighbours(warehouse: Warehouse, run_id: str, asked: Chosen, example_id: int) -> list[dict[str, Any] | None]:
-    """Returns the examples before and after an example among the first 10,000 chosen ones."""
+    """Returns the examples before and after an example, among the first 10,000 examples that match the filters."""
     try:
         with user_query() if asked.where else nullcontext():
             [found] = answers(warehouse, _examples(run_id, asked, MOST_NEIGHBOURS, 0), timeout_seconds=TIMEOUT_SECONDS)
@@ -217,7 +217,7 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
 
 
 def _with_prompts(warehouse: Warehouse, run_id: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Reads the beginning of the prompts of these examples alone."""
+    """Adds the beginnings of the prompts, and reads them for these examples only."""
     shown = [example["example_id"] for example in found]
     rows = records(warehouse, _PROMPTS, {"run": run_id, "examples": shown}) if shown else []
     prompts = {row["example_id"]: row["prompt"] for row in rows}

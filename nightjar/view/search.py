@@ -1,4 +1,4 @@
-"""Full-text search in questions, answers and completions: newest runs first, as many as the time allows."""
+"""Full-text search in questions, answers and completions. The newest runs are searched first, until the time is up."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from nightjar.warehouse import Warehouse
 router = APIRouter()
 
 SECONDS = 1.5
-"""Time limit of a search; it shows what it found by then."""
+"""Time limit of a search. The page shows the matches found by then."""
 MOST = 50
-"""Matches after which the next runs are left to the next page."""
+"""The number of matches on a page. The remaining runs are searched on the next page."""
 MOST_OF_A_RUN = 5
 MOST_EXAMPLES = 10_000
 _AROUND = 80
 _LONGEST = 200_000
-"""For longer completions, in bytes, only the text around the match is read, as raw JSON."""
+"""Maximum size of a completion in bytes. Of longer completions, only the raw JSON around the match is read."""
 _FIRST_RUNS = 16
 _SHARE = 0.5
-"""Share of the remaining time for the next batch of runs, estimated from the pace so far."""
+"""Share of the remaining time that the next batch of runs may take, estimated from the pace so far."""
 
 _RUNS = """
 SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_at DESC NULLS LAST, run_id
@@ -89,7 +89,7 @@ class Search:
 
 @router.get("/search")
 def show_search(request: Request, q: str = "", skip: Annotated[Whole, Query(ge=0)] = 0) -> HTMLResponse:
-    """Shows rollouts that contain a text; ``skip`` leaves out the newest runs, which were searched before."""
+    """Shows rollouts that contain a text. ``skip`` is the number of newest runs to leave out, already searched."""
     found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
     return page(request, "search.html", q=q, found=found, most=MOST, most_of_a_run=MOST_OF_A_RUN)
 
@@ -122,7 +122,7 @@ def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
 
 
 def _asked(warehouse: Warehouse, text: str) -> list[int] | None:
-    """Returns the examples whose question or answer contains a text; None if there was not enough time."""
+    """Returns the examples whose question or answer contains a text, or None if there was not enough time."""
     try:
         found = records(warehouse, _ASKED, {"q": text, "most": MOST_EXAMPLES}, timeout_seconds=SECONDS / 2)
     except WarehouseError:

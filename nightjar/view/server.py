@@ -1,9 +1,9 @@
 """The server of the web view: its address, access, pages and error pages.
 
-On loopback every user of this machine has access, but only under a name of this machine, so that no foreign page can
-read the warehouse by pointing its own name at this machine (DNS rebinding). On any other address a token is required:
-it is part of the printed address and kept in a cookie. A page of another site may only link here; it can neither change
-anything nor make the server run a query in passing.
+On loopback, every user of this machine has access, but only under a name of this machine. So no foreign page can read
+the warehouse by pointing its own host name at this machine (DNS rebinding). On any other address a token is required.
+The token is part of the printed address and is kept in a cookie. A page of another site may only link to this server.
+It can neither change anything nor make the server run a query.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def serve(
     announce: Callable[[str], None],
     command_of: Callable[[RunConfig], Sequence[str]],
 ) -> None:
-    """Serves the web view until Ctrl-C; any address but this machine's own requires a token.
+    """Serves the web view until Ctrl-C. Any address except loopback requires a token.
 
-    ``port`` is None for 4280 or the next free port. ``announce`` receives the address of the first page once the server
-    listens. ``command_of`` returns the command line that starts a run.
+    If ``port`` is None, 4280 or the next free port is used. ``announce`` receives the address of the first page once
+    the server listens. ``command_of`` returns the command line that starts a run.
     """
     is_own = host == "localhost" or _is_loopback(host)
     access = Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
@@ -95,17 +95,17 @@ def _is_loopback(host: str) -> bool:
 @dataclass(frozen=True)
 class Access:
     hosts: tuple[str, ...] = _LOOPBACK
-    """Names under which the server may be addressed; empty for any name."""
+    """Names under which the server may be addressed. If empty, any name is allowed."""
     token: str | None = None
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Returns None if the request is permitted."""
+        """Returns the response that refuses a request, or None if the request is permitted."""
         headers = Headers(scope=scope)
         name = _host_name(headers)
         if self.hosts and name not in self.hosts:
             return PlainTextResponse(f"This server is not called {name!r}: use {' or '.join(self.hosts)}.", 421)
         if not _is_own_page(headers) and not (scope["method"] in {"GET", "HEAD"} and _is_link(headers)):
-            return PlainTextResponse("Only a page of this server may send this request.", 403)
+            return PlainTextResponse("This request is only accepted from a page of this server.", 403)
         return None if self.token is None else self._check_token(scope, headers, self.token)
 
     def _check_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
@@ -114,7 +114,7 @@ class Access:
         asked = parse_qs(scope["query_string"].decode("latin-1"))
         [given, *_] = asked.pop("token", [""])
         if not _is_equal(given, token):
-            return PlainTextResponse("Open the address that 'nightjar view' printed: it ends with a token.", 401)
+            return PlainTextResponse("Open the address that 'nightjar view' printed, which ends with a token.", 401)
         path = "/" + scope["path"].lstrip("/")  # a path with two leading slashes would lead to another server
         response = RedirectResponse(f"{path}?{urlencode(asked, doseq=True)}".rstrip("?"), 303)
         response.set_cookie(COOKIE, token, httponly=True, samesite="lax")  # "strict" would break links from a chat
@@ -122,7 +122,7 @@ class Access:
 
 
 class Guard:
-    """Refuses requests without access, and adds the security headers to every response.
+    """Refuses requests that have no access, and adds the security headers to every response.
 
     Sets ``request.state.is_own_machine``: whether only users of this machine have access.
     """
@@ -153,7 +153,7 @@ def _is_equal(given: str, expected: str) -> bool:
 
 
 def _is_own_page(headers: Headers) -> bool:
-    """Returns whether a request comes from a page of this server, or from no page at all."""
+    """Returns whether a request comes from a page of this server, or from no page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
         return False
@@ -182,7 +182,10 @@ def _cookie(headers: Headers) -> str:
 def create_app(
     warehouse: Warehouse, access: Access, command_of: Callable[[RunConfig], Sequence[str]] | None = None
 ) -> FastAPI:
-    """Returns the application; ``command_of`` returns the command that starts a run, None for one that prints it."""
+    """Returns the application.
+
+    ``command_of`` returns the command that starts a run; by default, pages show its settings.
+    """
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False

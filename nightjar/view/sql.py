@@ -32,12 +32,12 @@ router = APIRouter()
 
 SHOWN_ROWS = 1_000
 MOST_ROWS = 20_000
-"""Most rows of a file; they are held in the server's memory."""
+"""The maximum number of rows in a file. The rows are held in the server's memory."""
 _LARGEST_BYTES = 32_000_000
 _SHOWN_CELLS = 50_000
 LONGEST_CELL = 160
 _WHOLE, _LARGE = 1e6, 1e15
-"""Numbers between these have more than six digits before the point and are shown without fractions."""
+"""Numbers between these limits have more than six digits before the point and are shown without fractions."""
 _WRITERS: dict[str, tuple[Callable[[QueryResult, io.StringIO], None], str]] = {
     "csv": (write_csv, "text/csv"),
     "json": (write_json, "application/json"),
@@ -47,7 +47,7 @@ _BOUNDED = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:(?:SELECT|WITH|FROM|VALUES|TABLE|PIVOT|UNPIVOT|DESCRIBE|SUMMARIZE|SHOW)\b|\()",
     re.IGNORECASE | re.DOTALL,
 )
-"""Start of a statement that can be a subquery; other statements have short results or are refused."""
+"""The start of a statement that can be a subquery. Other statements have short results or are refused."""
 
 
 class Asked(BaseModel):
@@ -59,7 +59,7 @@ class Asked(BaseModel):
 
 @dataclass(frozen=True)
 class Answer:
-    """The shown rows of a result; ``is_cut`` if there are more."""
+    """The rows of a result that are shown. ``is_cut`` means that there are more rows."""
 
     result: QueryResult
     is_cut: bool
@@ -114,7 +114,7 @@ def download(request: Request, kind: Literal["csv", "json"], asked: Annotated[As
 def ask(warehouse: Warehouse, text: str, given: dict[str, str], most_rows: int) -> QueryResult:
     """Returns the first rows of a statement or named query.
 
-    Raises ``WarehouseError`` as ``Warehouse.query`` does; also for several statements, or for a missing run.
+    Raises ``WarehouseError`` like ``Warehouse.query``, and also for several statements or an unknown run.
     """
     asked = question(text, given)
     with user_query():

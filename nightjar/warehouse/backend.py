@@ -1,4 +1,4 @@
-"""The backend of a ``Warehouse``, which every query waits to import: segments, or tables in another database."""
+"""The backend of a ``Warehouse``: segments, or tables in another database. Every query waits for its import."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_store(location: str) -> Store:
     """Raises WarehouseError if the location has tables instead of segments."""
     kind = kind_of(location)
     if kind is Kind.SERVED:
-        raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
+        raise WarehouseError(f"The warehouse {shown(location)} keeps tables. This operation needs segments.")
     if kind is Kind.FOLDER:
         return Folder(folder_of(location))
     from nightjar.warehouse.storage.object_store import ObjectStore

@@ -15,7 +15,7 @@ from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
 
 MEMORY_LIMIT = "2GB"
-"""The memory of a query; beyond it, the query spills to disk or is refused."""
+"""The memory limit of a query. A query that needs more spills to disk or is refused."""
 
 SPILL_LIMIT = "8GB"
 
@@ -26,7 +26,7 @@ _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
-    """Returns a database in memory with times in UTC, which spills to a folder."""
+    """Returns a connection to a database in memory, which spills to a folder. Times are in UTC."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -93,7 +93,10 @@ def statements_in(connection: duckdb.DuckDBPyConnection, text: str) -> list[duck
 
 @contextmanager
 def database_name(path: Path) -> Iterator[Path]:
-    """Yields a path at which DuckDB can write: a name with ``?`` is copied to afterwards, because DuckDB refuses it."""
+    """Yields a path at which DuckDB can write.
+
+    If ``path`` has a ``?``, which DuckDB refuses, the file is copied later.
+    """
     if "?" not in str(path.absolute()):
         yield path
         return

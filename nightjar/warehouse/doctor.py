@@ -111,7 +111,7 @@ class Diagnosis:
 
 
 def diagnose(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> Diagnosis:
-    """Examines a warehouse: footers and the columns that identify rows, with ``deep`` every file completely."""
+    """Examines footers and the columns that identify rows. With ``deep``, examines every file completely."""
     for _ in range(_TRIES):
         catalog, faults = described_segments(folder)
         faults += file_faults(folder, catalog, deep=deep, progress=progress)
@@ -154,7 +154,7 @@ def _file_finding(folder: Folder, catalog: Catalog, fault: Fault) -> Finding:
     runs = tuple(sorted(name for name, holder in catalog.holders.items() if holder.segment_id == fault.segment_id))
     what = f"Segment {fault.segment_id!r} ({listed(runs)}): {fault.file} {fault.what}"
     if fault.file == COMMIT and fault.segment_id not in catalog.segments:
-        what = f"Segment {fault.segment_id!r} does not count: {fault.file} {fault.what}"
+        what = f"Segment {fault.segment_id!r} is ignored: {fault.file} {fault.what}"
     if not fault.is_damage:
         return Finding(what, "give yourself the right to read it, or check the disk", runs=runs)
     return Finding(what, folder.command("doctor --fix --deep" if fault.is_hidden else "doctor --fix"), runs=runs)
@@ -223,11 +223,11 @@ def _aside_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
             what = f"{_capital(listed(missing))} {'is' if len(missing) == 1 else 'are'} missing {where}"
             yield Finding(what, _publish_remedy(folder, missing), runs=tuple(sorted(missing)))
         if older:
-            what = f"{_capital(listed(older))} count{'s' * (len(older) == 1)} as of an earlier moment {where}"
+            what = f"{_capital(listed(older))} count{'s' * (len(older) == 1)} with an older version {where}"
             remedy = f"{_publish_remedy(folder, older)}; or accept it, and remove {path}"
             yield Finding(what, remedy, runs=tuple(sorted(older)))
         if runs and not missing and not older:
-            what = f"{path} was damaged and set aside; its runs are all there again"
+            what = f"{path} was damaged and set aside; all its runs were published again"
             yield Finding(what, "remove it", needs_action=False, runs=tuple(sorted(runs)))
 
 
@@ -253,7 +253,7 @@ def _stray_findings(folder: Folder, left: Sequence[Path]) -> Iterator[Finding]:
     files = [path for path in folder.segments_path.glob("[!.]*") if not path.is_dir()]
     within = [path for path in folder.segments_path.glob("[!.]*/*") if path.name not in known]
     for path in sorted([*top, *files, *within]):
-        yield Finding(f"{path} is not Nightjar's", "remove it, if nobody needs it", needs_action=False)
+        yield Finding(f"{path} was not written by Nightjar", "remove it, if nobody needs it", needs_action=False)
 
 
 def _compact_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def _compact_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
         gain = sum(pack.size * runs[pack.segment_id] / len(pack.versions) for pack in packs)
         total = sum(runs.values())
         subject = "1 run in large packs was" if total == 1 else f"{total:,} runs in large packs were"
-        what = f"{subject} published again: about {gain / 1e6:,.1f} MB to gain"
+        what = f"{subject} published again: packing would free about {gain / 1e6:,.1f} MB"
         yield Finding(what, folder.command("compact"), needs_action=False)
 
 

@@ -1,4 +1,4 @@
-"""The runs of an export or a copy, and a connection that shows only some of them at a time."""
+"""The runs of an export or a copy, and a connection that shows only some of these runs at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.conflicts import held_run, refuse_conflict
 
 SLICE_ROLLOUTS = 50_000
-"""The number of rollouts that are written at a time, so that their texts fit into memory; one run may have more."""
+"""The number of rollouts written at a time, so that their texts fit into memory. A single run may have more."""
 
 _RUNS = """
 SELECT run_id, env_id, model, coalesce(scored, 0) + coalesce(failed, 0)
@@ -43,7 +43,10 @@ ORDER BY run_id
 
 @dataclass(frozen=True)
 class Selection:
-    """The criteria that all exported runs meet; ``where`` is a SQL condition on ``runs``, ``suite`` their suite."""
+    """The criteria that all exported runs meet.
+
+    ``where`` is a SQL condition on ``runs``; ``suite`` is a suite's name.
+    """
 
     where: str | None = None
     suite: str | None = None
@@ -59,7 +62,7 @@ class ExportedRun:
 
 
 def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
-    """Returns the runs in order of their ids; the condition runs with the rights of a query."""
+    """Returns the runs in order of their ids. The SQL condition is evaluated with the rights of a query."""
     sql = _RUNS.format(condition=chosen.where or "true")
     values = {"suite": chosen.suite, "run_ids": list(chosen.run_ids) or None}
     try:
@@ -137,7 +140,10 @@ class ExportConnection:
 
 
 def copy_run(source: Store, target: Store, run_id: str) -> bool:
-    """Returns False if the target has this or newer content; raises RunConflictError for another run with this id."""
+    """Returns False if the target has the same or newer content.
+
+    Raises RunConflictError for another run with this id.
+    """
     catalog = source.catalog()
     holder, held = catalog.holders.get(run_id), target.catalog().holders.get(run_id)
     if holder is None:
@@ -174,7 +180,7 @@ def _unknown(run_id: str, store: Store) -> WarehouseError:
 
 
 def _example_sources(catalog: Catalog, sources: Sequence[Source]) -> list[Source]:
-    """Returns where the examples of some segments are: in themselves, and in all packs if one of them is a pack."""
+    """Returns the sources of the segments' examples: the segments, and if one of the segments is a pack, all packs."""
     own = {name for source in sources for name in source.segment_ids}
     if any(catalog.segments[name].is_pack for name in own):
         own |= {name for name, one in catalog.segments.items() if one.is_pack and name not in catalog.retired}

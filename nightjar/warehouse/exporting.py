@@ -1,6 +1,6 @@
 """Exports runs of a warehouse in slices, to folders of Parquet, CSV or JSON lines, or to one DuckDB file.
 
-The whole export is repeated if a segment is packed or pruned meanwhile.
+The whole export is repeated if a segment is packed or pruned during the export.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def export(
     force: bool = False,
     progress: Progress = silent,
 ) -> ExportReport:
-    """Writes runs to a target; raises WarehouseError if it exists, unless ``force``.
+    """Writes runs to a target. Raises WarehouseError if the target exists and ``force`` is False.
 
-    By default the name of the target decides the format, and a folder has runs, rollouts, attempts and examples. A
-    DuckDB file always has all tables.
+    By default, the target's name decides the format, and a folder gets the tables runs, rollouts, attempts and
+    examples. A DuckDB file always gets all tables.
     """
     started = time.monotonic()
     target = Path(target)
@@ -140,7 +140,7 @@ class _Files:
     """The files of an export in a folder.
 
     - Parquet: ``{table}/env_id=…/model=…/{table}-0.parquet``, for ``read_parquet(…, hive_partitioning = true)``. The
-    column ``rollouts.model``, the name that the server returned, is ``served_model``. Examples are in one folder.
+      column ``rollouts.model``, the name that the server returned, is ``served_model``. Examples are in one folder.
     - CSV: ``{table}.csv`` with a header; maps, lists and JSON are JSON text.
     - JSON lines: ``{table}.jsonl``; rollouts as in ``results.jsonl`` with their ``run_id``.
     """
@@ -267,14 +267,14 @@ def _manifest(
 
 def _check_target(target: Path, warehouse: Path | None, *, is_folder: bool, force: bool) -> None:
     if warehouse is not None and target.absolute().is_relative_to(warehouse.absolute()):
-        raise WarehouseError(f"Cannot export to {str(target)!r}: that is inside of the warehouse.")
+        raise WarehouseError(f"Cannot export to {str(target)!r}: this path is inside the warehouse.")
     is_empty_folder = target.is_dir() and not any(target.iterdir())
     if not os.path.lexists(target) or (is_folder and is_empty_folder):
         return
     if not force:
-        raise WarehouseError(f"{str(target)!r} exists already. Give another name, or --force to replace it.")
+        raise WarehouseError(f"{str(target)!r} exists already. Give another name, or add --force to replace it.")
     if is_folder and not (target / MANIFEST).is_file():
-        raise WarehouseError(f"{str(target)!r} is not an export ({MANIFEST} is missing): --force does not replace it.")
+        raise WarehouseError(f"{str(target)!r} is not an export (it has no {MANIFEST}): --force does not replace it.")
     if not is_folder and not target.is_file():
         raise WarehouseError(f"{str(target)!r} is not a file: --force does not replace it.")
 

@@ -1,4 +1,4 @@
-r"""The location of a warehouse: what kind of place its name means, and how messages show it.
+r"""The location of a warehouse: finds its kind, and hides secrets in messages.
 
 =====================================  ===================================================================
 ``outputs/warehouse``, ``file:///…``   a folder; also ``C:\runs``, and ``./team:runs`` with a colon in it
@@ -33,7 +33,10 @@ _WORD = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 _HIDDEN = "***"
 _USER = re.compile(rf"(://|\b(?:{_STORES}):/)(?:[^/:\s]*:\S*|[^/\s]+)@", re.IGNORECASE)
-"""The user of a URL, up to the last ``@``; a password may contain ``/``, so then up to the last ``@`` of the word."""
+"""Matches the user of a URL, up to the last ``@``.
+
+A password may contain ``/``, so with a password, matches up to the last ``@`` of the word.
+"""
 
 _SECRET = re.compile(
     r"((?:password|passwd|pwd|passphrase|secret|token|key|credential|(?<![a-z])(?:sig|sas))\w*(?:['\"]?\s*=|['\"]\s*:)\s*)"
@@ -59,12 +62,12 @@ class Kind(Enum):
 
 
 def resolve_warehouse(explicit: str | Path | None = None) -> str:
-    """Returns the given location, else ``NIGHTJAR_WAREHOUSE``, the user's default, or ``outputs/warehouse``."""
+    """Returns the first that is set: ``explicit``, NIGHTJAR_WAREHOUSE, the user's default, ``outputs/warehouse``."""
     return str(explicit or os.environ.get("NIGHTJAR_WAREHOUSE") or read_config().get("warehouse") or DEFAULT)
 
 
 def kind_of(location: str) -> Kind:
-    r"""Raises WarehouseError for an unknown scheme, and for a URL with one slash, as ``Path`` makes of a whole one."""
+    r"""Raises WarehouseError for an unknown scheme, and for ``s3:/bucket``, which ``Path`` makes of ``s3://bucket``."""
     if _SERVED.match(location):
         return Kind.SERVED
     if _URL.match(location):
@@ -81,7 +84,7 @@ def kind_of(location: str) -> Kind:
 
 
 def folder_of(location: str) -> Path:
-    """Returns the folder that a location means; refuses a backslash in its name, which DuckDB takes for a slash.
+    """Returns the folder of a location. Refuses a backslash in the name, because DuckDB takes it for a slash.
 
     >>> str(folder_of("file:///srv/runs%20of%20us"))
     '/srv/runs of us'
@@ -118,15 +121,15 @@ def has_secret(location: str) -> bool:
 def refuse_secret(location: str) -> str:
     if has_secret(location):
         raise WarehouseError(
-            f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set it "
-            "as NIGHTJAR_WAREHOUSE where runs happen, or give the secret in a variable such as PGPASSWORD."
+            f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set the "
+            "location as NIGHTJAR_WAREHOUSE where runs happen, or give the secret in a variable such as PGPASSWORD."
         )
     return location
 
 
 def missing(place: object) -> MissingWarehouseError:
     return MissingWarehouseError(
-        f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another with "
+        f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another warehouse with "
         "--warehouse or NIGHTJAR_WAREHOUSE."
     )
 

@@ -30,7 +30,7 @@ def set_first_price(store: Store, model: str, input_price: float, output_price: 
 
 
 def note_price(store: Store, run_dir: Path) -> None:
-    """Does nothing if the run's configuration has no price, or the warehouse has one."""
+    """Stores the price in a run's configuration, if there is one and the warehouse has no price of the model."""
     try:
         config = RunDirectory(run_dir).read_config()
     except RunDirectoryError:  # an imported run has no configuration
@@ -47,14 +47,17 @@ def note_price(store: Store, run_dir: Path) -> None:
         return
     if (known.input, known.output) != asked:
         logger.warning(
-            "The warehouse's price of %r is %g and %g, the run's is %g and %g: the warehouse's is used. To change it: "
-            "nightjar warehouse prices set",
+            "The warehouse's price of %r is %g and %g; the run's price is %g and %g. The warehouse's price is used. "
+            "To change it: nightjar warehouse prices set",
             model, known.input, known.output, *asked,
         )  # fmt: skip
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
-    """Returns the number of removed prices: all of the model, or the one since a moment."""
+    """Removes all prices of a model, or only the price that starts at ``since``.
+
+    Returns the number of removed prices.
+    """
     with store.changing_prices() as prices:
         gone = [one for one in prices if one.model == model and since in {None, one.since}]
         if not gone:

@@ -1,4 +1,4 @@
-"""Removes runs from a warehouse. Their run directories stay; publishing one again restores it."""
+"""Removes runs from a warehouse. The run directories stay. Publishing a run directory again restores its run."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ _COUNTS = "SELECT run_id, count(*) FROM segments.rollouts GROUP BY run_id"
 class Criteria:
     """Which runs to remove: the runs that meet all criteria that are not None.
 
-    ``before`` is a start time. ``keep_last`` runs of each environment and model always stay: the newest that can
-    represent the model (as in ``leaderboard``), before quick and failed ones.
+    ``before`` is a start time. The newest ``keep_last`` runs of each environment and model always stay. Runs that can
+    represent the model (as in ``leaderboard``) are kept before quick and failed runs.
     """
 
     before: datetime | None = None
@@ -70,7 +70,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that meets the criteria, with the number of its records and its approximate share of its segment."""
+    """A run that meets the criteria, with its number of records and its approximate share of the segment's size."""
 
     run_id: str
     env_id: str | None
@@ -88,7 +88,7 @@ def parse_age(text: str) -> timedelta:
     try:
         return int(match[1]) * _UNITS[match[2]]
     except OverflowError:
-        raise WarehouseError(f"An age of {text!r} is longer than the calendar.") from None
+        raise WarehouseError(f"The age {text!r} reaches back before the first year of the calendar.") from None
 
 
 def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
@@ -103,8 +103,8 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
 def prune(store: Store, run_ids: Collection[str]) -> None:
     """Removes runs, their parts, their archives, and the examples that no other run uses.
 
-    If the process is killed, some of the runs are removed and the others intact. In an object store, the packs that are
-    rewritten without them stay for an hour.
+    If the process is killed, some of the runs are removed and the others are intact. In an object store, the old packs
+    of removed runs stay for an hour.
     """
     with alone_in(store):
         known = {run_id for segment in store.catalog().segments.values() for run_id in segment.versions}
@@ -135,7 +135,7 @@ def _remove_until_gone(store: Store, doomed: Sequence[str]) -> None:
         if not packed:
             return
     raise WarehouseError(
-        f"Cannot prune the warehouse {store}: {listed(packed)} came back with a pack of another machine, "
+        f"Cannot prune the warehouse {store}: {listed(packed)} reappeared in a pack of another machine, "
         f"{_TRIES} times. Try again later."
     )
 
@@ -156,7 +156,7 @@ def _remove(store: Store, doomed: Sequence[str]) -> None:
 
 
 def _affected(catalog: Catalog, doomed: Sequence[str]) -> list[Segment]:
-    """Returns the segments with doomed runs; live ones come last, so that no older version counts in their place."""
+    """Returns the segments with doomed runs. Current segments come last, so that no older version replaces them."""
     affected = [
         segment
         for name, segment in catalog.segments.items()
@@ -166,7 +166,7 @@ def _affected(catalog: Catalog, doomed: Sequence[str]) -> list[Segment]:
 
 
 def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[str]) -> None:
-    """Removes packs without surviving runs; their examples that are still needed go into the smallest other pack."""
+    """Removes packs without remaining runs. Moves their examples that are still needed to the smallest other pack."""
     catalog = store.catalog()
     names = {segment.segment_id for segment in emptied}
     others = [segment for name, segment in catalog.live.items() if segment.is_pack and name not in names]
@@ -179,7 +179,7 @@ def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[s
 
 
 def _with_sources(catalog: Catalog, segment: Segment) -> Iterator[str]:
-    """Yields the segments that a pack replaced, which would count again without it, and then the pack."""
+    """Yields the segments that a pack replaced, and then the pack. Without the pack, the segments would count again."""
     for name in segment.replaces:
         if name in catalog.segments:
             yield from _with_sources(catalog, catalog.segments[name])

@@ -1,6 +1,6 @@
 """Moves damaged segments to the folder ``damaged``, and publishes their runs again from run directories.
 
-Every step leaves the warehouse consistent, even if it is killed or others read and publish meanwhile.
+Every step leaves the warehouse consistent, even if the repair is killed or other processes read and publish meanwhile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class AsideRun:
 
 @dataclass
 class Fixed:
-    """The result of a repair; later segments rely on the examples in ``examples_kept``, which stay in the warehouse."""
+    """The result of a repair.
+
+    The packs in ``examples_kept`` keep their examples, because later segments rely on them.
+    """
 
     set_aside: dict[str, Path] = field(default_factory=dict)
     examples_kept: list[str] = field(default_factory=list)
@@ -58,7 +61,7 @@ class Fixed:
 
 @dataclass
 class RebuildReport:
-    """The result of a rebuild; ``lost`` are the runs that only the damaged segments had."""
+    """The result of a rebuild. ``lost`` has the runs that were only in damaged segments."""
 
     published: int = 0
     rollouts: int = 0
@@ -91,7 +94,7 @@ def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silen
     """Sets damaged segments aside, publishes run directories again, and packs everything.
 
     A run stays unchanged if it has no run directory, if the directory is damaged, or if the warehouse has newer
-    attempts. The warehouse is created if it is missing, and stays consistent if this fails.
+    attempts. A missing warehouse is created. If the rebuild fails, the warehouse stays consistent.
     """
     started = time.monotonic()
     folder.make()
@@ -129,7 +132,10 @@ def _kept(
 
 
 def set_damaged_aside(folder: Folder, *, deep: bool, progress: Progress = silent) -> Fixed:
-    """Moves damaged segments to the folder ``damaged``, and removes retired ones; nobody packs meanwhile."""
+    """Moves damaged segments to the folder ``damaged``, and removes retired segments.
+
+    No other process packs meanwhile.
+    """
     fixed = Fixed()
     with alone_in(folder):
         catalog, faults = described_segments(folder)
@@ -152,7 +158,7 @@ def _set_aside(folder: Folder, catalog: Catalog, name: str, fixed: Fixed) -> Non
 
 
 def _keep_examples(folder: Folder, name: str, examples: Path, schema: int) -> bool:
-    """Puts the examples of a pack back, because later packs rely on them; returns False if they cannot be read."""
+    """Puts the examples of a pack back, because later packs rely on them. Returns False if the file cannot be read."""
     if not examples.is_file():
         return False
     relations = {kind: in_current_form(kind, []) for kind in KINDS}
@@ -187,13 +193,13 @@ def set_aside(folder: Folder, name: str) -> Path:
 
 
 def aside_segments(folder: Folder) -> Iterator[tuple[Path, dict[str, AsideRun]]]:
-    """Yields each segment that was set aside, with its runs by id; no runs if nothing of it can be read."""
+    """Yields each segment that was set aside, with its runs by id. If the segment is unreadable, it has no runs."""
     for path in sorted((folder.path / SET_ASIDE).glob("*")):
         yield path, runs_in(path)
 
 
 def runs_in(path: Path) -> dict[str, AsideRun]:
-    """Reads the runs from ``runs.parquet``, else from ``segment.json``, else from the name of the segment."""
+    """Reads the runs from the first that is readable: ``runs.parquet``, ``segment.json``, the name of the segment."""
     query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
     with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):
         found = connection.execute(query).fetchall()
@@ -222,7 +228,7 @@ def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:
 def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
     """Returns the segments with a readable ``segment.json``, and the faults of the others.
 
-    Raises WarehouseError for a segment of a newer Nightjar, or without the right to read it.
+    Raises WarehouseError if a newer Nightjar wrote a segment, or if this user may not read a segment.
     """
     segments, faults = [], []
     for path in sorted(path for path in folder.segments_path.glob("[!.]*") if path.is_dir()):
@@ -240,14 +246,14 @@ def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
 
 
 def file_faults(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progress = silent) -> Iterator[Fault]:
-    """Yields the faults of needed segments in lengths, footers and ids of runs; with ``deep`` also in SHA-256."""
+    """Checks the needed segments' lengths, footers and run ids, with ``deep`` also their SHA-256. Yields the faults."""
     for done, segment in enumerate(catalog.needed.values(), start=1):
         yield from list(folder.faults([segment], deep=deep)) or _content_faults(folder, segment)
         progress(done, len(catalog.needed))
 
 
 def _content_faults(folder: Folder, segment: Segment) -> Iterator[Fault]:
-    """Yields faults, with a DuckDB instance of its own because a damaged file can make an instance unusable."""
+    """Yields faults. Uses a separate DuckDB instance, because a damaged file can make an instance unusable."""
     with closing(duckdb.connect(":memory:")) as connection:
         for kind in KINDS:
             path = folder.file(segment.segment_id, kind)

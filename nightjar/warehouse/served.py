@@ -1,7 +1,7 @@
 """``ServedWarehouse``: tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
 
-The schema ``segments`` has the tables, the schema ``main`` views over them for other tools. A publish is one
-transaction. It first increments a counter row, so that of two simultaneous publishes one fails and is retried.
+The schema ``segments`` has the tables. The schema ``main`` has views over the tables for other tools. A publish is one
+transaction, which first increments a counter row. So one of two simultaneous publishes fails and is retried.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from nightjar.warehouse.writing.publishing import define_new, publish_with, reco
 from nightjar.warehouse.writing.run_files import RunFiles
 
 PATIENCE_SECONDS = 60.0
-"""How long a publish or a query is retried while others write."""
+"""How long a publish or a query is retried while other processes write."""
 
 _BUSY = re.compile(r"conflict|could not set lock|database is locked|serializ", re.IGNORECASE)
 
@@ -59,7 +59,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Address:
-    """A database to attach; ``file`` is that of ``duckdb:path``, ``data_path`` the folder of a new DuckLake or None."""
+    """A database to attach.
+
+    ``file`` is the path in ``duckdb:path``; ``data_path`` is the folder of a new DuckLake or None.
+    """
 
     location: str
     target: str
@@ -80,7 +83,7 @@ class Address:
         return shown(self.location)
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Creates the database if it is missing, unless it is read only.
+        """Attaches the database, and creates a missing one unless ``read_only``.
 
         Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
         """
@@ -118,7 +121,7 @@ class Address:
 
 
 def parse_address(location: str) -> Address:
-    """Refuses a location with a password or a token."""
+    """Parses a location. Refuses a location with a password or a token."""
     if has_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which logs and queries would show. "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightjar.warehouse.storage.store import Store
 
 LONGEST_STATEMENT = 1_000_000
-"""In characters; parsing takes up to 10 KB of memory for each."""
+"""The maximum length of a statement in characters. Parsing takes up to 10 KB of memory for each character."""
 
 _PRICE = "SELECT input, output FROM prices WHERE model = $model AND since <= now() ORDER BY since DESC LIMIT 1"
 
@@ -36,17 +36,17 @@ _PRICE = "SELECT input, output FROM prices WHERE model = $model AND since <= now
 class Warehouse:
     """All published runs, as segments in a folder or an object store, or in the tables of a service.
 
-    Any number of processes may publish and query at the same time. Nothing is created or connected to before the first
-    call. The constructor raises WarehouseError if the location cannot be understood or a package for it is missing;
-    methods raise it if the warehouse cannot be read or written.
+    Any number of processes may publish and query at the same time. The first call creates or connects. The constructor
+    raises WarehouseError if the location is invalid or a package for it is missing. Methods raise WarehouseError if the
+    warehouse cannot be read or written.
 
     Args:
         location: a folder; ``s3://bucket/prefix`` or another URL that fsspec knows; or ``md:name``,
             ``ducklake:catalog``, ``duckdb:path``.
 
     Attributes:
-        location: for messages, without passwords.
-        folder: the folder on this machine, created by the first publish; None for a remote warehouse.
+        location: the location for messages, without passwords.
+        folder: the folder on this machine, which the first publish creates. For a remote warehouse, None.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -59,18 +59,21 @@ class Warehouse:
 
     @classmethod
     def of(cls, place: str | Path | Warehouse | None) -> Warehouse:
-        """Takes None for the warehouse that runs are published to."""
+        """Returns the warehouse at a location. None means the warehouse that runs are published to."""
         return place if isinstance(place, Warehouse) else cls(place or resolve_warehouse())
 
     def check_writable(self) -> None:
-        """Checks within half a minute that a run can be published, before it costs money; leaves nothing behind."""
+        """Checks, before a run costs money, that the warehouse can be written.
+
+        Takes half a minute at most; leaves nothing behind.
+        """
         self._backend.check_writable()
 
     def publish(self, run_dir: str | Path, *, tidies: bool = True) -> PublishReport:
         """Publishes a run directory, atomically.
 
-        Replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass ``tidies=False``
-        and call ``tidy`` now and then.
+        Replaces the run in the warehouse, unless the warehouse has newer attempts of the run. To publish many runs,
+        pass ``tidies=False`` and call ``tidy`` now and then.
         """
         report = self._backend.publish(Path(run_dir))
         if report.is_new and tidies:
@@ -78,11 +81,11 @@ class Warehouse:
         return report
 
     def tidy(self) -> None:
-        """Merges small segments if there are many, and replaces ``nightjar.duckdb``; warns if that fails."""
+        """Merges small segments if there are many, and replaces ``nightjar.duckdb``. Only warns if this fails."""
         self._backend.tidy()
 
     def nights(self) -> list[Night]:
-        """Returns the nights by suite and date; an empty list if there is no warehouse."""
+        """Returns the nights by suite and date. Returns an empty list if there is no warehouse."""
         from nightjar.warehouse.storage.records import NIGHTS
 
         return self.rows(NIGHTS)
@@ -93,14 +96,14 @@ class Warehouse:
         self.write_rows(NIGHTS, [night])
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns an empty list if there is no warehouse."""
+        """Returns the records of a kind. Returns an empty list if there is no warehouse."""
         try:
             return self._backend.rows(file)
         except MissingWarehouseError:
             return []
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds records of a kind, or replaces those with the same key; safe for several processes."""
+        """Adds records of a kind. Replaces records with the same key. Safe for several processes."""
         self._backend.write_rows(file, rows)
 
     def query(
@@ -113,9 +116,9 @@ class Warehouse:
     ) -> QueryResult:
         """Runs one reading statement, which can access the warehouse's tables and nothing else.
 
-        ``parameters`` are values for ``?`` (a sequence) or ``$name`` (a mapping); ``largest_bytes`` is the memory that
-        the rows may take, None for 2 GB. Raises WarehouseError if there is no warehouse, or if the statement is
-        refused, or takes too long or too much memory.
+        ``parameters`` are values for ``?`` (a sequence) or ``$name`` (a mapping). ``largest_bytes`` is the memory that
+        the rows may take; None means 2 GB. Raises WarehouseError if there is no warehouse, if the statement is refused,
+        or if the statement takes too long or too much memory.
         """
         [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds, largest_bytes=largest_bytes)
         return result
@@ -127,9 +130,9 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
         largest_bytes: int | None = None,
     ) -> list[QueryResult]:
-        """Runs reading statements on the same state of the warehouse, faster than one by one; otherwise like ``query``.
+        """Runs several statements on the same state of the warehouse, which is faster than several calls of ``query``.
 
-        The time limit is for all of them together, the memory limit for each; the first statement that fails raises.
+        The time limit is for all statements together, and the memory limit is for each. The first error is raised.
         """
         results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds), largest_bytes)
         return results
@@ -155,7 +158,7 @@ class Warehouse:
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Returns a new DuckDB connection for notebooks, which the caller owns.
 
-        It has views of the currently published runs; anything created in it stays in memory. Read results with
+        The connection has views of the currently published runs. Whatever you create stays in memory. Read results with
         ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``.
         """
         return self._backend.connect()
@@ -195,7 +198,7 @@ def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequenc
 class Unlocked(Warehouse):
     """A warehouse for its owner, with all rights of DuckDB: writing files, attaching databases, creating tables.
 
-    Tables are in memory and last as long as this object. The runs are those that were published when it was created.
+    Tables are in memory and last as long as this object. The object shows the runs that were published at its creation.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -226,12 +229,12 @@ class Unlocked(Warehouse):
 
 
 def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Returns a DuckDB connection to a warehouse, see ``Warehouse`` for its location and its method ``connect``."""
+    """Returns a DuckDB connection to a warehouse. See ``Warehouse`` for ``location``, and its method ``connect``."""
     return Warehouse(location if location is not None else resolve_warehouse()).connect()
 
 
 def model_price(warehouse: Warehouse, model: str) -> tuple[float, float] | None:
-    """Returns the current price of a million prompt and completion tokens; None if it is unknown."""
+    """Returns the current prices of a million prompt tokens and of a million completion tokens, or None if unknown."""
     try:
         rows = warehouse.query(_PRICE, {"model": model}).rows
     except WarehouseError:  # a missing or unreachable warehouse is reported by the run itself

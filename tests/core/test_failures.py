@@ -98,7 +98,7 @@ def test_errors_of_loading_an_environment(tmp_path, monkeypatch, name, line, exp
     assert failure_class(raised.value) == expected
 
 
-STOPPED = "RunAbortedError: Stopped: 5 rollouts in a row failed alike. No"
+STOPPED = "RunAbortedError: Stopped: 5 rollouts in a row failed in the same way. No"
 RECORDED = {
     "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
     "error_examples": {"SandboxRefusedError": "Not without --allow-sandbox-access"},

@@ -66,7 +66,7 @@ class TestVerdict:
         found = decide(a=evidence(GOOD), b=evidence(UNSURE))
         assert found.decision == "INCONCLUSIVE"
         assert found.benchmarks[1].pairs_needed > 500
-        assert "examples would decide it" in found.reason
+        assert "examples would be enough for a decision" in found.reason
 
     def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through(self):
         lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))

@@ -245,7 +245,7 @@ def test_a_task_with_the_probability_of_whole_texts(folder, server):
     ],
 )
 def test_an_endpoint_without_log_probabilities_is_an_error(folder, server, client_type, message):
-    with pytest.raises(RunAbortedError, match=f"alike. .*{message}"):
+    with pytest.raises(RunAbortedError, match=f"in the same way. .*{message}"):
         by_nightjar(server, "pages", folder, client_type)
 
 

@@ -57,7 +57,7 @@ def test_a_changed_reward_is_not_published_silently(nightjar, server, run):
     refused = nightjar.start("publish", run.path).wait()
     assert (refused.code, f"{path} was changed after the run had ended" in refused.stderr) == (1, True)
     resumed = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
-    assert f"WARNING {path} was changed after the run had ended: its present content is summarized" in resumed.stderr
+    assert f"WARNING {path} was changed after the run had ended. Its present content is summarized" in resumed.stderr
     assert run.metadata["avg_reward"] == 0.95
     assert nightjar.start("publish", run.path).wait().code == 0
 

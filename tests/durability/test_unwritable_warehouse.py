@@ -17,7 +17,7 @@ from nightjar.warehouse.storage import store
 from nightjar.warehouse.storage.tables import SCHEMA
 
 KEYS = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_MAX_ATTEMPTS": "1"}
-ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
+ADVICE = "Name another warehouse with --warehouse or NIGHTJAR_WAREHOUSE."
 
 
 def files_in(folder):

@@ -47,7 +47,7 @@ def test_a_worker_retries_the_chosen_failures_and_then_the_rest(services):
         assert services.end_of(flow_run) == "FAILED"
         assert (errors(services, "where"), server.stats().answered) == (kept, len(before) - len(kept))
         assert again.returncode == 1
-        assert "it is in progress and was left alone" in again.stderr
+        assert "A run in progress is not retried" in again.stderr
 
         assert "where" not in services.flow_run(flow_run)["parameters"]
         retried = services.run("eval", "retry", flow_run)

@@ -121,7 +121,7 @@ class TestPairs:
         found = house.compare([[1.0, None], [0.0, 0.0]], [[1.0, None], [0.0, 0.0]])
         assert (found.pairs, found.unscored) == (2, 0)
         assert (found.difference.if_failed_wrong, found.difference.if_failed_right) == (-0.25, 0.25)
-        with pytest.raises(ConfigError, match="although 2 were asked in both: too many rollouts failed"):
+        with pytest.raises(ConfigError, match="although both have 2: too many rollouts failed"):
             house.compare([None, 1.0], [1.0, None])
 
     def test_an_example_of_several_runs_has_the_mean_of_their_means(self, house):
@@ -167,7 +167,7 @@ class TestDecision:
     def test_says_how_many_examples_are_needed_if_any_number_would_do(self, house):
         found = house.compare(*binary(40, 10, 8, 42), max_drop=0.05)
         assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", 1674)
-        assert "about 1,674 examples would decide it" in found.reason
+        assert "about 1,674 examples would be enough" in found.reason
         found = house.compare(*binary(45, 5, 0, 50), max_drop=0.05)
         assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", None)
         runs = binary(400, 60, 30, 510)
@@ -263,7 +263,7 @@ class TestSeveralEvaluations:
         assert (found.decision, [one.decision for one in found.found]) == ("INCONCLUSIVE", ["PASS"])
         [why] = found.missing.values()
         assert "too many rollouts failed" in why
-        with pytest.raises(ConfigError, match=r"There are 2 evaluations: gsm8k, run before-mmlu\. Name a run"):
+        with pytest.raises(ConfigError, match=r"There are 2 evaluations: gsm8k, run before-mmlu\. Name one run"):
             compare_runs(house.folder / "before", house.folder / "after")
 
 

@@ -140,7 +140,7 @@ class TestPublish:
             folder_house.publish(run("b", model="other"))
         damage.truncate(next(folder_house.folder.glob("segments/*/runs.parquet")))
         assert folder_house.publish(run("b", attempt=2)).is_new
-        assert "is not compared with the one in" in caplog.text
+        assert "is not compared with its copy in" in caplog.text
 
 
 def test_a_copy_or_push_into_another_warehouse_is_refused_before_anything_is_stored(tmp_path, run):

@@ -148,7 +148,7 @@ class TestAQuery:
         for _ in range(2):
             assert fresh.query("SELECT run_id FROM runs").rows == [("run-2",)]
         [warning] = caplog.messages
-        assert warning.startswith(f"Segment '{path.name}' does not count: its segment.json is missing. Run: nightjar ")
+        assert warning.startswith(f"Segment '{path.name}' is ignored: its segment.json is missing. Run: nightjar ")
 
     def test_works_again_in_the_same_process(self, house, damage, tmp_path):
         damage.overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
@@ -246,7 +246,7 @@ class TestRunsOfSegmentsThatWereSetAside:
         fix(Folder(house.folder))
         assert house.query("SELECT DISTINCT attempts FROM rollouts WHERE run_id = 'run-1'").rows == [(1,)]
         [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
-        assert finding.what.startswith("Run 'run-1' counts as of an earlier moment since a damaged segment was set")
+        assert finding.what.startswith("Run 'run-1' counts with an older version since a damaged segment was set")
         house.publish(run_dir)
         assert diagnose(Folder(house.folder)).is_clean
 
@@ -312,8 +312,8 @@ class TestPrices:
         (HEADER + b"m,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or not a number: -1.0, 2.0"),
         (HEADER + b"m,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
         (HEADER + b"m,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
-        (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
-        (HEADER + b",2026-01-01,1,2\n", 2, "it names no model"),
+        (HEADER + b"m,2026-01-01,1,free\n", 2, "Cannot read the price 'free'. "),
+        (HEADER + b",2026-01-01,1,2\n", 2, "the line has no model"),
         (HEADER + b"m\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
     ])  # fmt: skip
     def test_a_damaged_line_is_named(self, house, content, line, fault):

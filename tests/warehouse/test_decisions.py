@@ -85,5 +85,5 @@ def test_a_damaged_line_is_named(tmp_path):
     ):  # fmt: skip
         with (warehouse.folder / f"{name}.jsonl").open("a") as file:
             file.write(f"{line}\n")
-        with pytest.raises(WarehouseError, match=rf"{name}.jsonl, line 2: .*Repair it, or remove the file"):
+        with pytest.raises(WarehouseError, match=rf"{name}.jsonl, line 2: .*Repair or remove the file"):
             read()

@@ -102,9 +102,9 @@ class TestDamagedFiles:
     @pytest.mark.parametrize(("file", "change", "says"), [
         ("examples.parquet", lambda content: content[:-10], "examples.parquet has {:,} bytes instead of {:,}"),
         ("runs.parquet", lambda content: content[:-10] + b"x" * 10, "runs.parquet"),
-        ("segment.json", lambda _: b"{", "does not count: segment.json is damaged"),
-        ("segment.json", lambda _: b"[]", "does not count: segment.json is damaged"),
-        ("segment.json", None, "does not count: segment.json cannot be read"),
+        ("segment.json", lambda _: b"{", "is ignored: segment.json is damaged"),
+        ("segment.json", lambda _: b"[]", "is ignored: segment.json is damaged"),
+        ("segment.json", None, "is ignored: segment.json cannot be read"),
     ])  # fmt: skip
     def test_are_named(self, folder, damage, file, change, says):
         path = segment(folder) / file
@@ -120,7 +120,7 @@ class TestDamagedFiles:
         damage.flip(path, "completion")
         assert found(folder, deep=False) == []
         [(what, remedy)] = found(folder, deep=True)
-        assert "rollouts.parquet is not as it was written: SHA-256 " in what
+        assert "rollouts.parquet differs from the published file: SHA-256 " in what
         assert remedy == fix_line(folder, " --deep")
 
 
@@ -213,10 +213,10 @@ class TestOtherFiles:
         strangers = [folder.path / "notes.txt", segment(folder) / "more.txt", folder.segments_path / "stray.parquet"]
         for path in strangers:
             path.write_text("mine")
-        assert [what for what, _ in notes(folder)] == [f"{path} is not Nightjar's" for path in strangers]
+        assert [what for what, _ in notes(folder)] == [f"{path} was not written by Nightjar" for path in strangers]
         fix(folder)
         assert len(notes(folder)) == 3
         (folder.segments_path / "empty").mkdir()
         [(what, remedy)] = found(folder)
-        assert what.startswith("Segment 'empty' does not count: segment.json cannot be read: ")
+        assert what.startswith("Segment 'empty' is ignored: segment.json cannot be read: ")
         assert remedy == fix_line(folder)

@@ -209,7 +209,7 @@ class TestTheTarget:
         with pytest.raises(WarehouseError, match="is not a file"):
             write("thesis", output_format=ExportFormat.DUCKDB, force=True)
         assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
-        with pytest.raises(WarehouseError, match="inside of the warehouse"):
+        with pytest.raises(WarehouseError, match="inside the warehouse"):
             export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
 
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])

@@ -62,12 +62,14 @@ class TestTwoSides:
         house.publish("before"), house.publish("after")
         found = gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
-        assert found.reason.endswith("mmlu (supporting): there is no run of it in the baseline and the candidate.")
+        assert found.reason.endswith(
+            "mmlu (supporting): there is no run of this benchmark in the baseline and the candidate."
+        )
         house.publish("first", "synth"), house.publish("other", "synth3"), house.publish("named", "synth", name="easy")
         listed = {"synth": GateRule(tier="critical", max_drop=0.001)}
         found = gate(GatePolicy(version=1, benchmarks=listed), "first", "other", warehouse=house.warehouse)
         assert (found.decision, found.named("MISSING"), found.not_gated) == ("NO-GO", ["synth"], ["synth3"])
-        assert found.benchmarks[0].reason == "There is no run of it in the candidate."
+        assert found.benchmarks[0].reason == "There is no run of this benchmark in the candidate."
         easy = {**listed, "easy": GateRule(max_drop=0.5)}
         found = gate(GatePolicy(version=1, benchmarks=easy), "first", "named", warehouse=house.warehouse)
         outcomes = [(one.name, one.margin, one.outcome) for one in found.benchmarks]
@@ -156,7 +158,7 @@ class TestNights:
         house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)
         found = self.gate(house)
         assert (found.decision, found.named("INSUFFICIENT")) == ("INCONCLUSIVE", ["gsm8k", "mmlu"])
-        assert found.benchmarks[0].reason == "No accepted night before this one has it."
+        assert found.benchmarks[0].reason == "No earlier accepted night has this benchmark."
         with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
             self.gate(house, "nightly@2026-11-09")
 
@@ -204,7 +206,7 @@ class TestCommand:
             assert (told.code, told.out.split()[0]) == (code, verdict)
             assert told.width <= 80
             if verdict == "NO-GO":
-                assert "gsm8k: It is worse by 0.2500, and 0.03 is allowed" in told.words
+                assert "gsm8k: The candidate is worse by 0.2500, and 0.03 is allowed" in told.words
                 assert nightjar("gate", "-p", "policy.yaml", sides[0], candidate, "--no-strict").code == 0
         assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
         assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")

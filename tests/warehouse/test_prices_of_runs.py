@@ -31,7 +31,7 @@ async def test_the_first_run_of_a_model_sets_its_price(run, tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     await run(input_price=2.0)
     [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "price of 'm' is 1000 and 10000, the run's is 2 and 0" in said
+    assert "price of 'm' is 1000 and 10000; the run's price is 2 and 0" in said
     assert house.query("SELECT input, output FROM prices").rows == [(1_000.0, 10_000.0)]
 
 

@@ -181,7 +181,7 @@ def test_after_a_process_was_killed_from_outside_the_next_query_is_answered(fold
     house = Warehouse(folder)
     house.query("SELECT 1")
     threading.Timer(0.3, process._processes._idle[-1]._process.kill).start()
-    with pytest.raises(WarehouseError, match="ended with status -9, probably because memory is short"):
+    with pytest.raises(WarehouseError, match="ended with status -9, probably because the machine ran out of memory"):
         house.query("SELECT sleep_ms(20_000)")
     assert house.query("SELECT 1").rows == [(1,)]
 

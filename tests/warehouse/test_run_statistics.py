@@ -120,7 +120,7 @@ def test_shows_how_well_a_run_is_known_at_80_columns(folder, nightjar):
         assert any(line.startswith(begin) for line in told.lines)
     assert {
         "Run: one (incomplete)", "Scored: 19 of 20 rollouts, 10 examples",
-        "Failed: 1 have no reward: the mean is 0.6500 if all were wrong, 0.7000 if",
+        "Failed: 1 have no reward; the mean would be 0.6500 if all were wrong, 0.7000 if",
     } <= set(told.lines)  # fmt: skip
 
 

@@ -245,5 +245,5 @@ class TestAddress:
     def test_needs_a_name_and_has_no_segments(self):
         with pytest.raises(WarehouseError, match="names no database"):
             Warehouse("md:")
-        with pytest.raises(WarehouseError, match="The warehouse md:runs keeps tables, not segments"):
+        with pytest.raises(WarehouseError, match="The warehouse md:runs keeps tables"):
             open_store("md:runs")

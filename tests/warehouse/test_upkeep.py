@@ -202,7 +202,10 @@ class TestRunsThatWerePublishedAgain:
         diagnosis = diagnose(folder)
         assert diagnosis.is_clean
         [finding] = diagnosis.findings
-        assert finding.what == f"2 runs in large packs were published again: about {pack.size / 2e6:,.1f} MB to gain"
+        assert (
+            finding.what
+            == f"2 runs in large packs were published again: packing would free about {pack.size / 2e6:,.1f} MB"
+        )
         assert finding.remedy == f"nightjar warehouse compact --warehouse {folder.path}"
 
     def test_a_publish_rewrites_a_large_pack_that_is_mostly_of_them(self, house, folder, outdated):

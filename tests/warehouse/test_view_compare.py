@@ -55,7 +55,7 @@ def test_the_form_sets_the_terms_and_several_runs_are_compared_with_the_first(vi
 @pytest.mark.parametrize(("asked", "status", "words"), [
     ("", 200, "Enter the ids of two runs"),
     ("run=base", 200, "Enter the ids of two runs"),
-    ("run=base&run=base", 400, "Both are run"),
+    ("run=base&run=base", 400, "Both sides are run"),
     ("run=base&run=missing", 404, "There is no run"),
     ("run=base&run=/etc/passwd", 404, "There is no run"),
     ("run=base&run=*", 404, "There is no run"),

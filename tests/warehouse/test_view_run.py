@@ -125,7 +125,7 @@ def test_the_beginning_of_an_id_redirects_to_its_run_if_there_is_one(view):
     view.publish("9aa8")
     told = view.get("/runs/9aa7", follow_redirects=False)
     assert (told.status_code, told.headers["location"]) == (303, "/runs/9aa7-x")
-    several, none = "Several runs begin with &#39;9aa&#39;: 9aa7-x, 9aa8.", "There is no run &#39;nobody&#39;"
+    several, none = "Several run ids begin with &#39;9aa&#39;: 9aa7-x, 9aa8.", "There is no run &#39;nobody&#39;"
     for run_id, words in (("9aa", several), ("nobody", none)):
         told = view.get(f"/runs/{run_id}")
         assert (told.status_code, words in told.text) == (404, True)

@@ -1,1 +1,1 @@
-"""Gates: a policy, the evidence on each benchmark, and the verdict whether a candidate may replace its baseline."""
+"""Gates: a policy, the evidence on each benchmark, and the verdict on whether a candidate may replace its baseline."""

@@ -30,7 +30,7 @@ FROM runs LEFT JOIN (
 WHERE run_id IN (SELECT unnest($run_ids))
 ORDER BY name, run_id
 """
-_UNLIKE = "Its runs on the two sides have different environments or names, so none is compared."
+_UNLIKE = "The runs of this benchmark on the two sides have different environments or names, so no run is compared."
 _ENDED = {"accepted", "worse", "incomplete"}
 
 
@@ -50,12 +50,12 @@ class GatedRun:
         return self.name, self.env_id
 
     def shared(self, other: GatedRun) -> list[str]:
-        """Returns the names that a policy may use for both runs; none if their environments differ."""
+        """Returns the names that a policy may use for both runs. Returns no names if the environments differ."""
         return [name for name in self.names if name in other.names] if self.env_id == other.env_id else []
 
     @property
     def coverage(self) -> float | None:
-        """Scored / requested; None if unknown."""
+        """The share of the requested rollouts that are scored; None if unknown."""
         asked = self.rollouts or self.scored + self.failed
         return self.scored / asked if asked else None
 
@@ -66,7 +66,7 @@ class GatedRun:
 
 
 def _gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
-    """Leaves unknown ids out."""
+    """Returns the runs with these ids. Leaves out unknown ids."""
     if not run_ids:  # perhaps there is no warehouse
         return []
     return [GatedRun(*row) for row in warehouse.query(_RUNS, {"run_ids": list(run_ids)}).rows]
@@ -75,7 +75,7 @@ def _gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
 def evidence_of_sides(
     warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Benchmarks, list[str]]:
-    """Returns the evidence on each benchmark that is in both sides or listed, and the names of the others.
+    """Returns the evidence on each benchmark that is in both sides or in the policy, and the other benchmarks' names.
 
     A rule is found by a name that both sides share, so a candidate cannot choose its rule by renaming.
     """
@@ -91,7 +91,7 @@ def evidence_of_sides(
     for name in policy.benchmarks.keys() - {name for a, b in pairs for name in a.shared(b)}:
         sides = {"baseline": baseline, "candidate": candidate}
         lacking = [side for side, ids in sides.items() if not any(name in runs[one].names for one in ids)]
-        missing = f"There is no run of it in the {' and the '.join(lacking)}." if lacking else _UNLIKE
+        missing = f"There is no run of this benchmark in the {' and the '.join(lacking)}." if lacking else _UNLIKE
         found[name] = Evidence(policy.rule(name), missing=missing)
     paired = {run.run_id for pair in pairs for run in pair}
     alone = {run.name for run in runs.values() if run.run_id not in paired and not policy.lists(*run.names)}
@@ -108,7 +108,7 @@ def _called(pairs: Sequence[tuple[GatedRun, GatedRun]]) -> list[str]:
 def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
     """Returns no evidence, because the environments differ, even where the runs have the same examples."""
     missing = (
-        f"The baseline's environment is {a.env_id!r}, the candidate's {b.env_id!r}: they are different benchmarks."
+        f"The baseline's environment is {a.env_id!r}, the candidate's is {b.env_id!r}: these are different benchmarks."
     )
     return Evidence(policy.defaults, False, None, missing, baseline_runs=[a.run_id], candidate_runs=[b.run_id])
 
@@ -116,7 +116,7 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
 def _evidence_of_pair(
     warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun, names: Sequence[str]
 ) -> Evidence:
-    """Averages several baseline runs."""
+    """Returns the evidence on a pair. Several baseline runs are averaged."""
     rule = policy.rule(*names)
     run_ids = [run.run_id for run in baseline]
     coverages = [run.coverage for run in baseline if run.coverage is not None]
@@ -134,7 +134,7 @@ def _evidence_of_pair(
 
 
 def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
-    """Returns a night that has ended; an empty ``asked`` means the newest night of the only suite."""
+    """Returns a night that has ended. An empty ``asked`` means the newest night of the only suite."""
     suite, _, date = asked.partition("@")
     ended = [night for night in warehouse.nights() if night.verdict in _ENDED]
     suites = sorted({night.suite for night in ended})
@@ -155,7 +155,8 @@ def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
 def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, count: int) -> Benchmarks:
     """Returns the evidence on each evaluation of a night, and on other benchmarks of the policy.
 
-    The baseline is ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
+    The baseline is the last ``count`` accepted nights whose gate did not say NO-GO, but no night before the last night
+    that was accepted by hand.
     """
     run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
     tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}
@@ -174,7 +175,7 @@ def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, co
 
 
 def _missing(policy: GatePolicy, *names: str) -> Evidence:
-    return Evidence(policy.rule(*names), is_listed=policy.lists(*names), missing="There is no run of it in this night.")
+    return Evidence(policy.rule(*names), is_listed=policy.lists(*names), missing="This night has no run of it.")
 
 
 def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
@@ -207,7 +208,7 @@ def _beside(
     baseline = normal_before(len(run_ids), is_normal, labels, count)
     if not baseline:
         found = _evidence_of_pair(warehouse, policy, [], run, run.names)
-        return replace(found, paired=None, missing="No accepted night before this one has it.", is_new=True)
+        return replace(found, paired=None, missing="No earlier accepted night has this benchmark.", is_new=True)
     chosen = _gated_runs(warehouse, [run_ids[at] for at in baseline])
     found = _evidence_of_pair(warehouse, policy, chosen, run, run.names)
     values = _values(warehouse, [*run_ids, run.run_id], found.rule.measured)

@@ -25,11 +25,11 @@ def gate(
     warehouse: str | Path | Warehouse | None = None,
     record: bool = False,
 ) -> Verdict:
-    """Returns whether a candidate is within the losses that a policy allows, benchmark by benchmark.
+    """Returns the verdict whether a candidate stays within the losses that a policy allows on each benchmark.
 
-    The sides are named as for ``selecting.selected``; the default baseline is the policy's. If it is accepted nights,
-    the candidate is a night as ``SUITE@DATE``, or ``SUITE`` for its newest; None for the newest of the only suite.
-    ``record`` stores the verdict, if the warehouse holds the runs of both sides.
+    The sides are named as for ``selecting.selected``. The default baseline is the policy's baseline. If the baseline is
+    accepted nights, the candidate is a night ``SUITE@DATE``, or ``SUITE`` for its newest night. None means the newest
+    night of the only suite. ``record`` stores the verdict, if the warehouse has the runs of both sides.
     """
     rules = policy if isinstance(policy, GatePolicy) else GatePolicy.read(Path(policy))
     place = Warehouse.of(warehouse)
@@ -50,13 +50,13 @@ def _gate_sides(
         lacking = "candidate" if before else "baseline, here or in the policy"
         raise ConfigError(f"Name the {lacking}: nightjar gate --policy FILE BASELINE CANDIDATE")
     rules = policy.model_copy(update={"baseline": str(before)})
-    # an empty folder is no usage error, but never gets a GO
+    # an empty folder is not a usage error, but never gets a GO
     asked = [side for side in (before, candidate) if not (Path(side).is_dir() and not any(Path(side).iterdir()))]
     with selected(asked, warehouse) as (where, found):
         of_side = dict(zip(asked, found, strict=True))
         a, b = (of_side.get(side, []) for side in (before, candidate))
         if a and set(a) == set(b):
-            raise ConfigError(f"Both sides are {', '.join(sorted(a))}. Name two: nightjar eval list")
+            raise ConfigError(f"Both sides are {', '.join(sorted(a))}. Name two runs: nightjar eval list")
         benchmarks, others = evidence_of_sides(where, rules, a, b)
         verdict = decide_gate(rules, benchmarks)
         return replace(verdict, baseline=str(before), candidate=str(candidate), not_gated=others), where is warehouse

@@ -32,11 +32,11 @@ Tier: TypeAlias = Literal["critical", "supporting", "advisory"]
 Direction: TypeAlias = Literal["higher_is_better", "lower_is_better"]
 Correction: TypeAlias = Literal["holm", "bh", "none"]
 TIERS: tuple[Tier, ...] = ("critical", "supporting", "advisory")
-"""Most important first; only ``advisory`` never changes a verdict."""
+"""The most important tier first. ``advisory`` never changes a verdict."""
 _METRICS = {"mean_reward": "reward", "pass@1": "correct"}
 """NeMo Evaluator's names."""
 _NIGHTS_A_YEAR = 365
-_NO_POLICY = "empty. A policy begins with 'version: 1': docs/gate.md"
+_NO_POLICY = "empty. A policy begins with 'version: 1', see docs/gate.md"
 _NO_MAPPING = "not a policy: expected a mapping that begins with 'version: 1', see docs/gate.md"
 _Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Count: TypeAlias = Annotated[int, Field(strict=True)]
@@ -57,17 +57,17 @@ class GateRule(_Strict):
     """What a candidate may lose on a benchmark."""
 
     tier: Tier = "supporting"
-    """``critical`` and ``supporting`` decide; ``advisory`` is shown and decides nothing."""
+    """``critical`` and ``supporting`` benchmarks decide the verdict. ``advisory`` benchmarks are only shown."""
     max_drop: Annotated[_Number, Field(ge=0)] | None = 0.015
-    """How much worse the mean may be; null for no such limit."""
+    """How much worse the mean may be. null means no such limit."""
     max_relative_drop: Annotated[_Number, Field(ge=0)] | None = None
-    """How much worse it may be as a share of the baseline's mean; the smaller of the two limits counts."""
+    """How much worse the mean may be, as a share of the baseline's mean. The smaller of the two limits counts."""
     relative_guard_below: Annotated[_Number, Field(ge=0, le=1)] | None = None
-    """The relative limit holds where the baseline's mean is below this; null: everywhere."""
+    """The relative limit only applies if the baseline's mean is below this value. null means that it always applies."""
     metric: str = "reward"
-    """``reward``, ``correct``, or the name of a metric; ``mean_reward`` and ``pass@1`` are other names of these."""
+    """``reward`` (also ``mean_reward``), ``correct`` (also ``pass@1``), or the name of a metric."""
     direction: Direction = "higher_is_better"
-    """Which way is better."""
+    """Whether ``higher`` or ``lower`` values are better."""
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> Self:
@@ -92,7 +92,7 @@ class AcceptedNights(_Strict):
     """A baseline that moves: the accepted nights of the candidate's suite."""
 
     accepted_nights: Annotated[_Count, Field(ge=1)]
-    """Number of nights, the last ones."""
+    """The number of accepted nights to use. The last nights are used."""
 
 
 class GatePolicy(_Strict):
@@ -101,19 +101,25 @@ class GatePolicy(_Strict):
     version: Annotated[Literal[1], BeforeValidator(_version)]
     """Version of the format."""
     defaults: GateRule = GateRule()
-    """For all benchmarks, also for unlisted ones that both sides have."""
+    """The rule for all benchmarks, including unlisted benchmarks that both sides have."""
     benchmarks: Mapping[str, GateRule] = Field(default_factory=dict)
-    """By name of the evaluation or id of its environment; missing keys are as in the defaults, null unsets one."""
+    """Rules by the name of the evaluation or the id of its environment.
+
+    Missing keys have the default; null unsets a key.
+    """
     min_pairs: Annotated[_Count, Field(ge=2)] = 10
-    """With fewer common scored examples, whose spread is unknown, a benchmark never passes; as in NeMo Evaluator."""
+    """With fewer common scored examples, a benchmark never passes: their spread is unknown (as in NeMo Evaluator)."""
     alpha: Annotated[_Number, Field(gt=0, lt=1)] = 0.05
-    """Chance that an interval misses; a wrong PASS of a benchmark has half of it, as for ``nightjar compare``."""
+    """Chance that an interval misses. A wrong PASS of a benchmark has half this chance, as in ``nightjar compare``."""
     correction: Correction = "holm"
-    """For several benchmarks: ``holm`` keeps the chance of any false breach, ``bh`` the share of false ones."""
+    """``holm`` bounds the chance that any breach is false; ``bh`` bounds the share of breaches that are false."""
     baseline: str | AcceptedNights | None = None
-    """A run, a folder, ``model@environment@date``, or the last accepted nights; null if it is given in the command."""
+    """A run, a folder, ``model@environment@date``, or the last accepted nights.
+
+    If null, the command names the baseline.
+    """
     false_alarms_a_year: Annotated[_Number, Field(gt=0, le=_NIGHTS_A_YEAR / 2)] = 1.0
-    """With accepted nights as the baseline: the number of false NO-GO nights expected in a year without any change."""
+    """If the baseline is accepted nights, the number of false NO-GO nights expected in a year without any change."""
 
     @model_validator(mode="before")
     @classmethod
@@ -146,7 +152,7 @@ class GatePolicy(_Strict):
 
     @property
     def level(self) -> float:
-        """The chance of any false breach: one-sided, over all benchmarks together."""
+        """The one-sided chance of any false breach, over all benchmarks together."""
         if isinstance(self.baseline, AcceptedNights):
             return self.false_alarms_a_year / _NIGHTS_A_YEAR
         return self.alpha / 2
@@ -161,7 +167,7 @@ class GatePolicy(_Strict):
 def _first(error: ValidationError) -> str:
     found = error.errors()[0]
     where, known = found["loc"], GateRule.model_fields if len(found["loc"]) > 1 else GatePolicy.model_fields
-    if where[0:1] == ("baseline",):  # either a text or a mapping: what goes further into it is what was meant
+    if where[0:1] == ("baseline",):  # either a text or a mapping: the alternative with the deeper error was meant
         found = max((one for one in error.errors() if one["loc"][0] == "baseline"), key=lambda one: len(one["loc"]))
         where, known = (where[0], *found["loc"][2:]), AcceptedNights.model_fields
     place = ".".join(map(str, where))

@@ -16,13 +16,13 @@ from nightjar.statistics.exchange import holm
 from nightjar.statistics.windows import WindowTest, chance_of_so_much_damage, window_tests
 
 Outcome: TypeAlias = Literal["PASS", "BREACH", "INSUFFICIENT", "MISSING"]
-"""Result of a benchmark: within its margin, beyond it, not known well enough, or without runs."""
+"""Result of a benchmark: within its margin, beyond its margin, not known well enough, or without runs."""
 GateDecision: TypeAlias = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 
 @dataclass(frozen=True)
 class Nights:
-    """A benchmark night by night, the last night last: ``values`` are night × example, NaN if missing."""
+    """A benchmark night by night, in time order. ``values`` is night × example, NaN if missing."""
 
     values: NDArray[np.float64]
     is_normal: Sequence[bool]
@@ -35,11 +35,11 @@ class Evidence:
     """The data on a benchmark.
 
     Attributes:
-        missing: sentence that names the side without a run; empty if both have one.
-        is_new: the baseline is nights, and none of them has the benchmark yet.
-        baseline_coverage, candidate_coverage: scored / requested; None if unknown.
+        missing: a sentence that names the side without a run; empty if both sides have a run.
+        is_new: the baseline is nights, and none of these nights has the benchmark.
+        baseline_coverage, candidate_coverage: the share of requested rollouts that are scored; None if unknown.
         not_made: the candidate's requested rollouts that are neither scored nor failed.
-        baseline_examples: averaged over several runs; 0 if unknown.
+        baseline_examples: the number of examples, averaged over several runs; 0 if unknown.
         nights: None unless the baseline is earlier nights.
     """
 
@@ -64,8 +64,9 @@ class GatedBenchmark:
     Attributes:
         margin: how much worse the candidate may be; None if the baseline is unknown.
         not_asked: examples of the baseline that the candidate did not run.
-        p: chance of this much damage if the true damage were the margin; ``p_adjusted`` is for all gated benchmarks.
-        pairs_needed: to decide with a power of 80 %; None if decided or unknown.
+        p: the chance of this much damage if the true damage were the margin. ``p_adjusted`` is corrected for the number
+            of gated benchmarks.
+        pairs_needed: the number of pairs for a decision with a power of 80 %; None if decided or unknown.
     """
 
     name: str
@@ -96,13 +97,13 @@ class GatedBenchmark:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of a gate, with its benchmarks, the critical ones first.
+    """The verdict of a gate, with its benchmarks. Critical benchmarks come first.
 
     Attributes:
         decision: GO if every deciding benchmark passes; NO-GO if one has a breach, or is listed and missing;
             INCONCLUSIVE otherwise, also if no benchmark decides.
-        level: chance of any false breach if nothing is worse than allowed; one-sided.
-        not_gated: unlisted benchmarks that only one side has.
+        level: the one-sided chance of any false breach if nothing is worse than allowed.
+        not_gated: benchmarks that only one side has and the policy does not list.
         gate_id: empty if the verdict is not stored.
     """
 
@@ -132,10 +133,10 @@ Benchmarks: TypeAlias = Mapping[str, Evidence]
 def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
     """Returns the verdict of a policy on a candidate.
 
-    A benchmark passes if the upper end of the interval of its damage is within the margin. A GO needs all to pass,
-    so it is as rarely wrong as one of them, without a correction (the intersection-union test of Berger,
-    "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). A breach is damage shown to be beyond the
-    margin, at a level shared by all deciding benchmarks: otherwise one of many would have a breach by chance.
+    A benchmark passes if the upper end of the interval of its damage is within the margin. A GO needs all benchmarks to
+    pass, so a GO is as rarely wrong as a single pass, without a correction (the intersection-union test of Berger,
+    "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). A breach is damage that is significantly beyond
+    the margin. All deciding benchmarks share the level, because otherwise one of many would have a breach by chance.
     """
     measured = [_measured(name, evidence, policy) for name, evidence in sorted(benchmarks.items())]
     measured.sort(key=lambda one: TIERS.index(one.evidence.rule.tier))
@@ -154,7 +155,7 @@ def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A benchmark before it is judged; without pairs only its name and evidence count."""
+    """A benchmark before its result is decided. Without pairs, only the name and the evidence count."""
 
     name: str
     evidence: Evidence
@@ -188,7 +189,7 @@ def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
 
 
 def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
-    """Leaves the p-values of benchmarks that do not decide unchanged."""
+    """Returns adjusted p-values. The p-values of benchmarks that do not decide stay unchanged."""
     deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.difference]
     found = [one.p for one in measured]
     own = [found[at] for at in deciding]
@@ -230,7 +231,7 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
     if lacking:
         reason += f" {lacking:,} of the baseline's {evidence.baseline_examples:,} examples are not in the candidate."
     if more:
-        reason += f" About {more:,} examples would decide it if the damage is as estimated."
+        reason += f" About {more:,} examples would be enough for a decision, if the damage is as estimated."
     return replace(
         gated,
         reason=reason,
@@ -254,7 +255,7 @@ def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str
     if difference is None:
         return "INSUFFICIENT", _nothing_to_compare(evidence)
     if one.pairs < policy.min_pairs:
-        return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both; {policy.min_pairs} are required."
+        return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both sides; {policy.min_pairs} are required."
     if p <= policy.level:
         return "BREACH", _breach(one, difference, p)
     doubt = _doubt(one, difference)
@@ -266,7 +267,7 @@ def _is_mostly_left_out(one: _Measured) -> bool:
 
 
 def _is_of_size(one: _Measured, difference: Difference) -> bool:
-    """Returns whether only more examples would decide it, rather than failed, missing or left-out rollouts."""
+    """Returns whether the reason is too few examples, and not failed, missing or left-out rollouts."""
     if one.evidence.not_made or _is_mostly_left_out(one):
         return False
     wrong = difference.if_failed_wrong
@@ -278,12 +279,12 @@ def _is_of_size(one: _Measured, difference: Difference) -> bool:
 def _doubt(one: _Measured, difference: Difference) -> str:
     evidence, terms = one.evidence, one.terms
     if _is_mostly_left_out(one):
-        return f"Only {one.pairs:,} of the baseline's {evidence.baseline_examples:,} examples are scored in both."
+        return f"Only {one.pairs:,} of the baseline's {evidence.baseline_examples:,} examples are scored in both sides."
     at_most = damage_of(difference.interval, terms.direction).high
     if at_most > terms.max_drop:
-        return f"It may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
+        return f"The candidate may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
     if evidence.not_made:
-        return f"{evidence.not_made:,} rollouts of the candidate are missing: nightjar eval retry."
+        return f"{evidence.not_made:,} rollouts of the candidate are missing. To run them: nightjar eval retry."
     at_worst = damage_if_failed_wrong(difference, terms.direction)
     if at_worst > terms.max_drop:
         worst = f"If all failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}"
@@ -294,12 +295,12 @@ def _doubt(one: _Measured, difference: Difference) -> str:
 def _nothing_to_compare(evidence: Evidence) -> str:
     common = 0 if evidence.paired is None else len(evidence.paired)
     if not common:
-        return "No example is in both sides: their content differs."
-    return f"No example has {evidence.rule.metric!r} in both sides, of {common:,} that were asked in both."
+        return "No example is in both sides: all examples differ in content."
+    return f"None of the {common:,} common examples has {evidence.rule.metric!r} in both sides."
 
 
 def _breach(one: _Measured, difference: Difference, p: float) -> str:
-    lost = f"It is worse by {abs(difference.mean):.4f}, and {one.terms.max_drop:.4g} is allowed"
+    lost = f"The candidate is worse by {abs(difference.mean):.4f}, and {one.terms.max_drop:.4g} is allowed"
     window = clearest(one.windows)
     if window is None or window.nights == 1:
         return f"{lost} (p = {p:.2g})."
@@ -313,14 +314,14 @@ def clearest(windows: Sequence[WindowTest]) -> WindowTest | None:
 def _within(difference: Difference, terms: Terms) -> str:
     at_most = damage_of(difference.interval, terms.direction).high
     if at_most < 0:
-        return f"It is better by at least {-at_most:.4f}."
-    return f"It is worse by at most {at_most:.4f}: within {terms.max_drop:.4g}."
+        return f"The candidate is better by at least {-at_most:.4f}."
+    return f"The candidate is worse by at most {at_most:.4f}: within {terms.max_drop:.4g}."
 
 
 def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:
     deciding = [one for one in judged if one.decides]
     if not deciding:
-        why = "all are advisory" if judged else "none is listed, and none is in both sides"
+        why = "all benchmarks are advisory" if judged else "no benchmark is listed, and none is in both sides"
         return "INCONCLUSIVE", f"No benchmark decides: {why}."
     failed = [one for one in deciding if one.outcome in {"BREACH", "MISSING"}]
     if failed:

@@ -21,9 +21,10 @@ def stop(func: F, priority: int = 0) -> F: ...
 @overload
 def stop(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def stop(func: F | None = None, priority: int = 0) -> Any:
-    """Marks a method of an environment as a stop condition: a rollout ends when it returns True.
+    """Marks a method of an environment as a stop condition. A rollout ends when the method returns True.
 
-    It is called before every turn, with ``state`` and ``env`` if its parameters name them; sync or async.
+    The method may be sync or async. It is called before every turn, with those of ``state`` and ``env`` that its
+    parameters name.
 
     Example:
         >>> from nightjar.environments import MultiTurnEnv
@@ -49,9 +50,10 @@ def cleanup(func: F, priority: int = 0) -> F: ...
 @overload
 def cleanup(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def cleanup(func: F | None = None, priority: int = 0) -> Any:
-    """Marks a method that runs at the end of every rollout, also of a failed one; sync or async.
+    """Marks a sync or async method that runs at the end of every rollout, even if the rollout failed.
 
-    An environment's runs before scoring, a rubric's after it. All of them run, even if some raise.
+    An environment's methods run before scoring, and a rubric's methods run after scoring. All methods run, even if some
+    raise.
 
     Example:
         >>> from nightjar.clients import ClientConfig
@@ -77,9 +79,10 @@ def teardown(func: F, priority: int = 0) -> F: ...
 @overload
 def teardown(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def teardown(func: F | None = None, priority: int = 0) -> Any:
-    """Marks a method of an environment or a rubric that runs once, when the object is no longer needed; sync or async.
+    """Marks a sync or async method of an environment or rubric that runs once, when the object is no longer needed.
 
-    It runs at the end of ``nightjar eval run``, or of the process for ``evaluate`` and ``generate``.
+    The method runs at the end of ``nightjar eval run``. After ``evaluate`` or ``generate``, it runs at the end of the
+    process.
 
     Example:
         >>> import asyncio

@@ -56,7 +56,7 @@ _is_coroutine_function = functools.lru_cache(maxsize=4096)(inspect.iscoroutinefu
 
 
 def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, Any]:
-    """Calls ``func`` with the ``objects`` that its parameters name, or with all if it takes ``**kwargs``."""
+    """Calls ``func`` with the ``objects`` that its parameters name, or with all objects if it takes ``**kwargs``."""
     names, is_coroutine = _signature(getattr(func, "__func__", func))
     if names is not None:
         named = {name: value for name, value in objects.items() if name in names}
@@ -68,18 +68,18 @@ def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, 
 
 @functools.lru_cache(maxsize=4096)
 def _signature(func: Callable[..., Any]) -> tuple[frozenset[str] | None, bool]:
-    """Returns the names of a function's parameters (None if it takes any), and whether it is async."""
+    """Returns a function's parameter names (None if it takes ``**kwargs``), and whether the function is async."""
     parameters = inspect.signature(func).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return None if takes_any else frozenset(parameter.name for parameter in parameters), is_async(func)
 
 
 def user_error(raised: BaseException) -> Exception:
-    """Converts ``sys.exit()`` or a cancellation in user code to an ordinary exception, which does not end the run.
+    """Converts a ``sys.exit()`` or a cancellation in user code to an ordinary exception, which does not end the run.
 
-    Raises it again on Ctrl-C, or if this task itself is being cancelled.
+    Ctrl-C is raised again, and so is the cancellation of this task itself.
     """
-    # The error is kept until the rollout is recorded; its frames must not keep the user's (large) objects alive.
+    # The error is kept until the rollout is recorded. The frames of the error must not keep the user's objects alive.
     for error in error_chain(raised):
         traceback.clear_frames(error.__traceback__)
     if isinstance(raised, Exception):
@@ -93,7 +93,7 @@ def user_error(raised: BaseException) -> Exception:
 
 
 def run_file(path: Path) -> ModuleType:
-    """Imports a file of the user's; it can import modules of its folder, which do not hide installed ones."""
+    """Imports a user's file. The file can import modules in its folder, which do not hide installed modules."""
     if (folder := str(path.parent.resolve())) not in sys.path:
         sys.path.append(folder)
     spec: Any = importlib.util.spec_from_file_location(f"{path.stem} of {folder}", path.resolve())

@@ -24,14 +24,14 @@ def backoff_seconds(
     asked_seconds: float | None = None,
     factor: float = 2.0,
 ) -> float:
-    """Returns the wait before retry ``attempts`` (from 1): ``asked_seconds`` or exponential, with jitter, bounded."""
+    """Returns the wait before retry ``attempts`` (from 1): ``asked_seconds`` or exponential with jitter, bounded."""
     backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
     wanted = backoff if asked_seconds is None else asked_seconds
     return min(wanted + random.uniform(0.0, initial_seconds), max_seconds)  # noqa: S311 - it spreads retries
 
 
 class OverdueError(TimeoutError):
-    """A call exceeded its limit of ``seconds``; the cause (``__cause__``) shows where it waited."""
+    """A call exceeded its limit of ``seconds``. The error's ``__cause__`` shows where the call waited."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -42,7 +42,7 @@ class OverdueError(TimeoutError):
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Awaits a coroutine that has not started; raises ``OverdueError`` after ``seconds`` (None for no limit)."""
+    """Awaits a coroutine that has not started. Raises ``OverdueError`` after ``seconds`` (None means no limit)."""
     # Run up to the first wait without a timer: most hooks never wait.
     if seconds is None:
         return await work
@@ -77,7 +77,10 @@ def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, 
 
 
 class Places:
-    """A first-come, first-served semaphore whose limit can change; it starts unlimited if ``ceiling`` is 0 or less."""
+    """A first-come, first-served semaphore whose limit can change.
+
+    A ``ceiling`` of 0 or less means no limit at the start.
+    """
 
     def __init__(self, ceiling: int) -> None:
         self.ceiling = float(ceiling) if ceiling > 0 else float("inf")
@@ -89,7 +92,7 @@ class Places:
         return any(not place.done() for place in self._waiting)
 
     def set_ceiling(self, ceiling: float) -> None:
-        """Changes the limit; with 0 no call starts. Running calls continue."""
+        """Changes the limit. With a limit of 0, no call starts. Running calls continue."""
         self.ceiling = ceiling
         self._wake()
 
@@ -108,7 +111,7 @@ class Places:
             raise
 
     def occupy(self) -> None:
-        """Takes a place at once, even above the limit, for a call that has already started."""
+        """Takes a place for a call that has already started, at once and even above the limit."""
         self.in_use += 1
 
     def release(self) -> None:
@@ -123,7 +126,7 @@ class Places:
 
     @asynccontextmanager
     async def given_back(self) -> AsyncIterator[None]:
-        """Releases the place during the block, and then waits for one ahead of calls that have not started."""
+        """Releases the place during the block, and then waits for a place ahead of calls that have not started."""
         self.release()
         try:
             yield

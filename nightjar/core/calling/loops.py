@@ -1,4 +1,4 @@
-"""Objects of one event loop or one thread, such as connections: one environment serves runs in several loops."""
+"""Objects of one event loop or thread, such as connections, because an environment serves runs in several loops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Job: TypeAlias = tuple[Callable[[], Any], "Future[Any]"]
 class HomeLoop:
     """Runs coroutines in one event loop, whichever thread or loop awaits them.
 
-    It is the loop that called ``settle``, or else a loop in its own thread, which starts on first use.
+    The home loop is the loop that called ``settle``, or else a loop in its own thread, which starts on first use.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,23 +38,29 @@ class HomeLoop:
         return self._thread is not None
 
     def settle(self) -> None:
-        """Makes the running loop the home, unless the object's own thread has been started."""
+        """Makes the running loop the home loop, unless the object's own thread has been started."""
         with self._lock:
             if self._thread is None:
                 self._loop = asyncio.get_running_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result, blocking this thread; must not be called in the home loop's own thread."""
+        """Runs a coroutine and returns its result.
+
+        Blocks this thread; must not be called in the home loop's own thread.
+        """
         return self._submit(work).result()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result without blocking the running event loop; cancelling it cancels the work."""
+        """Runs a coroutine and returns its result, without blocking the running event loop.
+
+        Cancelling it cancels the work.
+        """
         if self._loop is asyncio.get_running_loop():
             return await work
         return await asyncio.wrap_future(self._submit(work))
 
     def call_soon(self, func: Callable[..., Any], *args: Any) -> None:
-        """Calls a function in the home loop: at once if there is none or it runs here, otherwise soon."""
+        """Calls a function in the home loop: at once if this is the home loop or there is none, otherwise soon."""
         with self._lock:
             loop = self._loop
             is_elsewhere = loop is not None and not loop.is_closed() and not _is_running(loop)
@@ -136,7 +142,7 @@ def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
 
 
 class PerLoop(Generic[T]):
-    """One value per event loop, closed when ``asyncio.run`` ends the loop's async generators."""
+    """One value per event loop. The value is closed when ``asyncio.run`` ends the loop's async generators."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
         self._make = make
@@ -156,7 +162,7 @@ class PerLoop(Generic[T]):
         return value
 
     async def close(self) -> None:
-        """Closes the value of the running loop at once, and those of other running loops soon."""
+        """Closes the value of the running loop at once, and the values of other running loops soon."""
         here = asyncio.get_running_loop()
         while self._made:
             loop, (_, end) = self._made.popitem()

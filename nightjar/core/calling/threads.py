@@ -1,7 +1,7 @@
 """Threads for user code that may block or hang.
 
-One thread takes all waiting calls, and another starts only when a call has to wait, so short calls are cheaper than in
-the standard pool. Threads that hang are left behind, and keep no process alive.
+One thread takes all waiting calls, and another thread starts only when a call has to wait. So short calls are cheaper
+than in the standard pool. Threads that hang are abandoned, and do not keep the process alive.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Call:
             self.future.set_result(self.result)
         elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
             self.future.set_exception(self.error)
-        else:  # a future cannot carry these, and sys.exit() in a reward function must not end the run
+        else:  # a future cannot carry these errors, and sys.exit() in a reward function must not end the run
             error = RuntimeError(f"the function raised {type(self.error).__name__}: {self.error}")
             error.__cause__ = self.error
             self.future.set_exception(error)
@@ -86,7 +86,7 @@ class WorkerThreads:
             raise
 
     def _watch(self, waiting_before: int) -> None:
-        """Starts a thread if no call was taken for a while; delivers the results of threads that hang since."""
+        """Starts a thread if no call was taken for a while. Delivers late results of threads that were replaced."""
         loop = asyncio.get_running_loop()
         with self._changed:
             waiting = len(self._waiting)
@@ -160,7 +160,7 @@ def leave_threads_behind() -> None:
 
 
 def run_sync(awaitable: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end; in its own thread if an event loop already runs, as in a notebook."""
+    """Runs a coroutine to its end. If an event loop already runs, as in a notebook, uses a separate thread."""
     if not is_in_loop():
         return asyncio.run(_awaited(awaitable))
     with start_blocking_portal(name="nightjar-sync") as portal:

@@ -1,4 +1,4 @@
-"""Rollouts as rows of the ledger and the results, and back; docs/run-directory.md describes the fields."""
+"""Converts rollouts to rows of the ledger and the results, and back. docs/run-directory.md describes the fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN_KEYS = frozenset(
         "tool_defs", "trajectory", "trajectory_id", "usage", "usage_tracker",
     }
 )  # fmt: skip
-"""The keys of every state; any other key belongs to the environment."""
+"""The keys of every state. Any other key belongs to the environment."""
 
 
 class Key(NamedTuple):
@@ -39,7 +39,7 @@ _RESPONSE_FIELDS = ("id", "created", "model", "is_cached")
 
 
 class RolloutOutput(dict[str, Any]):
-    """A rollout as a row of ``results.jsonl``; a metric can be read by its name alone.
+    """A rollout as a row of ``results.jsonl``. A metric can be read by its name: ``row["correct"]``.
 
     Example:
         >>> RolloutOutput(reward=1.0, metrics={"correct": 1.0})["correct"]
@@ -56,7 +56,7 @@ def key_of(state: State) -> Key:
 
 
 def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
-    """Returns the record of an error; with a traceback only if code raised it."""
+    """Returns the record of an error. Only an error that code raised has a traceback."""
     if error is None or isinstance(error, Mapping):
         return error
     chain = list(error_chain(error))
@@ -80,7 +80,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the row of an attempt, which suffices to score it later, and the keys that JSON cannot hold."""
+    """Returns the row of an attempt, which suffices to score the attempt later, and the keys that JSON cannot hold."""
     failed = state["error"] is not None
     extras, unsaved = _extras(state)
     own = {"extras": extras} | ({"unsaved": unsaved} if unsaved else {})
@@ -172,7 +172,7 @@ def _saved_response(response: Any) -> dict[str, Any] | None:
 
 
 def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
-    """Returns only the number of messages if they are this stretch of the conversation, which is stored once."""
+    """Returns the messages, or only their number if they are this part of the conversation, which is stored once."""
     is_stretch = len(messages) == len(stretch) and all(map(operator.is_, messages, stretch))
     return len(messages) if is_stretch else dump_messages(messages)
 
@@ -234,7 +234,7 @@ def _dereference(reference: Any, conversation: Messages) -> Messages:
 
 
 def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> RolloutOutput:
-    """Returns the result row of a rollout; a state column that JSON cannot hold is written as its ``repr``."""
+    """Returns the result row of a rollout. A state column that JSON cannot hold is written as its ``repr``."""
     timing, trajectory, usage = state["timing"], state["trajectory"], tracker_of(state).record()
     row: dict[str, Any] = {
         "example_id": state["example_id"],

@@ -25,7 +25,7 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 
 class RolloutInput(TypedDict):
-    """The input of a rollout: one example, perhaps with further dataset columns."""
+    """The input of a rollout: one example, perhaps with more dataset columns."""
 
     prompt: Messages
     example_id: int
@@ -77,10 +77,11 @@ class TrajectoryStep(TypedDict):
 
 
 class State(dict[str, Any]):
-    """Everything known about one rollout; ``new_state`` lists the keys.
+    """Everything known about one rollout. ``new_state`` lists the keys.
 
-    The keys in ``INPUT_FIELDS`` are read from and written to ``state["input"]`` if it has them: ``state["answer"]`` and
-    ``state["input"]["answer"]`` are the same value. Without a column ``task``, ``state["task"]`` is the input itself.
+    The keys in ``INPUT_FIELDS`` are read from and written to ``state["input"]`` if the input has these keys. So
+    ``state["answer"]`` and ``state["input"]["answer"]`` are the same value. Without a column ``task``,
+    ``state["task"]`` is the input itself.
 
     Example:
         >>> state = State(input={"prompt": [], "answer": "4", "example_id": 0})
@@ -113,13 +114,13 @@ class State(dict[str, Any]):
             return default
 
     def remember_input(self, *names: str) -> None:
-        """Remembers input columns for ``changed_input``; by default the prompt, answer, task and info."""
+        """Remembers input columns for ``changed_input``. The default columns are the prompt, answer, task and info."""
         columns, remembered = self["input"], names or ("prompt", "answer", "task", "info")
         known: dict[str, Any] = getattr(self, "_original", {})
         self._original = known | {name: _snapshot(columns.get(name)) for name in remembered}
 
     def remember_input_of(self, other: State) -> None:
-        """Takes over the remembered columns of the state that this one replaces."""
+        """Takes over the remembered columns of ``other``, which this state replaces."""
         self._original = getattr(other, "_original", {})
 
     def changed_input(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class State(dict[str, Any]):
 
 
 def _snapshot(value: Any) -> Any:
-    """Returns a value that stays equal until the original changes; cheap for texts and lists of messages."""
+    """Returns a snapshot to detect changes of a value. It is cheap for texts and lists of messages."""
     if isinstance(value, list):
         return [*map(id, value)]
     if not isinstance(value, dict):
@@ -168,7 +169,7 @@ def new_state(rollout_input: RolloutInput, **known: Any) -> State:
 
 
 def usage_of(state: State) -> TokenUsage | None:
-    """Returns the tokens of a rollout so far; None if no response had usage. ``state["usage"]`` does not affect it."""
+    """Returns the tokens of a rollout so far, or None if no response had usage. ``state["usage"]`` has no effect."""
     return tracker_of(state).snapshot()
 
 
@@ -190,7 +191,10 @@ def add_usage(state: State, response: Any) -> None:
 def new_step(
     prompt: Messages, response: Response, trajectory_id: str, max_seq_len: int | None = None
 ) -> TrajectoryStep:
-    """Returns the step of a model call; if its token ids exceed ``max_seq_len``, they are cut and it is truncated."""
+    """Returns the step of a model call.
+
+    If the token ids exceed ``max_seq_len``, they are cut and the step is truncated.
+    """
     tokens = response_tokens(response, max_seq_len)
     return TrajectoryStep(
         prompt=prompt,
@@ -219,7 +223,7 @@ def response_messages(response: Response) -> Messages:
 
 
 def response_tokens(response: Response, max_seq_len: int | None = None) -> TrajectoryStepTokens | None:
-    """Returns the token ids of a response, cut to ``max_seq_len``; None if the endpoint sent none."""
+    """Returns the token ids of a response, cut to ``max_seq_len``. Returns None if the endpoint sent no token ids."""
     tokens = response.message.tokens
     if tokens is None:
         return None

@@ -12,7 +12,7 @@ _NUMBER = (int, float)
 
 
 class TimeSpan:
-    """A span of time; ``start`` and ``end`` are Unix times in seconds, 0.0 until they are known.
+    """A span of time. ``start`` and ``end`` are Unix times in seconds, and 0.0 until they are known.
 
     Example:
         >>> TimeSpan(10.0, 12.5).duration
@@ -50,7 +50,7 @@ class TimeSpans:
         return sum(span.duration for span in self.spans)
 
     def measure(self) -> _Measure:
-        """Adds the duration of a ``with`` block, also if it raises."""
+        """Adds the duration of a ``with`` block, even if the block raises."""
         return _Measure(self.spans)
 
 
@@ -71,8 +71,8 @@ class _Measure:
 class RolloutTiming(dict[str, float]):
     """The time of a rollout in milliseconds, and the spans behind it.
 
-    ``generation`` is the rollout without scoring; ``setup`` and ``env`` are its calls of ``setup_state`` and
-    ``env_response``.
+    ``generation`` is the time of the rollout without scoring. ``setup`` and ``env`` are the times of its calls of
+    ``setup_state`` and ``env_response``.
 
     Example:
         >>> timing = RolloutTiming()
@@ -103,7 +103,7 @@ class RolloutTiming(dict[str, float]):
 
     @property
     def overhead(self) -> float:
-        """Seconds of generation outside of set-up, model and environment."""
+        """Seconds of generation that were not spent in set-up, model calls or the environment."""
         return max(0.0, self.generation.duration - self.setup.duration - self.model.duration - self.env.duration)
 
     def end_generation(self) -> None:
@@ -127,9 +127,9 @@ class RolloutTiming(dict[str, float]):
 
 
 class TokenUsage(TypedDict):
-    """Tokens of a rollout; in records, ``input_tokens`` and ``output_tokens`` exclude responses from the cache.
+    """Tokens of a rollout. In records, ``input_tokens`` and ``output_tokens`` exclude responses from the cache.
 
-    The final counts split the conversation at its end into the model's input and its own text.
+    The final counts split the complete conversation into the model's input and the model's own text.
     """
 
     input_tokens: float
@@ -141,7 +141,7 @@ class TokenUsage(TypedDict):
 
 
 class UsageTracker:
-    """Counts the tokens of a rollout's model calls; ``usage`` is a read-only view."""
+    """Counts the tokens of a rollout's model calls. ``usage`` is a read-only view of the counts."""
 
     __slots__ = ("_cached", "_counts", "_is_known", "usage")
 
@@ -152,7 +152,7 @@ class UsageTracker:
         self.usage: Mapping[str, float] = MappingProxyType(self._counts)
 
     def increment(self, input_tokens: float = 0, output_tokens: float = 0, *, is_cached: bool = False) -> None:
-        """Adds the tokens of a call, or of a response from the cache; raises ``ValueError`` if a count is negative."""
+        """Adds the tokens of a call or of a cached response. Raises ``ValueError`` if a count is negative."""
         if input_tokens < 0 or output_tokens < 0:
             raise ValueError(f"Tokens cannot be negative, found {input_tokens} and {output_tokens}")
         self._counts["input_tokens"] += input_tokens
@@ -163,7 +163,7 @@ class UsageTracker:
         self._is_known = True
 
     def record(self) -> TokenUsage | None:
-        """Returns the counts for a record: paid tokens, and separately those of the cache."""
+        """Returns the counts for a record. Tokens of cached responses are counted separately from paid tokens."""
         if not any(self._cached.values()) or not self._is_known:
             return self.snapshot()
         paid = {name: count - self._cached[name] for name, count in self._counts.items()}
@@ -193,7 +193,7 @@ def _count(usage: Any, *names: str) -> int:
 
 
 def context_usage(trajectory: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Returns the tokens of the conversation at its end, which the last step with usage holds; empty without usage."""
+    """Returns the tokens of the complete conversation, from the last step with usage. Without usage, it is empty."""
     usages = [getattr(step.get("response"), "usage", None) for step in trajectory]
     counts = [usage_counts(usage) for usage in usages if usage is not None]
     if not counts:

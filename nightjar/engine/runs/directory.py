@@ -1,4 +1,4 @@
-"""The run directory: its place, files, format version, digest and lock."""
+"""The run directory: its location, files, format version, digest and lock."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from nightjar.engine.runs.recorded import RecordedConfig, RecordedMetadata, firs
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
 
 FORMAT = 2
-"""Version of the format that is written, and the newest that can be read (docs/run-directory.md)."""
+"""The version of the format that is written, and the newest version that can be read (docs/run-directory.md)."""
 _DIGEST_FIELD = "digest"
 _SMALLEST_RESERVE_BYTES = 1 << 14
 OUTPUT_DIR = Path("outputs")
 _RUN_ID_CHARACTERS = 12
-# The last metadata are longer than the first: they have a summary, and perhaps an error.
+# The last metadata are longer than the first metadata: they have a summary, and perhaps an error.
 _RESERVED_TIMES = 2
 
 
@@ -49,7 +49,7 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted."""
+    """Returns the content without its digest, or None if the digest is wrong. Content without a digest is accepted."""
     rest = {name: value for name, value in content.items() if name != _DIGEST_FIELD}
     return rest if content.get(_DIGEST_FIELD) in {None, _digest(rest)} else None
 
@@ -59,7 +59,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 class Reserve:
-    """A file of zeros: disk space for the last replacement of a file. btrfs and ZFS may refuse to use it."""
+    """A file of zeros, which reserves disk space to replace a file at the end. On btrfs and ZFS, this may not work."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,14 +87,14 @@ class Reserve:
 
 
 def new_run_id(source: uuid.UUID | None = None) -> str:
-    """Returns 12 hex digits, from a flow run's id so that its retry finds its run, or random."""
+    """Returns 12 hex digits: from a flow run's id, so that a retry of the flow run finds its run, or else random."""
     return (source or uuid.uuid4()).hex[-_RUN_ID_CHARACTERS:]
 
 
 def runs_folder(
     env_id: str, model: str, output_dir: Path | None = None, environments_dir: Path = ENVIRONMENTS_DIR
 ) -> Path:
-    """Returns the folder of an environment's runs with a model, in the environment's own ``outputs`` if that exists."""
+    """Returns the folder of an environment's runs with a model, in the environment's own ``outputs`` if it exists."""
     asked = EnvironmentId.parse(env_id)
     if output_dir is None:
         beside = environments_dir / asked.module / "outputs"
@@ -103,14 +103,14 @@ def runs_folder(
 
 
 def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
-    """Returns the folders beside ``runs_folder`` with runs of this pair, in any spelling of the environment's id."""
+    """Returns the folders beside ``runs_folder`` with runs of this environment (its id in any spelling) and model."""
     end, name = f"--{model.replace('/', '--')}", EnvironmentId.parse(env_id).listed
     beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
     return [path for path in beside if path.name.endswith(end) and listed_name(path.name.removesuffix(end)) == name]
 
 
 class RunDirectory:
-    """A run directory; as a context manager it is locked for this process, waiting up to ``patience_seconds``."""
+    """A run directory. As a context manager, it waits up to ``patience_seconds`` for the lock and holds the lock."""
 
     def __init__(self, path: Path, patience_seconds: float = 0.0) -> None:
         self.path = path
@@ -119,11 +119,11 @@ class RunDirectory:
 
     @cached_property
     def run_id(self) -> str:
-        """The id of its run, also after the folder was moved; the folder's name if none is stored."""
+        """The id of the run, even after the folder was moved. If no id is stored, it is the folder's name."""
         return self.stored_id() or self.path.name
 
     def stored_id(self) -> str | None:
-        """Returns the id in the metadata, or in ``config.json`` for a run killed before; None if there is none."""
+        """Returns the id in the metadata, or else in ``config.json`` (if the run was killed early), or else None."""
         for read in (self.read_metadata, self.read_config):
             with suppress(RunDirectoryError):
                 if found := read().get("run_id"):
@@ -161,7 +161,7 @@ class RunDirectory:
         return "crashed" if status == "running" and self.is_abandoned() else status
 
     def last_session(self) -> tuple[float, float]:
-        """Returns the Unix times of the last session's first metadata and of its last write."""
+        """Returns the Unix times at which the last session first wrote its metadata and last wrote a file."""
         began = (self.path / "metadata.json").stat().st_mtime
         paths = (self.attempts_path, self.results_path)
         return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])
@@ -179,7 +179,7 @@ class RunDirectory:
         replace_file(self.path / "config.json", [_dumped(config)])
 
     def reserve_room(self) -> None:
-        """Reserves disk space until the directory is unlocked, so that a run on a full disk still leaves a status."""
+        """Reserves disk space until the directory is unlocked, so that a run on a full disk can store its status."""
         self._reserve.take()
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
@@ -203,7 +203,7 @@ class RunDirectory:
         except Timeout:
             holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"
             raise RunLockedError(
-                f"Run {self.run_id!r} is being written by {holder}. Wait for it, or stop it."
+                f"Run {self.run_id!r} is being written by {holder}. Wait for the end of this process, or stop it."
             ) from None
         except OSError as error:
             raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
@@ -234,7 +234,7 @@ def _dumped(content: Mapping[str, Any]) -> bytes:
 
 
 def run_directories(output_dir: Path | None = None) -> Iterator[RunDirectory]:
-    """Yields the run directories in a folder; None searches ``./outputs`` and those of the environments here."""
+    """Yields the run directories in a folder. None means ``./outputs`` and the local environments' ``outputs``."""
     folders = [output_dir] if output_dir else [OUTPUT_DIR, *ENVIRONMENTS_DIR.glob("*/outputs")]
     for folder in folders:
         for metadata in folder.glob("evals/*/*/metadata.json"):

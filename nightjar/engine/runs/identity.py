@@ -1,4 +1,4 @@
-"""The identity of a run: its id, stored before the first request, and the settings that a resume must not change."""
+"""The identity of a run: its id, stored before the first request, and the settings that no resume may change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RECORDED = (
     "env_id", "env_args", "extra_env_kwargs", "model", "base_url", "api_client_type", "sampling_args",
     "rollouts_per_example",
 )  # fmt: skip
-"""The settings in ``metadata.json`` that a run keeps for good."""
+"""The settings in ``metadata.json`` that never change during a run."""
 
 _FINGERPRINT_CHARACTERS = 16
 _OF_IMPORTS = ("env_id", "model")
@@ -43,15 +43,15 @@ def check_same(
 
 
 def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns field to (saved value, requested value). An unset value equals a field that older runs lack."""
+    """Returns (saved value, requested value) by field. An unset value equals a field that older runs do not have."""
     pairs = {name: (saved.get(name), asked[name]) for name in asked}
     return {name: pair for name, pair in pairs.items() if _comparable(name, pair[0]) != _comparable(name, pair[1])}
 
 
 def recorded_differences(held: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the known settings that differ between two records of one run: field to (first value, second value).
+    """Returns (first value, second value) for each known setting that differs between two records of one run.
 
-    For two imports, only the fields that form the id are compared.
+    Of two imported runs, only the fields that form the id are compared.
     """
     are_imported = bool(held.get("original")) and bool(offered.get("original"))
     names = _OF_IMPORTS if are_imported else _RECORDED
@@ -68,7 +68,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def fingerprint(hashes: Iterable[str]) -> str:
-    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included."""
+    """Returns 16 hex digits that identify a sequence of examples by the hashes and their order."""
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
 
 
@@ -78,7 +78,10 @@ def id_for(directory: RunDirectory) -> str:
 
 
 def settle_id(directory: RunDirectory, given: str) -> str:
-    """Returns the id of the run that is being opened; a run without a stored id gets a new one, unless published."""
+    """Returns the id of the run that is being opened.
+
+    A run without a stored id gets a new id, unless it is published.
+    """
     if not directory.exists():
         settled = directory.stored_id() or given
     elif _needs_id(directory):
@@ -96,7 +99,7 @@ def settle_id(directory: RunDirectory, given: str) -> str:
 
 
 def give_new_id(directory: RunDirectory) -> str:
-    """Gives the run in a locked directory a new id; raises ``ConfigError`` for a part, which keeps its run's id."""
+    """Gives the run in a locked directory a new id. Raises ``ConfigError`` for a part, which keeps its run's id."""
     if Part.of(directory.run_id):
         raise ConfigError(f"{directory.run_id!r} is a part of a run and keeps its id")
     before, drawn = directory.run_id, new_run_id()

@@ -1,4 +1,7 @@
-"""``RolloutIndex``: a journal's facts in arrays, 150 bytes per rollout; objects would take over a kilobyte."""
+"""``RolloutIndex``: a journal's facts in arrays, with 150 bytes per rollout.
+
+Objects would take over a kilobyte each.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Places:
 
 
 class RolloutIndex:
-    """Gives each rollout a slot, a number from 0 on; missing ``rewards`` and ``advantages`` are NaN."""
+    """Gives each rollout a slot, a number from 0. Missing ``rewards`` and ``advantages`` are NaN."""
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
@@ -60,7 +63,10 @@ class RolloutIndex:
     def set_result(
         self, slot: int, place: Place, scores: tuple[float | None, float | None] | None, *, is_filtered: bool = False
     ) -> None:
-        """Records a result in place of an earlier one; ``scores`` are reward and advantage, None after an error."""
+        """Records a result, and replaces an earlier result.
+
+        ``scores`` are reward and advantage, or None after an error.
+        """
         reward, advantage = scores or (None, None)
         self.recorded[slot] = place
         self.is_scored[slot], self.is_filtered[slot] = scores is not None, is_filtered
@@ -79,7 +85,7 @@ class RolloutIndex:
         return [self._slots[name] for name in self._recorded_names()]
 
     def moved_advantages(self) -> dict[int, float]:
-        """Returns new advantages, by slot, for groups that were scored in parts and whose mean has changed since."""
+        """Returns new advantages, by slot, for groups that were scored in parts and whose mean has changed."""
         moved = {}
         for _, names in groupby(self._recorded_names(), lambda name: name >> _INDEX_BITS):
             slots = [slot for slot in map(self._slots.__getitem__, names) if not isnan(self.rewards[slot])]

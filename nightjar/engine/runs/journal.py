@@ -28,12 +28,12 @@ _KEPT_ANYWAY = frozenset(
     {"advantage", "completion", "error", "is_completed", "is_truncated", "metrics", "model", "reward", "stop_condition"}
 )
 logger = logging.getLogger(__name__)
-# A crash of the machine loses what was appended in this time; a sync after each line would slow the run down.
+# A crash of the machine loses the lines appended in this time. A sync after each line would slow the run down.
 _SYNC_SECONDS = 1.0
 
 
 class StateColumns:
-    """The extra keys of the state that results keep (``-C``), and whether the states have them."""
+    """The extra keys of the state that results keep (``-C``), and whether any state has them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -55,9 +55,9 @@ class StateColumns:
 
 
 class Journal:
-    """The ledger and results of a locked run directory, held open. Memory holds places in files, not rollouts.
+    """The open ledger and results of a locked run directory. Memory holds the positions of rollouts, not the rollouts.
 
-    If older code wrote the scores (``is_outdated``), they are removed, or ``RunError`` is raised.
+    Scores of older code (``is_outdated``) are removed. If that is impossible, ``RunError`` is raised.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Journal:
         except RunDirectoryError as damage:
             remedy = f"nightjar eval repair {shlex.quote(str(directory.path))}"
             raise RunDirectoryError(
-                f"{damage}. To set the damage aside, so that a resume redoes it: {remedy}"
+                f"{damage}. To set the damaged lines aside, so that a resume repeats their rollouts: {remedy}"
             ) from damage
         self._ledger = JsonLines(directory.attempts_path)
         self._results = JsonLines(directory.results_path)
@@ -111,7 +111,7 @@ class Journal:
         self._note_attempt(slot, place, row["error"])
         for name in () if row["error"] else set(unsaved) - self._unsaved_keys:
             self._unsaved_keys.add(name)
-            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
+            logger.warning("state[%r] cannot be saved: a resumed run will score without this value", name)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
         slots = [self._index.slot(key_of(state)) for state in states]
@@ -133,7 +133,7 @@ class Journal:
         return restore_state(state, self._ledger.read_row(self._index.generated[self._index.slot(key_of(state))]))
 
     def finish(self) -> None:
-        """Sorts the results, syncs the files to disk, and closes them; a second call does nothing."""
+        """Sorts the results, syncs the files to disk, and closes them. A second call does nothing."""
         if self._is_ordered:
             return
         try:
@@ -145,7 +145,7 @@ class Journal:
             self.close()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields the results that count: sorted after ``finish``, before that as they came."""
+        """Yields the current results: sorted after ``finish``, and before that in the order of their arrival."""
         for line in scan_lines(self.results_path):
             if self._is_ordered or self._index.recorded[self._index.slot(_key_of(line))] == line.place:
                 yield line.row
@@ -232,7 +232,7 @@ class MemoryJournal:
         return key in self._results and outcome_of(self._results[key]) is RolloutOutcome.CONTENT_FILTERED
 
     def is_generated(self, key: Key) -> bool:  # noqa: ARG002 - as Journal's
-        """Returns False: states are kept only until they are scored."""
+        """Returns False, because states are kept only until they are scored."""
         return False
 
     def rewards(self) -> list[tuple[Key, float]]:
@@ -264,4 +264,4 @@ class MemoryJournal:
         return [self._results[key] for key in sorted(self._results)]
 
     def finish(self) -> None:
-        """Does nothing: there is no file."""
+        """Does nothing, because there is no file."""

@@ -1,4 +1,4 @@
-"""A file of JSON lines that survives crashes: appended line by line, repaired on opening."""
+"""A file of JSON lines that survives crashes. It is written line by line and repaired on opening."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEEPEST = 100
 
 
 class Place(NamedTuple):
-    """The position of a line in its file, in bytes; the newline counts."""
+    """The position of a line in its file, in bytes. The length includes the newline."""
 
     offset: int
     length: int
@@ -50,7 +50,10 @@ class JsonLines:
         self._synced_size = self._size
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> list[Place]:
-        """Appends rows with one write, and returns their places. Values that JSON cannot hold are written as text."""
+        """Appends rows with one write, and returns their positions.
+
+        Values that JSON cannot hold are written as text.
+        """
         lines = [encoded(row) for row in rows]
         start = self._size
         self._write(b"".join(lines))
@@ -114,7 +117,7 @@ def encoded(content: Any, option: int = 0) -> bytes:
     option |= orjson.OPT_APPEND_NEWLINE
     try:
         text = orjson.dumps(content, default=str, option=option)
-    except TypeError:  # user code put it there: keys that are no texts, huge integers, half characters, circles
+    except TypeError:  # values of user code: keys that are not texts, huge integers, lone surrogates, cycles
         text = orjson.dumps(_plain(content), default=_text, option=option)
     return hide_bytes(text)
 
@@ -140,13 +143,13 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def scan_lines(path: Path) -> Iterator[Line]:
-    """Yields the complete lines of a file, which may still be written to; none if it is missing."""
+    """Yields the complete lines of a file, which may still grow. If the file is missing, yields no line."""
     for number, place, line in whole_lines(path):
         yield Line(number, place, parse_line(line, path, number))
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
-    """Yields number, place and bytes of the complete lines, unparsed; otherwise like ``scan_lines``."""
+    """Yields number, position and bytes of the complete lines, without parsing them. Otherwise like ``scan_lines``."""
     offset = 0
     try:
         with path.open("rb") as file:

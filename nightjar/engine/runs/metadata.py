@@ -18,9 +18,9 @@ Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "can
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetadata:
-    """The settings, status and summary of a run; docs/run-directory.md describes the file.
+    """The settings, status and summary of a run. docs/run-directory.md describes the file.
 
-    ``requests`` are those of the last session; ``refused`` were rejected as too many, ``again`` are retries.
+    ``requests`` counts the requests of the last session: ``refused`` were rejected as too many; ``again`` are retries.
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class RunMetadata:
     summary: Summary | None = None
 
     def continued(self, before: Mapping[str, Any], lost_ms: int = 0) -> Self:
-        """Returns the metadata of a resumed run; ``lost_ms`` is the unrecorded duration of a killed session."""
+        """Returns the metadata of a resumed run. ``lost_ms`` is the unrecorded duration of a killed session."""
         started = before.get("started_at")
         return replace(
             self,
@@ -65,7 +65,10 @@ class RunMetadata:
         )
 
     def unchanged(self, before: Mapping[str, Any]) -> Self:
-        """Returns the metadata of a run whose last session added nothing: end, duration and requests stay."""
+        """Returns the metadata of a run whose last session added no rollouts.
+
+        End, duration and requests stay unchanged.
+        """
         finished = before.get("finished_at")
         return replace(
             self,
@@ -83,7 +86,10 @@ class RunMetadata:
         digests: Mapping[str, str] | None,
         requests: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Returns the metadata at the end of a session; ``tolerated_failures`` is the share that may be missing."""
+        """Returns the metadata at the end of a session.
+
+        ``tolerated_failures`` is the share of rollouts that may be missing.
+        """
         return replace(
             self,
             status=final_status(summary, error, tolerated_failures),

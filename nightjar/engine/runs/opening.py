@@ -1,4 +1,7 @@
-"""``OpenRun``: a run that this process writes, from the lock on its directory to its last ``metadata.json``."""
+"""``OpenRun``: a run while this process writes it.
+
+It locks the run's directory first and writes ``metadata.json`` last.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 class OpenRun:
-    """A run that is open in this process: its directory is locked and compared, its journal is open.
+    """A run that is open in this process. Its directory is locked, its settings are compared, and its journal is open.
 
-    ``directory`` None keeps it in memory. Raises ``ResumeMismatchError`` and ``RunLockedError``.
+    If ``directory`` is None, the run is kept in memory. Raises ``ResumeMismatchError`` and ``RunLockedError``.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class OpenRun:
         return list(self.journal.rows())
 
     def finish(self, requests: Mapping[str, Any] | None = None) -> RunMetadata:
-        """Sorts and summarizes the results and writes the metadata; a broken disk ends the run with that error."""
+        """Sorts and summarizes the results and writes the metadata. If the disk fails, that error ends the run."""
         error = self.error
         try:
             self.journal.finish()
@@ -84,7 +87,7 @@ class OpenRun:
         ended = self.metadata.ended(summary, error, self._tolerated_failures, ran_ms, digests, requests)
         if digests is not None and self.before.get("digests") == digests:
             ended = ended.unchanged(self.before)
-        self._write_metadata(ended)  # where this fails, it can be called again
+        self._write_metadata(ended)  # if this fails, finish can be called again
         self.metadata, self.error = ended, error
         if unknown := self.journal.columns.unknown:
             logger.warning(
@@ -145,7 +148,7 @@ def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> 
     for name, digest in directory.digests().items() if before.get("digests") else ():
         if before["digests"].get(name) != digest:
             path = directory.path / name
-            logger.warning("%s was changed after the run had ended: its present content is summarized", path)
+            logger.warning("%s was changed after the run had ended. Its present content is summarized", path)
 
 
 def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
@@ -161,7 +164,7 @@ def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
 
 
 def end_crashed(directory: RunDirectory) -> None:
-    """Summarizes a locked run whose process died, as ``crashed`` at its last write; other runs are left unchanged."""
+    """Summarizes a locked run whose process died, as ``crashed`` at its last write. Other runs stay unchanged."""
     metadata = directory.read_metadata()
     if metadata.get("status") != "running":
         return

@@ -1,4 +1,4 @@
-"""Joins the parts of a run into one run directory, and packs a run directory into one file and back."""
+"""Joins the parts of a run into one run directory. Packs a run directory into one file, and unpacks it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def join_parts(parts: Sequence[RunDirectory], joined: RunDirectory) -> None:
-    """Joins the parts of a run, in order, with the first start, the last end and the longest duration."""
+    """Joins the parts of a run, in order. The run gets the first start, the last end and the longest duration."""
     config, of_parts = parts[0].read_config(), [part.read_metadata() for part in parts]
     whole = config.pop("whole")
     for name in ("attempts.jsonl", "results.jsonl"):

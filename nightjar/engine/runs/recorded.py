@@ -1,4 +1,4 @@
-"""The schema of the fields that Nightjar reads in a run directory, to find damage before requests are paid for."""
+"""The schema of the fields that Nightjar reads in a run directory. It finds damage before requests cost money."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RecordedAttempt(_Rollout):
     @model_validator(mode="after")
     def _check_state(self) -> Self:
         if self.error is None and self.state is None:
-            raise ValueError("it has neither an error nor a state")
+            raise ValueError("the line has neither an error nor a state")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Moves damaged lines of a run directory aside, and removes scores of older code, so that a resume redoes them."""
+"""Sets damaged lines of a run directory aside, and removes scores of older code, so that a resume repeats both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CODE = ("env_hash", "scoring_hash")
 
 
 def repair(directory: RunDirectory) -> list[str]:
-    """Moves damaged metadata, and damaged lines of ledger and results, to ``*.damaged`` files; returns the faults."""
+    """Moves damaged metadata, and damaged lines of ledger and results, to ``*.damaged`` files. Returns the faults."""
     config = directory.read_config()
     with directory:
         return [
@@ -83,7 +83,7 @@ def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def take_back_scores(directory: RunDirectory) -> frozenset[Key]:
-    """Removes and returns the results with a score, for a resume; ``RunError`` if one could not be scored again."""
+    """Removes the scored results, for a resume. Returns their keys. ``RunError`` if one could not be scored again."""
     path = directory.results_path
     scored = {checked(line, path, RecordedResult) for line in scan_lines(path) if line.row["error"] is None}
     if scored:

@@ -24,7 +24,7 @@ _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_outpu
 
 @dataclass(frozen=True)
 class Summary:
-    """Aggregates of a run. Averages are over scored rollouts, and None without any.
+    """Aggregates of a run. Averages are over scored rollouts, and None without scored rollouts.
 
     ``stderr`` is clustered by example. ``pass_at_k`` and ``pass_all_k`` are over examples with all rollouts scored.
     """
@@ -48,7 +48,7 @@ class Summary:
 
     @property
     def filtered(self) -> int:
-        """The rollouts that the provider's content filter withheld; a resume does not request them again."""
+        """The number of rollouts that the provider's content filter withheld. A resume does not request them again."""
         return self.outcomes.get(RolloutOutcome.CONTENT_FILTERED, 0)
 
     @property
@@ -115,7 +115,7 @@ def summarize(results_path: Path, **asked_for: Any) -> Summary:
 def summarize_rows(
     rows: Iterable[Mapping[str, Any]], *, rollouts: int, rollouts_per_example: int, pass_threshold: float
 ) -> Summary:
-    """Returns the aggregates of rows of ``results.jsonl``; a rollout with ``pass_threshold`` or more is correct."""
+    """Returns the aggregates of rows of ``results.jsonl``. A reward of at least ``pass_threshold`` means correct."""
     tally = _Tally()
     for row in rows:
         tally.add(row)

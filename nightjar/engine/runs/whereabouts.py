@@ -1,4 +1,4 @@
-"""``Whereabouts``: the places of a run's results, so that they can be published when its process is gone."""
+"""``Whereabouts``: the locations of a run's results, so that they can be published when the run's process is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOLDER, _RUN_DIR, _WAREHOUSE = "nightjar/folder", "nightjar/run-dir", "nightjar
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """The places of a run's results, stored in labels of its flow run; relative paths are below ``folder``."""
+    """The locations of a run's results, stored in labels of its flow run. Relative paths are relative to ``folder``."""
 
     host: str
     folder: Path

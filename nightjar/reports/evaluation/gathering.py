@@ -17,16 +17,16 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import as_records
 
 SCHEMA_VERSION = 1
-"""Version of a report as JSON: raised when a field is removed or changes its meaning."""
+"""The version of a report as JSON. The version is raised when a field is removed or changes its meaning."""
 Kind: TypeAlias = Literal["right", "wrong", "failed"]
 _OF_A_TEXT = 0.5
 _ELEMENT = 20
-"""Characters that each item counts for, so that a million empty messages end, too."""
+"""The least number of characters that an item counts for, so that a million empty messages are cut, too."""
 DETAILED = 100
 """Maximum number of runs with samples."""
 _OF_A_KIND = 3
 _ROOM, _LEAST, _MOST = 2_000_000, 300, 8_000
-"""Most characters of all samples of a report, and the least and most of one sample."""
+"""The maximum number of characters of all samples of a report, and the minimum and maximum for one sample."""
 _MOST_CATEGORIES, _MOST_FAILURES = 50, 20
 _WRONG = """
 SELECT CASE WHEN is_truncated THEN 'cut off' ELSE stop_condition END AS ending,
@@ -62,7 +62,7 @@ FROM segments.rollouts WHERE run_id = $run_id ORDER BY example_id, rollout_index
 
 @dataclass(frozen=True)
 class Sample:
-    """A rollout that is shown, its messages with their texts cut by ``left_out`` characters."""
+    """A rollout that is shown. ``left_out`` characters are cut from the texts of its messages."""
 
     kind: Kind
     example_id: int
@@ -83,13 +83,13 @@ class RunReport:
 
     Attributes:
         repeats: rollouts per example.
-        failed_attempts: also of rollouts that were scored in the end.
-        cost: None without a known price.
-        by: the field of info of the categories; None without categories.
-        hidden_categories: number left out of ``statistics``.
-        rewards: ``low`` and ``width`` of a range, 0 for a value, and ``count``.
-        spreads: p50, p90 and p99 of a rollout's seconds and tokens.
-        wrong: stop condition of wrong rollouts to their number.
+        failed_attempts: the number of failed attempts, including attempts at rollouts that were scored in the end.
+        cost: None if the price is unknown.
+        by: the field of ``info`` with the categories; None without categories.
+        hidden_categories: the number of categories left out of ``statistics``.
+        rewards: ``low``, ``width`` and ``count`` of each range of rewards. A range of one value has the width 0.
+        spreads: the percentiles p50, p90 and p99 of a rollout's seconds and tokens.
+        wrong: the number of wrong rollouts by stop condition.
         results: None unless requested.
     """
 
@@ -123,7 +123,7 @@ class RunReport:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens in and out; None where no endpoint reported any."""
+        """Input and output tokens; None if no endpoint reported tokens."""
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
@@ -131,7 +131,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The results of runs; ``left_out`` has sentences on what is missing from it."""
+    """The results of runs. ``left_out`` has a sentence for each kind of missing content."""
 
     schema_version: int
     nightjar_version: str
@@ -141,14 +141,14 @@ class Report:
 
 
 class Clip:
-    """Cuts texts so that together they have about as many characters as there is room for."""
+    """Cuts texts so that together they have at most about ``room`` characters."""
 
     def __init__(self, room: int) -> None:
         self._room = self._left = room
         self.left_out = 0
 
     def __call__(self, text: Any) -> str | None:
-        """Cuts the text to at most half of the room."""
+        """Cuts the text to at most half of the remaining room."""
         if text is None:
             return None
         shown = str(text)
@@ -160,7 +160,7 @@ class Clip:
         return f"{shown[:most]}… ({len(shown) - most:,} more characters)"
 
     def messages(self, value: Any) -> Any:
-        """Returns messages with long texts cut, large images replaced, and the last ones left out."""
+        """Returns messages with long texts cut and large images replaced. The last messages are left out."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, dict):
@@ -183,9 +183,10 @@ class Clip:
 def gather(
     run_ids: Sequence[str], warehouse: Warehouse, *, by: str | None = None, alpha: float = 0.05, results: bool = False
 ) -> Report:
-    """Returns the report on runs; ``results`` includes every rollout, without texts.
+    """Returns the report on runs. With ``results``, the report includes every rollout, without texts.
 
-    The default of ``by`` is ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field ``by``.
+    The default of ``by`` is ``category``. Raises ``ConfigError`` if a run is not in the warehouse, or if no run has the
+    field ``by``.
     """
     room = _ROOM // (3 * _OF_A_KIND * max(1, min(len(run_ids), DETAILED)))
     room = max(_LEAST, min(_MOST, room))
@@ -272,13 +273,13 @@ def _left_out(runs: Sequence[RunReport]) -> Iterator[str]:
     shown = sum(len(run.samples) for run in runs)
     rollouts = sum(run.statistics.reward.scored + run.errors for run in runs)
     if shown < rollouts:
-        yield f"{shown:,} of {rollouts:,} rollouts are shown: the first that are right, wrong, or failed"
+        yield f"{shown:,} of {rollouts:,} rollouts are shown: the first right, wrong and failed rollouts"
     if cut := sum(sample.left_out for run in runs for sample in run.samples):
-        yield f"{cut:,} characters of their texts are left out"
+        yield f"{cut:,} characters of the rollouts' texts are left out"
     if len(runs) > DETAILED:
-        yield f"rollouts are shown of the first {DETAILED} of {len(runs):,} runs"
+        yield f"rollouts are only shown for the first {DETAILED} of {len(runs):,} runs"
     if hidden := sum(run.hidden_categories for run in runs):
-        yield f"{hidden:,} categories are left out: nightjar eval stats RUN --by FIELD has them"
+        yield f"{hidden:,} categories are left out. To show them: nightjar eval stats RUN --by FIELD"
     for run in runs:
         if (listed := sum(failure.count for failure in run.failures)) < run.errors:
             yield f"of run {run.run_id}, the errors of {run.errors - listed:,} rollouts are left out"

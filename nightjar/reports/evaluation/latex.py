@@ -1,7 +1,8 @@
-r"""A report as LaTeX that compiles on its own: its tables, without the models' texts.
+r"""A report as a complete LaTeX document, with its tables and without the models' texts.
 
-Works with pdfLaTeX, XeLaTeX and LuaLaTeX. No text reaches TeX as a command: anything but ASCII letters and digits is
-written by its name or, beyond Latin-1, through ``\nightjarchar``, which shows the code where the font lacks it.
+Works with pdfLaTeX, XeLaTeX and LuaLaTeX. No text reaches TeX as a command. A character that is not an ASCII letter or
+digit is written by its name. A character beyond Latin-1 is written with ``\nightjarchar``, which shows the code point
+if the font lacks the character.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NAMES = {
     "–": r"\textendash{}", "…": r"\textellipsis{}", "±": r"\textpm{}", "—": r"\textemdash{}", ",": "{,}", "?": "{?}",
     "!": "{!}", "[": "{[}", "]": "{]}",
 }  # fmt: skip
-"""Characters that TeX interprets, or would join with their neighbour."""
+"""Characters that TeX interprets, or that TeX would join with the next character."""
 _ASCII, _LATIN = 0x7F, 0x100
 _BREAKS = frozenset("/-_@ ")
 _LONGEST_WORD = 16

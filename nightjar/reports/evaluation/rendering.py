@@ -1,4 +1,4 @@
-"""A report as Markdown, CSV and JSON, and the rows of tables that all forms share."""
+"""A report as Markdown, CSV and JSON, and the rows of tables that all formats share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = (
     "stderr", "n", "scored",
 )  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
-"""Beginnings of a text that a spreadsheet takes for a formula."""
+"""Characters at the start of a text that a spreadsheet takes for a formula."""
 
 
 def headings(alpha: float) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def took(seconds: float | None) -> str:
 
 
 def findings(run: RunReport) -> dict[str, str]:
-    """Returns label to the statistics of a run, as in ``nightjar eval stats``, and its tokens, cost and duration."""
+    """Returns the findings of ``nightjar eval stats`` by label, and the run's tokens, cost and duration."""
     lines = run_findings(run.statistics, is_headed=False)
     lines["Status"] = run.status or ""
     lines["Tokens"] = "" if run.tokens is None else f"{run.input_tokens or 0:,} in, {run.output_tokens or 0:,} out"
@@ -168,7 +168,7 @@ def _told(message: Any, *, is_alone: bool) -> str:
 
 
 def render_csv(report: Report) -> str:
-    """Returns a line for each run and metric, with cells of ``csv_cell``."""
+    """Returns CSV with a line for each run and metric. ``csv_cell`` converts the cells."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -179,7 +179,7 @@ def render_csv(report: Report) -> str:
 
 
 def render_json(report: Report) -> str:
-    """Writes null where an interval has no end."""
+    """Returns the report as JSON. An infinite end of an interval is null."""
     return json.dumps(finite(asdict(report)), indent=1, default=_plain) + "\n"
 
 
@@ -188,7 +188,7 @@ def _plain(value: Any) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """Returns a value with a ``'`` before a text that begins like a formula."""
+    """Returns a value. A text that begins like a formula gets a ``'`` in front."""
     if not isinstance(value, str):
         return "" if value is None else finite(value)
     text = visible(value).encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Refuses a query about an unknown environment, model or run, in place of an empty answer."""
+"""Refuses a query about an unknown environment, model or run, instead of returning an empty answer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,18 @@ _COLUMN = "run_id"
 
 
 def known_values(kind: str, ask: Ask) -> list[str]:
-    """Returns all environments, models, or runs (newest first); an empty list for another type of parameter."""
+    """Returns all environments, models, or runs (newest first).
+
+    For another type of parameter, returns an empty list.
+    """
     return [str(value) for (value,) in ask(_KNOWN[kind]).rows if value is not None] if kind in _KNOWN else []
 
 
 def require_known(asked: Question, ask: Ask) -> None:
     """Raises WarehouseError, with similar names, for an environment, model or run that the warehouse does not have.
 
-    Reads the values of a named query; in a statement of a user, the ids that it compares ``run_id`` with.
+    For a named query, checks the values of its parameters. For a user's statement, checks the ids that the statement
+    compares ``run_id`` with.
     """
     if asked.query is None:
         _require_runs(asked, ask)
@@ -47,7 +51,7 @@ def require_known(asked: Question, ask: Ask) -> None:
 
 
 def nearest(value: str, known: Sequence[str]) -> list[str]:
-    """Returns likely meanings of a value: names that contain it, or that a path ends with, then similar spellings.
+    """Returns likely meanings of a value: known names that contain the value or end a path, then similar spellings.
 
     >>> nearest("gpt-4.1", ["meta/llama", "openai/gpt-4.1", "openai/gpt-4.1-mini"])
     ['openai/gpt-4.1', 'openai/gpt-4.1-mini']

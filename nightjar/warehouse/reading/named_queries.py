@@ -47,7 +47,7 @@ _EXPECTED = {"integer": "a whole number, 0 or more", "number": "a number"}
 
 @dataclass(frozen=True)
 class QueryParameter:
-    """A parameter of a named query; ``default`` is as written, None if a value is required."""
+    """A parameter of a named query. ``default`` is the text in the query; None means that a value is required."""
 
     name: str
     type: str
@@ -61,7 +61,7 @@ class QueryParameter:
         return f"[{self.name}]" if self.default == "NULL" else f"[{self.name}={self.default}]"
 
     def read(self, given: object) -> object:
-        """Returns the value for the statement; None for ``NULL`` if the parameter may be omitted."""
+        """Returns the value for the statement. If the parameter may be omitted, ``NULL`` returns None."""
         if given is None or (self.default == "NULL" and given == "NULL"):
             return None
         try:
@@ -74,7 +74,7 @@ class QueryParameter:
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """A named query; ``is_full`` if a terminal does not cut its texts."""
+    """A named query. With ``is_full``, a terminal shows its texts without cutting them."""
 
     name: str
     about: str
@@ -106,7 +106,7 @@ class NamedQuery:
 
 @dataclass(frozen=True)
 class Question:
-    """A statement with the values of its parameters; ``query`` is None for a statement that a user wrote."""
+    """A statement with the values of its parameters. For a statement that a user wrote, ``query`` is None."""
 
     sql: str
     parameters: dict[str, Any] | None = None

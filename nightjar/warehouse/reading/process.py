@@ -34,11 +34,11 @@ QUERY_TIMEOUT_SECONDS = 60.0
 
 
 class TimeLimit:
-    """A time limit that starts with the first attempt and covers all attempts together; infinity for no limit."""
+    """A time limit that starts with the first attempt and covers all attempts together. Infinity means no limit."""
 
     def __init__(self, seconds: float = QUERY_TIMEOUT_SECONDS) -> None:
         if not seconds > 0:
-            raise WarehouseError(f"A query needs time: expected more than 0 seconds, found {seconds:g}.")
+            raise WarehouseError(f"The time limit of a query has to be more than 0 seconds, found {seconds:g}.")
         self._seconds = seconds
         self._ends_at: float | None = None
 
@@ -57,9 +57,9 @@ class TimeLimit:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a query process; ``kind`` is a key of ``answering._ANSWERS``, ``given`` the pickled arguments.
+    """A request to a query process. ``kind`` is a key of ``answering._ANSWERS``; ``given`` holds pickled arguments.
 
-    ``folder`` is the current directory, None if it was removed.
+    ``folder`` is the current directory, or None if the directory was removed.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in place of an answer, with its cause, which pickling would lose."""
+    """An error that a query raised, with its cause, which pickling would lose."""
 
     error: BaseException
     cause: BaseException | None
@@ -79,7 +79,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Parts:
-    """Results whose rows follow, each in ``counts`` parts. If ``results`` is None, an Arrow stream follows."""
+    """Results whose rows follow.
+
+    ``counts`` is each result's number of parts. Without ``results``, an Arrow stream follows.
+    """
 
     results: list[QueryResult] | None
     counts: Sequence[int] = ()
@@ -164,7 +167,7 @@ class _QueryProcess:
         if not self._is_ready:
             return WarehouseError(f"The query process does not start: it ended with status {status}.")
         return WarehouseError(
-            f"The query process ended with status {status}, probably because memory is short. "
+            f"The query process ended with status {status}, probably because the machine ran out of memory. "
             "Narrow the query, or split it."
         )
 
@@ -197,7 +200,10 @@ class _Processes:
             self._places.release()
 
     def stop(self) -> None:
-        """Stops the queries of all threads, as when the program is told to end; each raises in its own thread."""
+        """Stops the queries of all threads, for instance when the program has to end.
+
+        Each query raises in its own thread.
+        """
         for process in tuple(self._busy):
             process.kill()
 

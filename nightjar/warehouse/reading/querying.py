@@ -35,7 +35,7 @@ _ARROW_ERRORS = {
     "Out of Memory": duckdb.OutOfMemoryException,
     "Out of Range": duckdb.OutOfRangeException,
 }
-"""DuckDB's class for the start of a message, because Arrow raises all of DuckDB's errors as OSError."""
+"""DuckDB's error classes by the start of the message, because Arrow raises all of DuckDB's errors as OSError."""
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 64_000_000
@@ -56,7 +56,10 @@ class PackedRows:
 
 
 def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path) -> duckdb.DuckDBPyConnection:
-    """Connects with the right to read the files of a warehouse, and no other; ``prepare`` is as ``Store.prepare``."""
+    """Connects with the right to read the files of a warehouse and no other files.
+
+    ``prepare`` works like ``Store.prepare``.
+    """
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -116,7 +119,7 @@ def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: P
 
 
 def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Answer:
-    """Runs a query in a thread and interrupts it at Ctrl-C, which DuckDB may ignore, or when the time is up.
+    """Runs a query in a thread. Interrupts the query when the time is up, or at Ctrl-C, which DuckDB itself may ignore.
 
     Nothing else may use the connection. KeyboardInterrupt is raised once the query has ended.
     """

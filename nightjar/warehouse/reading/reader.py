@@ -1,8 +1,8 @@
 """Reads the current segments of a warehouse, and traces errors to damaged files.
 
 DuckDB's error about a damaged file often names no file. So when one of Nightjar's own statements fails, the files are
-compared with their ``segment.json``. A user's statement may fail in the same way without damage; then no file is read,
-and the message says how to check them.
+compared with their ``segment.json``. A user's statement may fail in the same way without damage. After such an error,
+no file is read, and the message says how to check the files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _POSSIBLE_DAMAGE = (
     duckdb.FatalException,
     UnicodeDecodeError,
 )
-"""The errors, besides those without a class of their own, that damage can cause in a user's statement."""
+"""The errors that damage can cause in a user's statement. Damage can also cause errors without a class of their own."""
 
 _NEVER_DAMAGE = (duckdb.OutOfMemoryException, duckdb.InterruptException)
 
@@ -51,7 +51,7 @@ Look = Callable[[], Catalog]
 
 
 def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
-    """Calls a function again, with a new listing, if a segment was removed while it read."""
+    """Calls a function. If a segment was removed meanwhile, calls the function again with a new listing."""
     seen = Catalog()
 
     def look() -> Catalog:
@@ -118,7 +118,7 @@ class Reader:
     def _warn_of_undescribed(self, catalog: Catalog) -> None:
         for name in self._store.undescribed(catalog) - self._warned:
             self._warned.add(name)
-            _log.warning("Segment %r does not count: its %s is missing. %s", name, COMMIT, self._store.advice(name))
+            _log.warning("Segment %r is ignored: its %s is missing. %s", name, COMMIT, self._store.advice(name))
 
 
 def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> QueryResult:
@@ -131,7 +131,7 @@ def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> Qu
 
 @contextmanager
 def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
-    """Replaces an error that a damaged file causes by one that names its segment and runs, and the remedy.
+    """Replaces an error that a damaged file causes by an error that names the segment, the runs and the remedy.
 
     ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement: most errors
     have another cause, and no file is read.
@@ -151,7 +151,7 @@ def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> 
 
 
 def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
-    """Raises WarehouseError if a file is damaged: a copy of it would pass for sound."""
+    """Raises WarehouseError if a file is damaged, because a copy of the file would look undamaged."""
     for segment in segments:
         for fault in store.faults([segment], deep=True):
             raise WarehouseError(_described(store, segment, fault))
@@ -171,7 +171,10 @@ def _may_be_damage(error: _DuckDBError, *, is_users: bool) -> bool:
 
 
 def _is_doubtful(error: _DuckDBError) -> bool:
-    """Returns whether damage may explain the error of a user's statement: an invalid input with a reason is theirs."""
+    """Returns whether damage may explain the error of a user's statement.
+
+    An invalid input with a reason is the user's error.
+    """
     return not isinstance(error, duckdb.InvalidInputException) or reason(error).endswith("Error:")
 
 

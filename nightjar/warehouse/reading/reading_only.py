@@ -1,7 +1,7 @@
 """Refuses statements that do more than read, before they run.
 
-The rights of the connection are not enough: it may write where it may read, and a view can be replaced. In DuckDB 2.0 a
-WITH can write, a PIVOT can be part of any statement, and functions can run a text as SQL.
+Limiting the rights of the connection is not enough: the connection may write where it may read, and may replace a view.
+In DuckDB 2.0, a WITH can write, a PIVOT can be part of any statement, and functions can run a text as SQL.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Sta
 
 
 def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """Returns the only statement of a text; raises WarehouseError if there are several or it does more than read."""
+    """Returns the only statement of a text.
+
+    Raises WarehouseError for several statements, or if it does more than read.
+    """
     statement = one_statement(connection, sql)
     kind = _kind(statement)
     if kind == "SELECT":
@@ -78,7 +81,7 @@ def _check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     for function in functions:
         if _ACTING_FUNCTION.fullmatch(function):
             raise WarehouseError(
-                f"The function {function!r} is refused: a query only reads the warehouse, and runs no text as SQL."
+                f"The function {function!r} is refused: a query may only read, and may not run a text as SQL."
             )
 
 

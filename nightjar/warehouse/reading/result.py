@@ -1,4 +1,4 @@
-"""The parameters and the result of a query, and the result as CSV, JSON or a table."""
+"""The parameters and the result of a query. Writes the result as CSV, JSON or a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AskedQuery = tuple[str, Parameters | None]
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The answer to a query; ``types`` are DuckDB's names, JSON values are text, equal column names get a number."""
+    """The result of a query. ``types`` are DuckDB's names. JSON values are text. Equal column names get a number."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -45,7 +45,7 @@ def write_json(result: QueryResult, stream: TextStream) -> None:
 
 
 def as_records(result: QueryResult) -> list[dict[str, Any]]:
-    """Returns rows for ``json.dumps(..., default=value_text)``, with JSON parsed, and None for NaN and infinities."""
+    """Returns rows for ``json.dumps(..., default=value_text)``. JSON is parsed; NaN and infinities become None."""
     readers = [json.loads if kind == "JSON" else plain_value for kind in result.types]
     return [
         {
@@ -71,7 +71,7 @@ def _short(value: Any, longest: int) -> bool | int | float | str | None:
 
 
 def value_text(value: Any) -> str:
-    """Returns a value as text: empty for NULL, JSON for maps and lists, hexadecimal for bytes.
+    """Returns a value as text. NULL is empty, maps and lists are JSON, and bytes are hexadecimal.
 
     >>> value_text(None), value_text(True), value_text({"a": [1.5]}), value_text(b"ab")
     ('', 'true', '{"a": [1.5]}', '6162')
@@ -86,7 +86,7 @@ def value_text(value: Any) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Returns a value that JSON can hold: None for NaN, text for keys of other types.
+    """Returns a value that JSON can hold. NaN becomes None, and keys become text.
 
     >>> plain_value({1: float("nan"), "b": Decimal("0.5")})
     {'1': None, 'b': 0.5}

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_snapshot(store: Store) -> None:
-    """Replaces the database file once for all processes that wait for it; only warns if that fails."""
+    """Replaces the database file once for all processes that wait for the file. Only warns if the replacement fails."""
     if (folder := store.path) is None:
         return
     asked_at = time.time_ns()

@@ -1,7 +1,7 @@
 """Splits text into SQL statements, and checks the values given for their ``$name`` parameters.
 
-A value is a text whose type DuckDB takes from the expression beside it: ``10`` is a number in ``LIMIT $n``. Without a
-type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
+A value is a text. DuckDB takes the type of the value from the expression: ``10`` is a number in ``LIMIT $n``. If the
+expression has no type (``to_days($n)``), the statement has to name the type: ``$n::INTEGER``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def type_advice(error: WarehouseError, given: Collection[str]) -> str:
     if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)
-    return f" If nothing gives a value its type, write it: {types} (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+    return f" If a value has no known type, write the type: {types} (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
 
 
 def _listed(names: Collection[str]) -> str:

@@ -1,1 +1,1 @@
-"""Where segments are stored: segments, the catalog of those that count, and the folder or object store."""
+"""Storage of segments: the segments, the catalog of current segments, and the folder or object store."""

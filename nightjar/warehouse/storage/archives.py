@@ -1,4 +1,4 @@
-"""``Archives``: run directories that were pushed to a warehouse, as zip files beside its segments.
+"""``Archives``: zip files of run directories that were pushed to a warehouse, stored beside its segments.
 
 ``directories/{run_id}.{version}.zip`` is named like the segment of the same publish. The newest archive counts.
 """
@@ -19,7 +19,7 @@ _ENDING = ".zip"
 
 
 class Archives:
-    """The archives of a warehouse; methods raise WarehouseError if the place cannot be read or written."""
+    """The archives of a warehouse. Methods raise WarehouseError if the storage cannot be read or written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class Archives:
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
     def run_ids(self) -> set[str]:
-        """Returns hashes for very long ids."""
+        """Returns the ids of the archived runs. A very long id is returned as a hash."""
         return {unquote(name.partition(".")[0]) for name in self._names()}
 
     def _versions(self, run_id: str) -> list[str]:

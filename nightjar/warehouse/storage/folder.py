@@ -31,7 +31,7 @@ _SCRATCH_SECONDS = 24 * 3600
 
 _PACKING_LOCK = "packing.lock"
 _LEFTOVER_AFTER_SECONDS = 60.0
-"""The age at which a temporary file that was to replace another is abandoned."""
+"""A temporary file of this age is considered abandoned."""
 
 _LISTINGS = 10
 """A folder is listed until two listings agree, because one listing may miss a pack and the segments it replaces."""
@@ -105,12 +105,12 @@ class Folder(Store):
             return Fault.of(segment, kind, f"cannot be read: {error.strerror}", is_damage=False)
         if digest == segment.digests[kind]:
             return None
-        what = f"is not as it was written: SHA-256 {digest[:12]}… instead of {segment.digests[kind][:12]}…"
+        what = f"differs from the published file: SHA-256 {digest[:12]}… instead of {segment.digests[kind][:12]}…"
         return Fault.of(segment, kind, what, is_hidden=True)
 
     @cached_property
     def real_path(self) -> str:
-        """Equal for every spelling of ``segments_path``, with ``..`` or through a link."""
+        """The resolved ``segments_path``, which is equal for all its spellings (with ``..``, or through a link)."""
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
@@ -269,7 +269,7 @@ def scratch_name() -> str:
 
 
 def is_alive(path: Path) -> bool:
-    """Returns whether the maker of a scratch folder may still run; on another machine, it may for a day."""
+    """Returns whether the process that made a scratch folder may still run; on another machine, for up to a day."""
     pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
     try:
         if time.time() - path.stat().st_mtime > _SCRATCH_SECONDS:
@@ -285,7 +285,7 @@ def is_alive(path: Path) -> bool:
 
 @cache
 def _machine() -> str:
-    """Names the scope of process ids: a machine until it restarts, or a container on it."""
+    """Names the scope of process ids: a machine until its restart, or a container."""
     identity = []
     with suppress(OSError):
         identity.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8"))

@@ -5,12 +5,12 @@ number of machines may write without a lock:
 
 - No object is written twice. Two publishes of the same content use different folders; the catalog counts one.
 - A segment exists if its ``segment.json`` does. Unfinished uploads are removed after a day.
-- Two processes may pack the same runs. The catalog counts one pack, and each pack holds all examples of its rollouts,
-  so that the other can be removed.
-- Packed segments stay for an hour. A packer removes its pack if one of its runs was pruned meanwhile; a pruner checks
+- Two processes may pack the same runs. The catalog counts one pack. Each pack holds all examples of its rollouts, so
+  that the other pack can be removed.
+- Packed segments stay for an hour. A packer removes its pack if a run in the pack was pruned meanwhile; a pruner checks
   for such packs too. A pruned run can only reappear if the packer is killed before its check.
 
-The client of the store retries failed requests: S3 for about 15 seconds, or as ``AWS_MAX_ATTEMPTS`` says.
+The client of the store retries failed requests. S3 retries for about 15 seconds; ``AWS_MAX_ATTEMPTS`` changes this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.storage.store import ADVICE, Fault, Store, ask_patiently, in_time
 
 LEFTOVER_AFTER = timedelta(days=1)
-"""The age of its newest object at which an unfinished upload is abandoned."""
+"""An unfinished upload is considered abandoned when its newest object has this age."""
 
 _CATALOG_SECONDS = 10.0
 
@@ -51,7 +51,7 @@ _S3_RETRY_VARIABLES = ("AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE")
 
 
 class ObjectStore(Store):
-    """A place that fsspec reaches by a URL. ``url`` may hold a password, so messages use ``str()`` of the store."""
+    """A store that fsspec reaches by a URL. ``url`` may hold a password, so messages use ``str()`` of the store."""
 
     is_remote = True
     path = None
@@ -83,7 +83,7 @@ class ObjectStore(Store):
             raise WarehouseError(f"Cannot write the warehouse {self}: {reason}. {ADVICE}") from None
 
     def check_writable(self) -> None:
-        """Writes within half a minute, and reads the catalog for up to ten seconds (a longer read is no error)."""
+        """Writes a file within half a minute. Reads the catalog for up to ten seconds (a longer read is no error)."""
         self.try_to_write()
         with suppress(TimeoutError):
             in_time(self.catalog, _CATALOG_SECONDS)
@@ -145,7 +145,7 @@ class ObjectStore(Store):
             yield path
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Uploads ``segment.json`` last; always returns True, because the catalog counts equal uploads once."""
+        """Uploads ``segment.json`` last. Always returns True, because the catalog counts equal uploads once."""
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
@@ -172,7 +172,7 @@ class ObjectStore(Store):
             self.remove(name)
 
     def _write_and_remove(self) -> None:
-        """Writes into the folder of an upload, so that the object is cleaned up later if it cannot be removed now."""
+        """Writes into the folder of an upload, so that a test object that cannot be removed now is removed later."""
         folder = f"{self._segments}/probe-{uuid.uuid4().hex}"
         self._write(f"{folder}/probe", b"x")
         with suppress(Exception):
@@ -222,7 +222,7 @@ class ObjectStore(Store):
         self._known.pop(name, None)
 
     def _write(self, path: str, content: bytes) -> None:
-        """Writes a file that appears complete: by itself in an object store, elsewhere by a rename."""
+        """Writes a file, which appears only when complete. Outside an object store, this needs a rename."""
         if self._filesystem.async_impl:
             self._filesystem.pipe_file(path, content)
             return

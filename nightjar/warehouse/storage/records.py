@@ -34,7 +34,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Price:
-    """A model's price per million tokens in the currency of the house, for runs that start at ``since`` or later."""
+    """A model's price per million tokens, in your own currency, for runs that start at ``since`` or later."""
 
     model: str
     since: datetime
@@ -43,18 +43,18 @@ class Price:
 
 
 def price(model: str, since: str, input_price: float, output_price: float) -> Price:
-    """Reads ``since`` as a date or moment in ISO 8601, in UTC unless it names a zone."""
+    """Returns a price. ``since`` is a date or moment in ISO 8601, in UTC unless the text names a time zone."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
-        raise WarehouseError(f"Cannot read the date {since!r}: write it as 2026-01-31.") from None
+        raise WarehouseError(f"Cannot read the date {since!r}. Write a date such as 2026-01-31.") from None
     if not all(isfinite(value) and value >= 0 for value in (input_price, output_price)):
         raise WarehouseError(f"A price of {model!r} is negative or not a number: {input_price}, {output_price}.")
     return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
 
 
 def load_prices(content: bytes) -> list[Price]:
-    """Keeps the last of several prices of one model and moment."""
+    """Parses prices. If several have the same model and moment, the last one is kept."""
     prices: list[Price] = []
     number = 1
     try:
@@ -75,7 +75,7 @@ def load_prices(content: bytes) -> list[Price]:
 
 
 def dump_prices(prices: Sequence[Price]) -> str:
-    """Sorts by model and moment."""
+    """Returns the prices as CSV, sorted by model and moment."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_HEADER)
@@ -98,7 +98,7 @@ def _price(row: Sequence[str]) -> Price:
         raise WarehouseError(f"expected {len(_HEADER)} values, found {len(row)}: {_short(','.join(row))}")
     model, since, *amounts = row
     if not model.strip():
-        raise WarehouseError("it names no model")
+        raise WarehouseError("the line has no model")
     input_price, output_price = map(_amount, amounts)
     return price(model, since, input_price, output_price)
 
@@ -107,7 +107,7 @@ def _amount(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise WarehouseError(f"Cannot read the price {_short(text)}: write it as 0.25.") from None
+        raise WarehouseError(f"Cannot read the price {_short(text)}. Write a number such as 0.25.") from None
 
 
 def _short(text: str) -> str:
@@ -116,7 +116,7 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class LineFile(Generic[Row]):
-    """A kind of records, one JSON record per line in ``{table}.jsonl``, and in a column of the table in ``segments``.
+    """A kind of records: JSON lines in ``{table}.jsonl``, and a table in ``segments`` with one column of JSON.
 
     The fields in ``key`` identify a record and order the file.
     """
@@ -135,7 +135,7 @@ class LineFile(Generic[Row]):
         return f"{self.column} JSON NOT NULL"
 
     def load(self, content: bytes) -> list[Row]:
-        """Names the line in the error for a damaged file."""
+        """Parses the records. If the file is damaged, the error names the line."""
         found = []
         for number, line in enumerate(content.splitlines(), start=1):
             try:
@@ -160,17 +160,18 @@ class LineFile(Generic[Row]):
 
 
 Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
-"""The verdict on a night; ``skipped`` if a later one was due before it could start."""
+"""The verdict on a night. A night is ``skipped`` if a later night was due before it could start."""
 Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
-"""The comparison with the last accepted night; ``new`` if that night does not have the evaluation."""
+"""The comparison with the last accepted night. ``new`` means that that night does not have the evaluation."""
 
 
 @dataclass(frozen=True)
 class NightEvaluation:
-    """An evaluation of a night; ``night_evaluations`` in ``views/records.sql`` describes more fields.
+    """An evaluation of a night. The view ``night_evaluations`` in ``views/records.sql`` describes the other fields.
 
-    Fields of its run are None if unknown; then ``reason`` says why there is no run. ``against_night`` is the last
-    accepted night that has this evaluation; only one side has scored the ``unpaired`` examples.
+    Without a run, the fields of the run are None, and ``reason`` says why there is no run. ``against_night`` is the
+    last accepted night that has this evaluation. ``unpaired`` counts the examples that only one of the two nights has
+    scored.
     """
 
     name: str
@@ -200,9 +201,9 @@ class NightEvaluation:
 
 @dataclass(frozen=True)
 class Night:
-    """A suite on one date, ``night``, such as 2026-11-20; ``line`` is the verdict in a sentence.
+    """The runs of a suite on one date. ``night`` is the date (2026-11-20); ``line`` is the verdict in a sentence.
 
-    A person accepted a night with ``is_accepted_by_hand``, whatever its verdict.
+    ``is_accepted_by_hand`` means that a person accepted the night, whatever its verdict.
     """
 
     suite: str
@@ -222,7 +223,7 @@ class Night:
 
     @property
     def cost(self) -> float | None:
-        """None if no cost is known."""
+        """The cost of all runs; None if no cost is known."""
         costs = [one.cost for one in self.evaluations if one.cost is not None]
         return sum(costs) if costs else None
 
@@ -232,21 +233,21 @@ def checked_night(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise ConfigError(f"{text!r} is not the date of a night: write it as 2026-01-31") from None
+        raise ConfigError(f"{text!r} is not the date of a night. Write a date such as 2026-01-31") from None
 
 
 @dataclass(frozen=True)
 class RecordedComparison:
-    """A comparison of a benchmark's runs; ``comparisons`` in ``views/records.sql`` describes more fields.
+    """A comparison of a benchmark's runs. The view ``comparisons`` in ``views/records.sql`` describes the other fields.
 
     Attributes:
-        benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
-        alpha: the probability that the interval misses.
+        benchmark, tier: as in the gate's policy. Without a gate, ``benchmark`` is the environment and ``tier`` is None.
+        alpha: the probability that the interval misses the true difference.
         gate_id: None without a gate.
-        method, seed: of the interval and the sign flips.
+        method, seed: the method of the interval, and the seed of the sign-flip test.
         pairs, clusters: examples that both sides have scored, and their groups.
-        low, high: None for an open end.
-        pairs_needed: for a decision; None if it is decided or unknown.
+        low, high: the ends of the interval; None for an infinite end.
+        pairs_needed: the number of pairs needed for a decision; None if decided or unknown.
     """
 
     comparison_id: str
@@ -287,10 +288,10 @@ class GateDecision:
 
     Attributes:
         baseline, candidate: as given on the command line.
-        alpha: the probability that an interval misses.
-        correction: for several benchmarks: holm, bh or none.
-        suite, night: of the candidate, if it is a night.
-        breached, undecided: names of benchmarks that are not advisory.
+        alpha: the probability that an interval misses the true difference.
+        correction: the correction for several benchmarks: holm, bh or none.
+        suite, night: set if the candidate is a night.
+        breached, undecided: names of benchmarks with these results, without advisory benchmarks.
     """
 
     gate_id: str
@@ -317,9 +318,9 @@ Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
 
 @dataclass(frozen=True)
 class Note:
-    """A person's note on a rollout; a later note with the same id replaces it, and a withdrawn note is in no view.
+    """A person's note on a rollout. A later note with the same id replaces the note. No view shows a withdrawn note.
 
-    ``overruled_reward`` is what the author proposes, None for none; the recorded reward does not change.
+    ``overruled_reward`` is the reward that the author proposes, or None. The recorded reward does not change.
     """
 
     note_id: str
@@ -343,7 +344,7 @@ LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NO
 
 
 class Records(NamedTuple):
-    """All records of a warehouse; ``lines`` is in the order of ``LINE_FILES``."""
+    """All records of a warehouse. ``lines`` has the order of ``LINE_FILES``."""
 
     prices: tuple[Price, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)

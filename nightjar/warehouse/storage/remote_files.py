@@ -1,7 +1,8 @@
 """``RemoteFiles``: the segments of an object store as a filesystem for DuckDB.
 
-The segment's description answers DuckDB's questions for size and time, several per query, without a request. Small
-files are fetched whole and many at once, large ones by the ranges that DuckDB reads; both are cached up to a limit.
+DuckDB asks for sizes and times several times per query; the segment's description answers without a request. Small
+files are fetched whole and many at once. Of large files, only the ranges that DuckDB reads are fetched. Both are cached
+up to a limit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         self._lock = threading.Lock()
 
     def address(self, segment_id: str = "", kind: str = "") -> str:
-        """Returns a path for DuckDB; without a segment the prefix of all paths."""
+        """Returns a path for DuckDB. Without a segment, returns the prefix of all paths."""
         return f"{_PROTOCOL}://{segment_id}/{kind}.parquet" if segment_id else f"{_PROTOCOL}://"
 
     def glob(self, path: str, **_: Any) -> list[str]:
@@ -101,7 +102,10 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
             return self._kept[path]
 
     def _wanted(self, path: str) -> Sequence[str]:
-        """Returns the file with all small files of its kind; the first of a kind alone (DuckDB reads its columns)."""
+        """Returns the files to fetch.
+
+        The first of a kind is fetched alone; then all small files of this kind together.
+        """
         _, kind = _parts(path)
         if self._opened.setdefault(kind, path) == path:
             return [path]

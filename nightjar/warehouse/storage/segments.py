@@ -1,12 +1,12 @@
-"""``Segment``: the files of one publish or one pack; ``Catalog``: the segments, and which of their runs count.
+"""``Segment``: the files of one publish or one pack. ``Catalog``: the segments, and which of their runs count.
 
 A segment is a folder of Parquet files and a ``segment.json``, written under another name and renamed. It never changes.
 A pack merges many segments and replaces them. The ``segment.json`` files alone decide what counts, whatever the order
 of writing:
 
-- of several versions of a run the newest counts; of equal versions the one in the larger segment;
+- if a run has several versions, the newest counts; if versions are equal, the one in the larger segment counts;
 - a segment that a pack replaces does not count;
-- a part of a run counts until the run itself is there, see ``nightjar/core/parts.py``.
+- a part of a run counts until the whole run is published, see ``nightjar/core/parts.py``.
 
 A version is text in sort order: the number of attempts in the ledger (which only grows), the time of the newest
 attempt, the end of the run, the time of the publish, and a hash of the content.
@@ -56,7 +56,7 @@ PARQUET_OPTIONS = (
 )
 """Short row groups let a query read one run's texts alone, and let huge texts fit into memory.
 
-Level 3 would make files a seventh smaller, but take a third longer to read and half as long again to write.
+With level 3, files would be a seventh smaller, but would take a third longer to read and half as long again to write.
 """
 
 _LONGEST_NAME = 120
@@ -66,10 +66,10 @@ _PROGRESS_FIELDS = 3
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment, as its ``segment.json`` describes it; ``schema`` is the version of its tables.
+    """A segment, as described by its ``segment.json``. ``schema`` is the version of the segment's tables.
 
-    ``versions`` are by run id; ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) by kind. A pack ``replaces`` the
-    segments with these ids; the segment of one run replaces none.
+    ``versions`` is by run id. ``rows``, ``sizes`` (bytes) and ``digests`` (SHA-256) are by kind. ``replaces`` has the
+    ids of the segments that a pack replaces. The segment of one run replaces no segment.
     """
 
     segment_id: str
@@ -96,7 +96,10 @@ class Segment:
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Ignores unknown fields. Raises WarehouseError for a damaged file, or, without a cause, a newer version."""
+        """Ignores unknown fields.
+
+        Raises WarehouseError for a damaged file and (without ``__cause__``) for a newer version.
+        """
         try:
             read = orjson.loads(content)
             found = int(read["schema"])
@@ -134,7 +137,7 @@ def write_files(
     relations: Mapping[str, str],
     replaces: Sequence[str] = (),
 ) -> Segment:
-    """Writes into an empty folder; ``relations`` selects the rows of each kind."""
+    """Writes the files of a segment into an empty folder. ``relations`` selects the rows of each kind."""
     rows, sizes, digests = {}, {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
@@ -159,7 +162,7 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Returns whether a name is that of a pack; only the name of a published run's segment has a dot."""
+    """Returns whether a segment is a pack. Only the name of a published run's segment has a dot."""
     return segment_id.startswith(PACK_PREFIX) and "." not in segment_id
 
 
@@ -196,7 +199,7 @@ class Catalog:
 
     @cached_property
     def holders(self) -> Mapping[str, Segment]:
-        """The segment that holds the version of each run that counts, by run_id."""
+        """The segment that holds each run's current version, by run_id."""
         best: dict[str, tuple[str, int, str]] = {}
         for segment in self.segments.values():
             if segment.segment_id in self.replaced:
@@ -212,7 +215,10 @@ class Catalog:
 
     @cached_property
     def retired(self) -> Mapping[str, Segment]:
-        """Replaced segments and old versions of a run. A pack stays until replaced, as later packs rely on it."""
+        """Replaced segments and old versions of a run.
+
+        A pack stays until it is replaced, because later packs rely on it.
+        """
         return {
             name: segment
             for name, segment in self.segments.items()
@@ -221,7 +227,7 @@ class Catalog:
 
     @cached_property
     def needed(self) -> Mapping[str, Segment]:
-        """All segments that are not retired, by segment_id in order."""
+        """All segments that are not retired, in order of their segment_id."""
         return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
@@ -242,13 +248,13 @@ class Catalog:
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Takes moments in Unix time, 0 if unknown."""
+    """Returns a version. Moments are in Unix time, 0 if unknown."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 
 
 def is_held(held: str | None, offered: str) -> bool:
-    """Returns whether a held version has the same content as an offered one, or content of a later moment."""
+    """Returns whether a held version has the same content as an offered version, or newer content."""
     if held is None:
         return False
     return is_same(held, offered) or held.split("-")[:_PROGRESS_FIELDS] > offered.split("-")[:_PROGRESS_FIELDS]

@@ -1,4 +1,4 @@
-"""``Store``: the place that holds the segments of a warehouse, a local folder or an object store."""
+"""``Store``: the storage of a warehouse's segments, a local folder or an object store."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from nightjar.warehouse.storage.records import (
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
 
 PATIENCE_SECONDS = 30.0
-"""How long a remote place may take to respond; the client of S3 tries for 15 seconds."""
+"""How long remote storage may take to respond. The client of S3 retries for 15 seconds."""
 
-ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
+ADVICE = "Name another warehouse with --warehouse or NIGHTJAR_WAREHOUSE."
 
 Kept = TypeVar("Kept")
 Answer = TypeVar("Answer")
@@ -39,9 +39,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in a file of a segment; ``what`` is a predicate for messages.
+    """A fault in a file of a segment. ``what`` completes a sentence about the file: "has 3 bytes instead of 5".
 
-    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked.
+    ``is_hidden`` faults are found only by reading the whole file. Without ``is_damage``, the file cannot be checked.
     """
 
     segment_id: str
@@ -61,7 +61,7 @@ class Fault:
 
 
 class Store(ABC):
-    """Holds immutable segments, and beside them records such as prices and nights.
+    """Stores immutable segments, and beside the segments records such as prices and nights.
 
     ``str()`` returns the location for messages, without credentials. Methods raise WarehouseError if the place cannot
     be read or written, if a file is damaged, or if a newer Nightjar wrote it.
@@ -79,7 +79,7 @@ class Store(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Returns whether anything was published here."""
+        """Returns whether anything was published in this store."""
 
     def require(self) -> None:
         if not self.exists():
@@ -87,7 +87,7 @@ class Store(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Creates the place if it is missing."""
+        """Creates the folder if it is missing."""
 
     @abstractmethod
     def try_to_write(self) -> None:
@@ -119,15 +119,15 @@ class Store(ABC):
 
     @abstractmethod
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:
-        """Returns the remedy for a damaged segment; hidden damage shows only when the whole file is read."""
+        """Returns the remedy for a damaged segment. Hidden damage is found only by reading the whole file."""
 
     def doubt(self) -> str:
-        """Returns the remedy for an error that damage may explain; empty if there is none."""
+        """Returns the remedy for an error that damage may explain. The text is empty if there is no remedy."""
         return ""
 
     @abstractmethod
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """Enables a connection to read the published runs; returns the prefix of all paths that it may read."""
+        """Lets a connection read the published runs. Returns the prefix of all paths that the connection may read."""
 
     @abstractmethod
     def read_beside(self, name: str) -> bytes | None:
@@ -139,7 +139,7 @@ class Store(ABC):
 
     @contextmanager
     def changing_beside(self, name: str) -> Iterator[None]:  # noqa: ARG002 - no lock
-        """Keeps other processes from changing such a file, if the place has locks."""
+        """Keeps other processes from changing a file beside the segments, if the store has locks."""
         yield
 
     def prices(self) -> list[Price]:
@@ -171,7 +171,7 @@ class Store(ABC):
         try:
             return [] if content is None else load(content)
         except WarehouseError as error:
-            raise WarehouseError(f"{error}. Repair it, or remove the file: {self}/{name}") from error
+            raise WarehouseError(f"{error}. Repair or remove the file: {self}/{name}") from error
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[Path]:
@@ -183,11 +183,11 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, segment_id: str) -> None:
-        """Removes a segment: at once for readers, then its files."""
+        """Hides a segment from readers at once, then removes its files."""
 
     @abstractmethod
     def filesystem(self) -> tuple[Any, str]:
-        """Returns fsspec's filesystem and the path of the place in it."""
+        """Returns fsspec's filesystem and the path of the store in this filesystem."""
 
     @abstractmethod
     def remove_leftovers(self) -> None:
@@ -195,18 +195,21 @@ class Store(ABC):
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - no lock
-        """Yields whether this process may pack and remove segments; in a place without locks always True."""
+        """Yields whether this process may pack and remove segments. A store without locks always yields True."""
         yield True
 
 
 @lru_cache(maxsize=32)
 def _lines(file: LineFile[Any], content: bytes) -> list[str]:
-    """Returns the checked lines of a file; cached, because every query reads them and a year of gates has megabytes."""
+    """Returns the checked lines of a file.
+
+    The lines are cached, because every query reads several megabytes of them.
+    """
     return file.lines(file.load(content))
 
 
 def ask_patiently(ask: Callable[[], Answer], warehouse: str) -> Answer:
-    """Calls a function of a remote place; raises WarehouseError if it takes longer than half a minute."""
+    """Calls a function of a remote store. Raises WarehouseError if the call takes longer than half a minute."""
     try:
         return in_time(ask, PATIENCE_SECONDS)
     except TimeoutError:
@@ -216,7 +219,7 @@ def ask_patiently(ask: Callable[[], Answer], warehouse: str) -> Answer:
 
 
 def in_time(ask: Callable[[], Answer], seconds: float) -> Answer:
-    """Calls a function in a thread, which is abandoned if it takes too long."""
+    """Calls a function in a thread. The thread is abandoned if the function takes too long."""
     future: Future[Answer] = Future()
 
     def answer() -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 FIRST_SCHEMA = 3
-"""The version of the tables in the first release; each column added since raises it by one."""
+"""The version of the tables in the first release. Each column added since then raises the version by one."""
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\);", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^    (\w+) (.+?)(?: NOT NULL)?,?$", re.MULTILINE)
@@ -23,7 +23,7 @@ _IN_JSON = {
     "finish_reason": "trajectory ->> '$[#-1].response.finish_reason'",
     "model_ms": "list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[]))",
 }
-"""SQL that reads the values of added columns from the JSON in which the first release kept them."""
+"""SQL that reads the values of added columns from the JSON columns of the first release."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,10 @@ class Column:
 
     @property
     def before(self) -> str:
-        """SQL for the value in rows of earlier versions: from JSON if possible, else NULL."""
+        """SQL for the value in rows of earlier versions.
+
+        The value is read from JSON if possible, and is NULL otherwise.
+        """
         return _IN_JSON.get(self.name, f"NULL::{self.sql_type}")
 
 

@@ -1,6 +1,6 @@
-"""Refuses a run whose id the warehouse already has for another run: another model, configuration or dataset.
+"""Refuses a run if the warehouse has its id for another run, with another model, configuration or dataset.
 
-A run may be published again as it grows. Its settings and existing examples stay; a resume may only add examples.
+A growing run may be published again. Its settings and existing examples must stay; a resume may only add examples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nightjar.warehouse.storage.store import Store
 _log = logging.getLogger(__name__)
 
 _OF_CONFIG = ("base_url", "api_client_type")
-"""Settings that are compared by ``config.json``, as in a resume; the metadata name replicas, which may change."""
+"""Settings that are compared in ``config.json``, as in a resume. The metadata also name replicas, which may change."""
 
 _SETTINGS = "SELECT metadata, config FROM {} WHERE run_id = ?"
 _HASHES = """
@@ -39,12 +39,12 @@ SELECT example_id, any_value(example_hash) FROM {} WHERE run_id = ? AND example_
 Ask = Callable[[str, str], list[tuple[Any, ...]]]
 
 _LOOKS = 3
-"""How often a segment is looked up, because packing may replace it meanwhile."""
+"""How often a segment is looked up. Several tries are needed, because packing may replace the segment meanwhile."""
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The identity of a run; ``config`` is empty for an imported run, ``hashes`` reads the hash of each example."""
+    """The identity of a run. ``config`` is empty for an imported run. ``hashes`` reads the hash of each example."""
 
     run_id: str
     metadata: Mapping[str, Any]
@@ -57,7 +57,7 @@ class RecordedRun:
 
 
 def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
-    """Raises RunConflictError if the runs differ in a setting or an example; ``place`` starts the message.
+    """Raises RunConflictError if the runs differ in a setting or an example. ``place`` starts the message.
 
     Damaged results raise WarehouseError.
     """
@@ -68,18 +68,21 @@ def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, 
 
 
 def check_publishable(store: Store, directory: RunDirectory, remedy: str = "") -> None:
-    """Raises RunConflictError for another run with this id; the default remedy is the command that gives a new id."""
+    """Raises RunConflictError if the store has another run with this id.
+
+    The default remedy is the command for a new id.
+    """
     offered = in_directory(directory)
     held = held_run(store, offered.run_id, store.catalog())
     refuse_conflict(held, offered, f"The warehouse {store}", remedy or new_id_remedy(directory.path, str(store)))
 
 
 def new_id_remedy(run_dir: Path, warehouse: str) -> str:
-    return f"To give this one a new id and publish it: {publish_command(run_dir, warehouse, '--new-id')}"
+    return f"To give this run a new id and publish it: {publish_command(run_dir, warehouse, '--new-id')}"
 
 
 def in_directory(directory: RunDirectory) -> RecordedRun:
-    """Raises RunDirectoryError if the metadata are damaged."""
+    """Returns the run in a directory. Raises RunDirectoryError if the metadata are damaged."""
     metadata, config = directory.read_metadata(), {}
     with suppress(RunDirectoryError):  # an imported run has none
         config = directory.read_config()
@@ -87,7 +90,7 @@ def in_directory(directory: RunDirectory) -> RecordedRun:
 
 
 def example_hashes(results: Path) -> dict[int, str]:
-    """Returns the content hashes by ``example_id``; raises WarehouseError if a line is damaged."""
+    """Returns the content hashes by ``example_id``. Raises WarehouseError if a line is damaged."""
     try:
         rows = (line.row for line in scan_lines(results))
         return {row["example_id"]: row["example_hash"] for row in rows if row.get("example_hash")}
@@ -96,7 +99,7 @@ def example_hashes(results: Path) -> dict[int, str]:
 
 
 def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:
-    """Returns None if there is no such run, or its segment is damaged."""
+    """Returns the run in the warehouse, or None if there is no such run or its segment is damaged."""
     return recorded_run(run_id, partial(_ask, store, run_id, catalog))
 
 
@@ -120,7 +123,7 @@ def _ask(store: Store, run_id: str, catalog: Catalog, kind: str, statement: str)
                 return connection.execute(statement.format(file), [run_id]).fetchall()
         except (duckdb.Error, UnicodeDecodeError) as error:
             reason = error
-    _log.warning("Run %s is not compared with the one in %s, which cannot be read: %s", run_id, store, reason)
+    _log.warning("Run %s is not compared with its copy in %s, which cannot be read: %s", run_id, store, reason)
     return []
 
 

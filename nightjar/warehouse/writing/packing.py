@@ -1,6 +1,6 @@
 """Merges small segments into packs, and removes segments that are no longer needed.
 
-Sixteen segments of similar size become one, and sixteen of these become one again, up to packs of about 100,000
+Sixteen segments of similar size become one pack, and sixteen such packs become one larger pack, up to about 100,000
 rollouts. So published data is written three times in all, and a million rollouts are in about forty segments.
 """
 
@@ -40,7 +40,7 @@ LOCK_TIMEOUT_SECONDS = 60.0
 """How long to wait for another process that packs, prunes or repairs."""
 
 _verified: set[tuple[str, str, int]] = set()
-"""Undamaged files: path, digest and modification time in ns."""
+"""Files that were found undamaged: path, digest and modification time in nanoseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def alone_in(store: Store) -> Iterator[None]:
 
 
 def tidy(store: Store) -> None:
-    """Packs as needed and replaces the snapshot; only warns on errors, because the run is already published."""
+    """Packs as needed and replaces the snapshot. Only warns on errors, because the run is already published."""
     try:
         if not store.exists():
             return
@@ -68,7 +68,7 @@ def tidy(store: Store) -> None:
 
 
 def pack_as_needed(store: Store) -> int:
-    """Merges crowded segments and removes retired ones; returns the number of packs, 0 if another process packs."""
+    """Merges crowded segments and removes retired segments. Returns the number of packs; 0 if another process packs."""
     if store.is_remote:
         return 0
     packed = 0
@@ -82,7 +82,7 @@ def pack_as_needed(store: Store) -> int:
 
 
 def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
-    """Merges all small segments, removes retired ones, and returns the number of packs written.
+    """Merges all small segments, removes retired segments, and returns the number of packs written.
 
     In an object store retired segments stay for at least an hour, whatever ``retired_for`` says.
     """
@@ -95,7 +95,7 @@ def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
 
 
 def crowded(catalog: Catalog) -> list[Segment]:
-    """Returns segments to merge: too many of one size, or else a large one that is mostly outdated; or none."""
+    """Returns segments to merge: too many segments of one size, or else a large segment that is mostly outdated."""
     classes: dict[int, list[Segment]] = defaultdict(list)
     for segment in _by_age(one for one in catalog.needed.values() if not _is_large([one])):
         classes[int(math.log(max(1, segment.rows["rollouts"]), FAN_IN))].append(segment)
@@ -112,10 +112,10 @@ def outdated(catalog: Catalog) -> dict[str, int]:
 
 
 def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
-    """Replaces segments by a pack of their rows that count; only one process at a time may pack.
+    """Replaces segments by a pack of their current rows. Only one process at a time may pack.
 
-    Omits the runs in ``without`` and the examples that no other run uses. Changes nothing if a segment is damaged or
-    another machine removed one of the runs.
+    Omits the runs in ``without``, and the examples that only these runs use. Changes nothing if a segment is damaged or
+    if another machine removed one of the runs.
     """
     try:
         _merge(store, segments, without)
@@ -157,7 +157,7 @@ def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) ->
 def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
     """Removes a pack with a run that no other segment holds, because another machine pruned it meanwhile.
 
-    A pruner checks for such packs too, so that one of the two notices the other.
+    A pruner checks for such packs too, so that at least one of the two processes notices the other.
     """
     others = Catalog.of(one for name, one in store.catalog().segments.items() if name != pack.segment_id)
     gone = pack.versions.keys() - others.holders.keys()
@@ -174,10 +174,10 @@ def new_pack_id() -> str:
 
 
 def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
-    """Removes segments that retired some time ago, and unfinished files of dead processes; one process at a time.
+    """Removes long-retired segments and unfinished files of dead processes. Only one process at a time may do so.
 
-    The oldest are removed first: without its pack, a replaced segment would count again. In an object store they stay
-    for at least ``RETIRED_FOR``.
+    The oldest segments are removed first: without its pack, a replaced segment would count again. In an object store,
+    retired segments stay for at least ``RETIRED_FOR``.
     """
     catalog, now = store.catalog(), datetime.now(UTC)
     stays = max(older_than, RETIRED_FOR) if store.is_remote else older_than
@@ -194,7 +194,7 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
 
 
 def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]) -> dict[str, str]:
-    """Returns the statements for a pack by kind; its examples exclude those of packs that it relies on."""
+    """Returns a pack's statements by kind. The pack omits examples that are in the packs it relies on."""
     merged = {name: catalog.segments[name] for source in sources for name in source.segment_ids}
     kept = _packs_to_rely_on(store, catalog, merged)
     rows = {kind: f"{selection(kind, sources, store.file)} ORDER BY {ORDER[kind]}" for kind in RUN_KINDS}
@@ -230,7 +230,7 @@ def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
-    """Yields batches of the size of a large segment: all small segments, and all with outdated runs."""
+    """Yields all small segments, and all segments with outdated runs, in batches of the size of a large segment."""
     needed = catalog.needed.values()
     waiting = _by_age(segment for segment in needed if not _is_large([segment]) or catalog.dead_runs(segment))
     while waiting:
@@ -243,8 +243,8 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 def _packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) -> list[Segment]:
     """Returns other packs with examples of the segments to merge, which the new pack need not write again.
 
-    Damaged packs are left out: the new pack would lose its own good copies. In an object store there are none, because
-    another process may remove a pack at the same time.
+    Damaged packs are left out, because the new pack would lose its own good copies. In an object store, no packs are
+    returned, because another process may remove a pack at the same time.
     """
     if store.is_remote:
         return []
@@ -268,7 +268,10 @@ def _has_whole_examples(store: Store, segment: Segment) -> bool:
 
 
 def _sharing(own: Collection[str], others: Mapping[str, Segment]) -> list[Segment]:
-    """Returns the segments that hold one of our examples, or all of them if a damaged file prevents the search."""
+    """Returns the segments that hold one of our examples.
+
+    If a damaged file prevents the search, returns all segments.
+    """
     if not others:
         return []
     statement = (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class PublishReport:
     """The result of a publish; ``rollouts`` includes failed ones.
 
-    ``is_new``: False if the warehouse already had this or newer content. ``is_older``: it has newer content.
-    ``is_update``: it had the run with older content.
+    ``is_new``: the warehouse did not have this or newer content. ``is_older``: the warehouse has newer content.
+    ``is_update``: the warehouse had the run with older content.
     """
 
     run_id: str

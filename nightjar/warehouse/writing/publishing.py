@@ -50,9 +50,9 @@ def silent(_done: int, _total: int) -> None:
 def publish_all(
     store: Store, run_dirs: Sequence[Path], progress: Progress = silent, *, anew: bool = False
 ) -> Iterator[tuple[Path, PublishReport | NightjarError]]:
-    """Publishes run directories several at a time, and yields each with its report or its error; packs now and then.
+    """Publishes run directories several at a time. Yields each with its report or its error. Packs now and then.
 
-    A failed run directory is retried at the end, because it may have been in the middle of a write. If run directories
+    A failed run directory is retried at the end, because a run may have been writing to it. If run directories
     have the same run id, all but the first are published at the end, one by one, to detect conflicts.
     """
     first: dict[str, Path] = {}
@@ -82,7 +82,7 @@ def _outcome(store: Store, run_dir: Path, *, anew: bool) -> PublishReport | Nigh
 
 
 def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:
-    """Publishes unless the warehouse has newer content, or this content and not ``anew``.
+    """Publishes, unless the warehouse has newer content. The same content is only published again with ``anew``.
 
     Raises RunConflictError if the warehouse holds another run with this id.
     """
@@ -117,9 +117,9 @@ def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishRe
 def publish_with(
     run_dir: Path, held: Callable[[RunFiles], str | None], write: Write, *, anew: bool = False
 ) -> PublishReport:
-    """Stages a run directory and passes it to a writer; ``anew`` writes also if the warehouse has this content.
+    """Stages a run directory and passes it to a writer. With ``anew``, writes even if the warehouse has this content.
 
-    ``held`` returns the version that the warehouse holds, or None; it raises if another run has this id.
+    ``held`` returns the version that the warehouse holds, or None. ``held`` raises if another run has this id.
     """
     started = time.monotonic()
     try:
@@ -173,7 +173,10 @@ def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, i
 
 
 def _memory_limit(files: RunFiles) -> str:
-    """Returns the memory for DuckDB, which reads 2,048 lines at a time: it depends on the longest line."""
+    """Returns the memory limit for DuckDB.
+
+    It depends on the longest line, because DuckDB reads 2,048 lines at a time.
+    """
     longest_bytes = max(files.results.longest_bytes, files.attempts.longest_bytes)
     return f"{min(max(_LEAST_MEMORY_BYTES, 8192 * longest_bytes), _MOST_MEMORY_BYTES)}B"
 

@@ -31,7 +31,7 @@ _NOT_CONTENT = ("published_at", "format")
 
 @dataclass(frozen=True)
 class JsonFile:
-    """A file of complete lines for DuckDB, with the hash of its content; ``last_line`` is empty if there is none."""
+    """A file of complete lines for DuckDB, with the hash of its content. In an empty file, ``last_line`` is empty."""
 
     path: Path
     longest_bytes: int
@@ -42,7 +42,7 @@ class JsonFile:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of a run directory, without torn lines; ``config`` is None for an imported run.
+    """The files of a run directory, without torn lines. For an imported run, ``config`` is None.
 
     The metadata have aggregates even if the run was killed before it wrote them.
     """
@@ -64,9 +64,9 @@ class RunFiles:
 
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
-    """Reads the small files and measures the large ones; raises WarehouseError if one is damaged.
+    """Reads the small files and measures the large files. Raises WarehouseError if a file is damaged.
 
-    Copies a growing file, and one with a torn last line, to ``scratch`` without that line.
+    Copies a file that grows, or has a torn last line, to ``scratch`` without a torn line.
     """
     metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
@@ -95,7 +95,7 @@ def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
     """Returns a copy of a file with the named values of each line moved into one object, ``state``.
 
-    Values in ``fields`` stay in the line; lines that are not objects stay unchanged.
+    Values in ``fields`` stay in the line. Lines that are not objects stay unchanged.
     """
     copy, beside = scratch / file.path.name, scratch / f"{file.path.name}.gathered"
     longest = 0
@@ -120,7 +120,7 @@ def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str])
 def _read_metadata(path: Path) -> dict[str, Any]:
     metadata = _read_json(path)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
-        raise WarehouseError(f"Cannot read {path}: it names no run_id.")
+        raise WarehouseError(f"Cannot read {path}: it has no run_id.")
     if (whole := unsealed(metadata)) is None:
         raise WarehouseError(f"Cannot publish {path.parent}: metadata.json is damaged: it was edited.")
     return whole
@@ -144,7 +144,7 @@ def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) ->
     try:
         file, whole_bytes, torn_bytes = _measured(path)
         if torn_bytes and not is_growing:
-            _log.warning("The last line of %s is torn and left out; resume the run to repair it.", path)
+            _log.warning("The last line of %s is torn and left out. To repair the file, resume the run.", path)
         return replace(file, path=_beginning(path, whole_bytes, scratch)) if torn_bytes or is_growing else file
     except OSError as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
@@ -204,7 +204,7 @@ def _settings(config: str | None) -> bytes:
 
 
 def _finished_at(last_attempt: bytes) -> float:
-    """Returns the Unix time of the last attempt in the ledger, the newest one; 0 if there is none."""
+    """Returns the Unix time of the last line, and so newest attempt, of the ledger. An empty ledger returns 0."""
     with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
     return 0.0
@@ -219,7 +219,7 @@ def _moment(text: object) -> float:
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
-    """Counts the last line of each rollout."""
+    """Returns the aggregates over the last line of each rollout."""
     try:
         last = {_key(line.row): line.number for line in scan_lines(results)}
         summary = summarize_rows(

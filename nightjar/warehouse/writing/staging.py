@@ -21,7 +21,7 @@ _COMPUTED = {
     *("version", "env_commit", "input_tokens", "output_tokens", "nightjar_version", "nightjar_commit", "run_dir"),
     *("metadata", "config", "env_hash", "scoring_hash", "protocol"),
 }
-"""The columns of ``runs`` that are no fields of ``metadata.json``; ``publish.sql`` computes them."""
+"""The columns of ``runs`` that are not fields of ``metadata.json``; ``publish.sql`` computes these columns."""
 
 
 def _types(table: str, names: Collection[str]) -> dict[str, str]:
@@ -53,7 +53,7 @@ _ATTEMPT_FIELDS = {
 }
 
 _SMALLEST_BUFFER_BYTES = 1 << 20
-"""Every thread allocates twice this; DuckDB's default of 16 MB costs more time than the parsing."""
+"""Every thread allocates twice this size. DuckDB's default of 16 MB would cost more time than the parsing."""
 
 _STAGE = """
 CREATE TEMP TABLE {table} AS SELECT {selection} FROM read_json(
