@@ -9,9 +9,9 @@ From verifiers' `alphabet-sort`; its data, names of the authors of papers, has n
     user:      Add these names … GraceHopper
     assistant: <combined_alphabetical_sorted>GraceHopper // new name!, AdaLovelace, AlanTuring</combined_…>
 
-A turn scores its list's similarity to the correct list (`difflib`, line by line), to the power of `similarity_power`;
-the reward is the mean over turns. A turn without its tag, or with several, scores 0. Ties are sorted by the rest of
-the name.
+The score of a turn is the similarity of its list to the correct list (`difflib`, line by line), raised to the power of
+`similarity_power`. The reward is the mean over turns. A turn scores 0 if its tag is missing or occurs several times.
+Ties are sorted by the rest of the name.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def load_environment(
     dataset_split: str = "train",
     seed: int = 1337420,
 ) -> MultiTurnEnv:
-    """Loads lists of names; ``seed`` decides turns, names and orders, separately for each example.
+    """Loads lists of names; ``seed`` decides the turns, names and orders of each example.
 
-    ``similarity_power`` is the exponent of the similarity of each turn, or of the mean over turns without
-    ``power_per_turn``: only correct lists score well.
+    ``similarity_power`` is the exponent of each turn's similarity, or of the mean over turns if ``power_per_turn`` is
+    false. With a high exponent, only correct lists score well.
     """
     turns, names = range(min_turns, max_turns + 1), range(min_names_per_turn, max_names_per_turn + 1)
     rubric = Rubric(funcs=[sorted_right])
@@ -135,7 +135,7 @@ def reference_reply(example: Mapping[str, Any]) -> list[str]:
 
 
 def sorted_right(completion: Any, info: dict[str, Any], similarity_power: float, power_per_turn: bool) -> float:
-    """The mean similarity of the lists of all turns to the correct ones, from 0 to 1."""
+    """The mean similarity of the lists of all turns to the correct lists, from 0 to 1."""
     said = [content_text(message["content"] or "") for message in completion if message["role"] == "assistant"]
     said += [""] * (len(info["lists"]) - len(said))
     likenesses = [

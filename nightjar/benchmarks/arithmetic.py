@@ -1,6 +1,6 @@
 """Arithmetic: generated problems, without a download. The demo runs it.
 
-Run and example, scored by the number in the reply::
+The number in the reply is scored. Run and example::
 
     nightjar model-server --solver arithmetic &
     nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 100
@@ -25,7 +25,7 @@ OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99) -> SingleTurnEnv:
-    """Loads generated problems. Equal seeds give equal problems; a longer list starts like a shorter one."""
+    """Loads generated problems. Equal seeds give equal problems; a longer list starts with a shorter list."""
     parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: make_problems(num_problems, seed, largest),
@@ -47,7 +47,7 @@ def make_problems(num_problems: int, seed: int, largest: int) -> list[dict[str, 
 
 
 def extract_answer(text: str) -> str:
-    r"""Returns the number in ``\boxed{}``, else the stated number; empty if there is none."""
+    r"""Returns the number in ``\boxed{}``, otherwise the stated number; empty if there is no number."""
     boxed = equated_number(extract_boxed_answer(text, strict=True))
     number = stated_number(text) if boxed is None else boxed
     return "" if number is None else f"{number:f}"

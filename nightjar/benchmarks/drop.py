@@ -10,13 +10,13 @@ Dua et al., 2019, "DROP: A Reading Comprehension Benchmark Requiring Discrete Re
     question:      How many goals did the Owls kick?
     answers_spans: {"spans": ["5"], "types": ["number"]}
 
-Scored as published: the reward is the best F1 of the words against any answer, 0 if the correct answer has numbers and
-the reply has none of them; `exact_match` is a metric.
+Scoring is as published: the reward is the best F1 of the reply's words against any correct answer, or 0 if the correct
+answer has numbers and the reply has none of these numbers. `exact_match` is a metric.
 
-The hub's list of spans joins all annotators. A number or a date is an answer by itself. Spans form one answer if two
-annotators named at least two of them (Ann, Bob, Bob, Ann). Otherwise (Ann, Bob) each of them is correct, and so are all
-together. Several spans are each compared with the best fitting span of the reply, and the mean is over the larger
-number of spans, as in AllenNLP's program.
+The hub's list of spans joins the spans of all annotators. A number or a date is an answer by itself. Spans form one
+answer if two annotators named at least two of them (Ann, Bob, Bob, Ann). Otherwise (Ann, Bob) each span is a correct
+answer, and so are all spans together. If an answer has several spans, each is compared with the best fitting span of
+the reply, and the mean is over the larger number of spans, as in AllenNLP's program.
 
 Differences from the authors' program: signs of currency and percent are removed before a number is read, so `50.6%` is
 50.6, not 506; curly quotation marks are punctuation; a reply without words is wrong, even if the answer is an article.
@@ -56,7 +56,7 @@ _QUESTION = re.compile(r"\s*Passage:\s*(?P<passage>.*?)\s*Question:\s*(?P<questi
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
-    """Loads DROP from the hub, or from a file with its columns or with ``context`` and ``ref_text``."""
+    """Loads DROP from the hub, or from a file with the same columns or with ``context`` and ``ref_text``."""
     parser = AfterThinkParser(lambda text: "\n".join(stated_lines(text)))
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset),
@@ -95,7 +95,7 @@ def _texts(spans: Any) -> list[str]:
 
 
 def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str]]:
-    """Returns the answers in the hub's list of all annotators' spans, each as its spans.
+    """Returns the answers in the hub's list of all annotators' spans, each as a list of spans.
 
     Example:
         >>> answers_of(["Ann", "Bob", "Bob", "Ann"]), answers_of(["3", "4"], ["number", "number"])
@@ -113,7 +113,7 @@ def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str
 
 
 def _by_annotator(spans: Sequence[str], types: Sequence[str]) -> list[list[str]]:
-    """Splits the list around numbers and dates, and where an annotator would name something twice."""
+    """Splits the list around numbers and dates, and where an annotator would name a span twice."""
     answers: list[list[str]] = []
     before = None
     for span, kind in zip_longest(spans, types, fillvalue="span"):
@@ -131,13 +131,13 @@ def _is_named(span: str, answer: list[str]) -> bool:
 
 
 def f1(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """The overlap of the words with the nearest correct answer, from 0 to 1."""
+    """The overlap of the reply's words with the nearest correct answer, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
     return max((aligned(said, right) for said, right in _compared(given, info["answers"])), default=0.0)
 
 
 def exact_match(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """1.0 if the words equal those of a correct answer, with its spans in any order, else 0.0."""
+    """1.0 if the reply's words equal the words of a correct answer, with spans in any order, else 0.0."""
     given = parser.parse_answer(completion) or ""
     return float(any(any(said) and sorted(said) == sorted(right) for said, right in _compared(given, info["answers"])))
 
@@ -197,7 +197,7 @@ def _plain(word: str) -> str:
 def overlap(given: list[str], wanted: list[str]) -> float:
     """Returns the harmonic mean of precision and recall of the distinct words, as the authors do.
 
-    It is 0.0 if numbers are wanted and none of them is given.
+    It is 0.0 if numbers are wanted and none of these numbers is given.
     """
     said, right = set(given), set(wanted)
     numbers = {word for word in right if _NUMBER.fullmatch(word)}

@@ -9,8 +9,8 @@ consent, and not to publish the questions in plain text on the web. Run and (inv
     Correct Answer:     the single bond of ethane
     Incorrect Answer 1: the double bond of ethene      (2 and 3 likewise)
 
-Scored by the final letter of the reply after its thoughts. The standard error is 3.5 points; several rollouts of each
-question reduce it, see `nightjar plan`.
+The final letter of the reply after its thoughts is scored. The standard error is 3.5 percentage points; several
+rollouts of each question reduce it, see `nightjar plan`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Reason first. Then write a last line that says "Answer: X", where X is one of th
 def load_environment(
     dataset: str | None = None, subset: str = "diamond", system_prompt: str | None = None, choices_seed: int = 0
 ) -> SingleTurnEnv:
-    """Loads the subset ``diamond``, ``main`` or ``extended`` from the hub, or a file with its columns.
+    """Loads the subset ``diamond``, ``main`` or ``extended`` from the hub, or a file with the same columns.
 
-    ``choices_seed`` decides the order of each question's choices; it is recorded in ``info``.
+    ``choices_seed`` decides the order of each question's choices. The seed is recorded in ``info``.
     """
     if subset not in SUBSETS:
         raise ConfigError(f"GPQA has no subset {subset!r}. Choose one of: {', '.join(SUBSETS)}")

@@ -1,7 +1,7 @@
 """GSM8K: 1,319 grade school math word problems.
 
-Cobbe et al., 2021, "Training Verifiers to Solve Math Word Problems"; data: MIT. Run and example, scored by the number
-in the reply::
+Cobbe et al., 2021, "Training Verifiers to Solve Math Word Problems"; data: MIT. The number in the reply is scored. Run
+and example::
 
     nightjar eval run gsm8k -m gpt-4.1-mini -p openai -n 100
 
@@ -46,7 +46,7 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reference_answer(answer: Any) -> str:
-    """Returns the text after ``####`` in a reference solution; all of it if there is none."""
+    """Returns the text after ``####`` in a reference solution; the whole solution if it has no ``####``."""
     text = str(answer)
     return extract_hash_answer(text) or text
 

@@ -10,8 +10,9 @@ example::
               {"criterion": "Recommends aspirin", "points": -9, "tags": ["axis:accuracy"]}]
 
 The judge gets one request per criterion; the published scores use gpt-4.1-2025-04-14. The reward is the points of the
-criteria met, divided by all positive points. It may be negative; the published figure is the mean cut to 0 and 1.
-Metrics give the same for each axis, `--by category` for each theme. A rollout fails without a verdict on a criterion.
+criteria met, divided by all positive points. The reward may be negative; the published score is the mean, cut to the
+range from 0 to 1. Metrics give the score of each axis, and `--by category` gives the score of each theme. A rollout
+fails if the judge gives no verdict on a criterion.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def load_environment(
     judge_base_url: str = "https://api.openai.com/v1",
     judge_api_key_var: str = "OPENAI_API_KEY",
 ) -> SingleTurnEnv:
-    """Loads the subset ``full``, ``hard`` or ``consensus`` from the hub, or a file with its columns."""
+    """Loads the subset ``full``, ``hard`` or ``consensus`` from the hub, or a file with the same columns."""
     if subset not in FILES:
         raise ConfigError(f"HealthBench has no subset {subset!r}. Choose one of: {', '.join(FILES)}")
     data = replace(DATA, data_file=FILES[subset])
@@ -101,7 +102,7 @@ def reference_reply(example: Mapping[str, Any]) -> str:
 
 
 async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any], state: State, parser: Parser) -> float:
-    """The points of the criteria met, divided by all positive ones; also for each axis, as a metric."""
+    """The points of the criteria met, divided by all positive points; metrics give the same for each axis."""
     if not (parser.parse_answer(completion) or "").strip():
         return 0.0
     said = "\n\n".join(f"{message['role']}: {content_text(message['content'])}" for message in prompt)
@@ -123,13 +124,13 @@ async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any],
 
 
 def share_of_points(graded: Iterable[tuple[dict[str, Any], bool]]) -> float | None:
-    """Returns the points of the criteria met, divided by all positive points; None if there are none of these."""
+    """Returns the points of the criteria met, divided by all positive points; None if no points are positive."""
     graded = list(graded)
     positive = sum(rubric["points"] for rubric, _ in graded if rubric["points"] > 0)
     return sum(rubric["points"] for rubric, met in graded if met) / positive if positive else None
 
 
 def is_met(reply: str) -> bool:
-    """Returns the judge's verdict; ``JudgeVerdictError`` if there is none, or both."""
+    """Returns the judge's verdict. Raises ``JudgeVerdictError`` if there is no verdict, or both."""
     found = {verdict.lower() for verdict in _VERDICT.findall(without_thoughts(reply))}
     return the_only(found, "verdict on a criterion", reply) == "true"

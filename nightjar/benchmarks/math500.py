@@ -9,7 +9,7 @@ With the MATH Dataset"; data: MIT (the hub removed the parent dataset after a no
     answer:  \frac{5}{6}                          (subject: Prealgebra, level: 1)
 
 Answers are compared as mathematics: `\frac56` equals `5/6`. math-verify compares decimals to six digits after the
-point: `1.41421356` equals `\sqrt2`, `1.4142` does not.
+point: `1.41421356` equals `\sqrt2`, but `1.4142` does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SYSTEM_PROMPT = "Work the problem out step by step. Put the final answer, and no
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = SYSTEM_PROMPT) -> SingleTurnEnv:
-    """Loads MATH-500 from the hub, or from a file with its columns."""
+    """Loads MATH-500 from the hub, or from a file with the same columns."""
     parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset),

@@ -50,9 +50,9 @@ def load_environment(
     sandbox_timeout_per_command_seconds: float = 60,
     system_prompt: str | None = None,
 ) -> PythonEnv:
-    """Loads the split ``train`` or ``test`` from the hub, or a file with its columns; -1 for all problems.
+    """Loads the first ``num_train_examples`` problems (-1 means all) of a split, or of a file with the same columns.
 
-    Each rollout has a Python session. The default system prompt names its packages.
+    The split is ``train`` or ``test``. Each rollout has a Python session. The default system prompt names its packages.
     """
     parser = AfterThinkParser(partial(extract_boxed_answer, strict=True))
     return PythonEnv(

@@ -9,10 +9,10 @@ Shi et al., 2022, "Language Models are Multilingual Chain-of-Thought Reasoners";
     question: Ana hat 3 Hefte und kauft 7 dazu. Wie viele Hefte hat sie jetzt?
     answer:   10
 
-The prompt asks for a reply in the question's language. The last number after that language's word for the answer is
-scored, with or without a colon, in any case; the authors only accept the word's own case with a colon. As with the
-authors, a reply without the word is wrong, unless it is only a number. Digits of any script count, and the language's
-thousands separators: `1.234` in German, `1 234` in French.
+The prompt asks for a reply in the question's language. The last number after that language's word for "answer" is
+scored. The word may be in any case, with or without a colon; the authors' program requires the word's own case and a
+colon. As in the authors' program, a reply without the word is wrong, unless it is only a number. Digits of any script
+count, and so do the language's thousands separators: `1.234` in German, `1 234` in French.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def load_environment(
 
 
 def load_rows(dataset: str | None, codes: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the problems by language; ``problem`` is the same number in all languages."""
+    """Returns the problems by language. A problem has the same number ``problem`` in all languages."""
     numbered = [(code, enumerate(_rows_of(code, dataset), start=1)) for code in codes]
     return [{**row, "language": code, "problem": number} for code, rows in numbered for number, row in rows]
 

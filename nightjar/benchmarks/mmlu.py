@@ -8,9 +8,9 @@ Hendrycks et al., 2021, "Measuring Massive Multitask Language Understanding"; da
     choices:  ["Lisbon", "Madrid", "Paris", "Rome"]
     answer:   1                                        (the position: B)
 
-Scored by the final letter of the reply after its thoughts. The mean is over questions (micro), not over subjects
-(macro). Some questions are known to be wrong: more than half of those examined in virology (Gema et al., 2024, "Are We
-Done with MMLU?").
+The final letter of the reply after its thoughts is scored. The mean is over questions (micro), not over subjects
+(macro). Some questions are known to be wrong: in virology, more than half of the examined questions (Gema et al., 2024,
+"Are We Done with MMLU?").
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ and example::
     options:  ["Oxygen", "Carbon dioxide", "Nitrogen", …]
     answer:   B
 
-Scored with the authors' three patterns in order, after the reply's thoughts. Published scores use five solved questions
-(``num_few_shot=5``) and differ in three ways. If no pattern matches, the authors count a guess with a fixed seed; here
-the reply is wrong. Older recordings used two patterns (``num_patterns=2``), and have ``pred`` null where only the third
-matches. An older third pattern took the last capital from A to J even from within a word.
+The authors' three patterns are tried in order on the reply after its thoughts. Published scores use five solved
+questions (``num_few_shot=5``) and differ in three ways. If no pattern matches, the authors count a guess with a fixed
+seed; in Nightjar the reply is wrong. Older recordings used two patterns (``num_patterns=2``); their ``pred`` is null if
+only the third pattern matches. An older third pattern took the last capital from A to J even from within a word.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PROMPT = """{question}
 
 Think step by step, then finish with "The answer is (X)", where X is the letter of the right choice."""
 
-_PATTERNS = (  # the authors', but that each takes time with the length of a reply, and not with its square
+_PATTERNS = (  # the authors' patterns, changed to take linear instead of quadratic time
     re.compile(r"answer is \(?([A-J])\)?"),
     re.compile(r"(?m)^.*[aA]nswer:\s*([A-J])"),
     re.compile(r"(?s)\A.*\b([A-J])\b"),
@@ -61,7 +61,7 @@ def load_environment(
 ) -> SingleTurnEnv:
     """Loads MMLU-Pro with ``num_few_shot`` solved questions of the same field before each question, at most five.
 
-    They are read from ``few_shot_dataset``, by default the hub's split ``validation``.
+    The solved questions are read from ``few_shot_dataset``, by default the hub's split ``validation``.
     """
     parser = AfterThinkParser(partial(extract_letter, num_patterns=num_patterns))
     return SingleTurnEnv(
@@ -95,7 +95,7 @@ def _asked(row: dict[str, Any]) -> dict[str, str]:
 
 
 def extract_letter(text: str, num_patterns: int = len(_PATTERNS)) -> str | None:
-    """Returns the letter after "answer is", else after "Answer:", else the last one that stands alone.
+    """Returns the letter after "answer is", else after "Answer:", else the last letter that stands alone.
 
     Example:
         >>> extract_letter("So the answer is (C)."), extract_letter("B or D, so D. It must be"), extract_letter("none")

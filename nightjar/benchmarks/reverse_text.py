@@ -30,7 +30,7 @@ SYSTEM_PROMPT = "Write the text backwards, character by character, inside <rever
 def load_environment(
     dataset: str | None = None, dataset_split: str = "train", system_prompt: str | None = SYSTEM_PROMPT
 ) -> SingleTurnEnv:
-    """Loads the texts from the hub, or from a file with ``prompt``."""
+    """Loads the texts from the hub, or from a file with the column ``prompt``."""
     parser = AfterThinkXMLParser(["reversed_text"], answer_field="reversed_text")
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset, dataset_split),

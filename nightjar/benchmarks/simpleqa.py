@@ -10,7 +10,7 @@ Wei et al., 2024, "Measuring short-form factuality in large language models"; da
 The reward is `correct`; the metrics are `incorrect`, `not_attempted`, and `correct_given_attempted` over attempted
 questions only. The authors' F is the harmonic mean of `correct` and `correct_given_attempted` of a run: `SELECT 2 *
 avg_metrics['correct'] / (2 - avg_metrics['not_attempted']) FROM runs`. The published scores use the judge gpt-4.1.
-A rollout fails if the judge gives no grade, or two.
+A rollout fails if the judge gives no grade, or two grades.
 """
 
 from __future__ import annotations

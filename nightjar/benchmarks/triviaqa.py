@@ -1,14 +1,14 @@
 """TriviaQA: 17,944 quiz questions, without the documents that hold the answers.
 
 Joshi et al., 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading Comprehension". The
-data's licence is unknown. Questions with both a web page and a Wikipedia page are in it twice. Run and example::
+data's licence is unknown. Questions with a web page and a Wikipedia page occur twice. Run and example::
 
     nightjar eval run triviaqa -m gpt-4.1-mini -p openai -n 1000 --shuffle
 
     question: Which city did Parisians call the "City of Light"?
     answer:   {"value": "Paris", "aliases": ["City of Light", "Paris"]}
 
-Scored as the authors do: the reward is 1 if the answer equals an alias, without case, punctuation and articles; `f1` is
+Scoring is the authors': the reward is 1 if the answer equals an alias, ignoring case, punctuation and articles. `f1` is
 the overlap of words with the nearest alias. In addition, “, ”, `…` and `。` are punctuation, accents are composed, and
 an alias of only articles or punctuation, such as "The The", is compared as it is.
 """
@@ -48,7 +48,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’“”´`
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
-    """Loads TriviaQA from the hub, or from a file with its columns."""
+    """Loads TriviaQA from the hub, or from a file with the same columns."""
     parser = AfterThinkParser(stated_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset),

@@ -1,6 +1,6 @@
 """Wordle: find a word of five letters in six guesses.
 
-TextArena's game, from verifiers' `wordle`. Needs the extra `textarena`, and words of NLTK, which it downloads on first
+TextArena's game, from verifiers' `wordle`. Needs the extra `textarena`, and NLTK's words, which are downloaded on first
 use. Run and example of a turn::
 
     nightjar eval run wordle -m gpt-4.1-mini -p openai -n 20 -r 3
@@ -9,8 +9,8 @@ use. Run and example of a turn::
     game:   C R A N E
             X Y G X X          (green: right place; yellow: another place; X: not in the word)
 
-The reward is 1 for the word plus 1 / guesses; without the word, 0.2 for each green and 0.1 for each yellow letter of
-the last guess; and 0.2 for the format.
+If the model finds the word, the reward is 1 plus 1 / (number of guesses). Otherwise, it is 0.2 for each green and 0.1
+for each yellow letter of the last guess. In both cases, the format adds up to 0.2.
 """
 
 from __future__ import annotations
@@ -81,6 +81,6 @@ def kept_format(completion: Any, parser: AfterThinkXMLParser) -> float:
 
 
 def _marks(text: str) -> str:
-    """Returns the game's line of marks without blanks; empty if there is none."""
+    """Returns the game's line of marks without blanks; empty if there is no such line."""
     lines = ("".join(line.split()) for line in text.splitlines())
     return next((line for line in reversed(list(lines)) if len(line) == 5 and set(line) <= set("GYX")), "")  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""The two datasets of an environment, formatted on reading, and as ``datasets.Dataset`` on demand."""
+"""Holds the training and evaluation datasets of an environment; rows are formatted when they are read."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class EnvironmentDatasets:
         self.eval_dataset = eval_dataset
 
     def set_system_prompt(self, system_prompt: str | None) -> None:
-        """Replaces the system prompt of prompts that have none of their own; None removes it."""
+        """Replaces the system prompt that is added to prompts without a system prompt; None adds nothing."""
         self._set_messages_before(system_prompt, self.few_shot)
 
     def set_few_shot(self, few_shot: Messages | None) -> None:
-        """Replaces the messages between system prompt and question; None removes them."""
+        """Replaces the messages between the system prompt and the question; None removes these messages."""
         self._set_messages_before(self.system_prompt, few_shot)
 
     def _set_messages_before(self, system_prompt: str | None, few_shot: Messages | None) -> None:
@@ -82,13 +82,13 @@ class EnvironmentDatasets:
         return None if self._eval is None else self._eval.to_dataset()
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
-        """Returns the first n formatted training rows (all if n < 1), shuffled with ``seed`` unless it is None."""
+        """Returns the first n formatted training rows (all if n < 1). With a ``seed``, rows are shuffled first."""
         if self.train_examples is None:
             raise ValueError("dataset is not set: there is only an eval_dataset")
         return _first(self.train_examples.to_dataset(), n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
-        """Does the same as ``get_dataset`` for evaluation rows; without any, it uses training rows, with a warning."""
+        """Does the same for evaluation rows. Without an evaluation dataset, uses the training rows, with a warning."""
         if self._eval is None:
             logger.warning("eval_dataset is not set: using the training dataset")
         return _first(self.examples.to_dataset(), n, seed)
@@ -107,7 +107,7 @@ def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
 
 
 def results_dataset(results: Mapping[str, Any]) -> Dataset:
-    """Returns the rows of a ``generate`` result. Columns of mixed shapes, such as ``info``, become JSON texts."""
+    """Returns the rows of a ``generate`` result. Columns with mixed types, such as ``info``, become JSON text."""
     import datasets
 
     rows = results["outputs"]

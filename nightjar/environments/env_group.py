@@ -1,4 +1,7 @@
-"""``EnvGroup``: an example's ``info["env_id"]`` names its environment; in nested groups a list, outermost first."""
+"""``EnvGroup`` runs each example in the environment that its ``info["env_id"]`` names.
+
+In nested groups, ``env_id`` is a list of names, outermost first.
+"""
 
 # ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
@@ -25,7 +28,7 @@ KEY = "env_id"
 
 
 class EnvGroupRubric(Rubric):
-    """Scores each rollout with the rubric of its environment; means are over the rollouts that a metric is about."""
+    """Scores each rollout with the rubric of its environment; a metric's mean covers only rollouts with that metric."""
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
         super().__init__()
@@ -33,7 +36,7 @@ class EnvGroupRubric(Rubric):
 
     @property
     def metric_names(self) -> list[str]:
-        """The sorted names of all metrics; ``all_reward_names`` in verifiers."""
+        """The sorted names of all metrics; verifiers calls them ``all_reward_names``."""
         return sorted({name for env in self.env_map.values() for name in env.rubric.metric_names})
 
     all_reward_names = metric_names
@@ -48,12 +51,12 @@ class EnvGroupRubric(Rubric):
             env.rubric.set_timeout_seconds(timeout_seconds)
 
     async def score_rollout(self, state: State) -> None:
-        """Scores one rollout by itself; metrics of other environments are 0.0."""
+        """Scores one rollout on its own; metrics that only other environments have are set to 0.0."""
         await super().score_rollout(state)
         state["metrics"] = dict.fromkeys(self.metric_names, 0.0) | state["metrics"]
 
     async def score_group(self, states: Sequence[State]) -> None:
-        """Scores rollouts; one without a known environment gets the reward 0.0, with a warning."""
+        """Scores rollouts. A rollout of an unknown environment gets the reward 0.0, with a warning."""
         parts: dict[str | None, list[State]] = defaultdict(list)
         for state in states:
             parts[self._name_of(state)].append(state)
@@ -94,7 +97,7 @@ def _as_child_info(states: Sequence[State]) -> Iterator[None]:
 
 
 def route_of(info: Any) -> list[str]:
-    """Returns the names that lead to an example's environment, outermost first; empty if there are none."""
+    """Returns the names that lead to an example's environment, outermost first; an empty list if no name is given."""
     value = _as_dict(info).get(KEY) or []
     if isinstance(value, str):
         return [value]
@@ -173,7 +176,7 @@ class EnvGroup(Environment):
     get_env_for_task = get_env_for_name
 
     def set_kwargs(self, **kwargs: Any) -> None:
-        """Sets attributes; those that the group does not have are set in all environments that have them."""
+        """Sets attributes. If the group lacks an attribute, it is set in all environments that have it."""
         for name, value in kwargs.items():
             knowing = [] if hasattr(self, name) else [env for env in self.envs if _has(env, name)]
             for env in knowing:
@@ -190,7 +193,7 @@ class EnvGroup(Environment):
         self._set_in_all(few_shot=few_shot)
 
     def set_sampling_args(self, sampling_args: SamplingArgs) -> None:
-        """Sets arguments that override the environments' defaults; a run overrides these."""
+        """Sets sampling arguments that override the environments' defaults. A run's own arguments override both."""
         self.own_sampling_args = dict(sampling_args)
         self.sampling_args = {**self.sampling_args, **sampling_args}
 

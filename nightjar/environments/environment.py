@@ -46,12 +46,12 @@ class Environment(EnvironmentDatasets, ABC):
         dataset: training rows: a list of dicts, a ``datasets.Dataset``, or a function that returns one. A row
             has ``prompt`` (messages) or ``question`` (a text), and may have ``answer``, ``info``, ``task`` and others.
         few_shot: messages between system prompt and question.
-        sampling_args: defaults for the model, which a run overrides key by key.
+        sampling_args: default sampling arguments, which a run overrides key by key.
         message_type, max_workers, map_kwargs: accepted for compatibility, without effect.
-        max_seq_len: maximum tokens of a step, for endpoints that return token ids.
+        max_seq_len: maximum number of tokens in a step, for endpoints that return token ids.
         pass_threshold: the reward from which a rollout counts as correct for pass@k.
-        reference_reply: turns an example into a correct reply: a text or a message, a list of them for several turns,
-            None if unknown; the ``answer`` by default. ``nightjar env validate`` uses it.
+        reference_reply: a function that returns the correct reply to an example, for ``nightjar env validate``: a text
+            or a message, a list of them for several turns, or None if unknown. By default, the ``answer``.
 
     Example:
         >>> from nightjar.environments import SingleTurnEnv
@@ -90,7 +90,7 @@ class Environment(EnvironmentDatasets, ABC):
         self.rubric = rubric or Rubric(parser=self.parser)
         if type(self.parser) is not type(self.rubric.parser):
             self.logger.warning(
-                "The environment's parser is a %s, its rubric's a %s: reward functions get the rubric's",
+                "The environment's parser is a %s, but reward functions get the rubric's parser, a %s",
                 type(self.parser).__name__, type(self.rubric.parser).__name__,
             )  # fmt: skip
         self.own_sampling_args: SamplingArgs = dict(sampling_args or {})
@@ -118,11 +118,11 @@ class Environment(EnvironmentDatasets, ABC):
 
     @property
     def provides_advantages(self) -> bool:
-        """Always False: advantages follow from the rewards."""
+        """Always False, because Nightjar computes advantages from rewards."""
         return False
 
     def reference_replies(self, example: Mapping[str, Any]) -> list[AssistantMessage]:
-        """Returns the correct replies to an example, turn by turn; empty if unknown."""
+        """Returns the correct reply to an example for each turn. The list is empty if the replies are unknown."""
         said = self.reference_reply(example)
         turns = [said] if isinstance(said, str | AssistantMessage) else said or []
         return [AssistantMessage(content=turn) if isinstance(turn, str) else turn for turn in turns if turn]
@@ -148,7 +148,7 @@ class Environment(EnvironmentDatasets, ABC):
         self.score_rollouts = score_rollouts
 
     def set_max_seq_len(self, max_seq_len: int | None) -> None:
-        """Sets the maximum number of tokens of a step; None for no limit."""
+        """Sets the maximum number of tokens in a step; None means no limit."""
         self.max_seq_len = max_seq_len
 
     def set_concurrency(self, concurrency: int) -> None:
@@ -187,7 +187,7 @@ class Environment(EnvironmentDatasets, ABC):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Sends one request, with defaults from the state, and counts its tokens; may raise ``ModelError``."""
+        """Sends one request, with missing arguments from the state, and counts its tokens. May raise ``ModelError``."""
         asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),
@@ -208,14 +208,14 @@ class Environment(EnvironmentDatasets, ABC):
         add_usage(state, response)
 
     def get_state_usage(self, state: State) -> TokenUsage | None:
-        """Returns the tokens of a rollout so far; None if no server has reported any."""
+        """Returns the numbers of tokens of a rollout so far; None if no server has reported any tokens."""
         return usage_of(state)
 
     @abstractmethod
     async def rollout(
         self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
-        """Makes one attempt at an example and returns its state, unscored."""
+        """Makes one attempt at an example and returns its state without scoring it."""
 
     async def is_completed(self, state: State, **kwargs: Any) -> bool:
         """Checks the stop conditions in order; the first that holds ends the rollout and is recorded in the state."""
@@ -239,7 +239,7 @@ class Environment(EnvironmentDatasets, ABC):
     async def run_rollout(self, *args: Any, **kwargs: Any) -> State:
         """Generates and scores one rollout: ``run_rollout(input, client, model, sampling_args, max_retries=0)``.
 
-        A semaphore, as the first argument or as ``sem``, is held meanwhile.
+        A semaphore may be passed as the first argument or as ``sem``. It is held during the rollout.
         """
         return await generate_one(self, *args, **kwargs)
 
@@ -266,7 +266,7 @@ class Environment(EnvironmentDatasets, ABC):
     ) -> GenerateOutputs:
         """Generates and scores one rollout for each input; inputs with the same ``example_id`` form a group.
 
-        ``how`` are the fields of ``nightjar.environments.generation.Generation``. Raises ``RunError`` if the endpoint
+        ``how`` has fields of ``nightjar.environments.generation.Generation``. Raises ``RunError`` if the endpoint
         refuses all requests or ``results_path`` cannot be used.
         """
         known = [each.name for each in fields(Generation)]
@@ -291,7 +291,7 @@ class Environment(EnvironmentDatasets, ABC):
         max_concurrent: int = -1,
         **how: Any,
     ) -> GenerateOutputs:
-        """Generates and scores rollouts of the first ``num_examples`` rows of the evaluation dataset; -1 for all.
+        """Generates and scores rollouts of the first ``num_examples`` rows of the evaluation dataset; -1 means all.
 
         Example:
             >>> from nightjar.clients import ClientConfig

@@ -1,4 +1,4 @@
-"""``generate`` and single groups: rollouts from Python, with the engine and run directories of every run."""
+"""Generates rollouts from Python (``generate``, single groups) with the engine and run directories of every run."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Generation:
     """How rollouts are generated; a ``max_concurrent`` of -1 means no limit.
 
     Attributes:
-        results_path: the run directory; an existing one is resumed. None keeps results in memory.
-        save_results: without a ``results_path``, create a run directory where ``nightjar eval run`` does.
-        on_start: called once with all inputs, and with the remaining ones in their groups.
-        on_progress: called after each group with all rows so far, the new ones, and the metadata; may be a list.
+        results_path: the run directory; an existing run is resumed. If None, results are kept in memory.
+        save_results: if ``results_path`` is None, create a run directory in the same place as ``nightjar eval run``.
+        on_start: called once with all inputs, and with the remaining inputs in groups.
+        on_progress: called after each group with all rows so far, new rows and metadata; may be a list of functions.
     """
 
     max_concurrent: int = -1

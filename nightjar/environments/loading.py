@@ -1,4 +1,4 @@
-"""``load_environment``: from a name to an environment."""
+"""``load_environment`` loads an environment by its name."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, Missin
 logger = logging.getLogger(__name__)
 
 _importing = threading.RLock()
-"""One import at a time: a module that another thread is importing has no ``load_environment`` yet."""
+"""Allows one import at a time: a module that another thread is importing has no ``load_environment`` yet."""
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:
     """Loads an environment by calling the ``load_environment`` function of its module.
 
     The module is looked for in ``./environments``, among installed packages, and among the built-in benchmarks, in this
-    order. If it defines benchmarks instead (``nightjar.environments.seeded``), the one with this name, or the only one,
-    is made.
+    order. If the module defines benchmarks instead (``nightjar.environments.seeded``), the benchmark with this name, or
+    the only benchmark, is created.
 
     Args:
         env_id: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``, whose module is ``my_env`` and must have this
@@ -47,8 +47,8 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     Raises:
         EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError: the module, its version or an import
             is missing. These are ValueErrors.
-        EnvironmentLoadError: its code failed, or the arguments do not fit. A RuntimeError.
-        MissingKeyError: keys that it needs are not set.
+        EnvironmentLoadError: the environment's code failed or does not accept the arguments. This is a RuntimeError.
+        MissingKeyError: keys that the environment needs are not set.
 
     Example:
         >>> env = load_environment("arithmetic", num_problems=3)
@@ -82,7 +82,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 def import_source(env_id: str, source: ModuleSource) -> ModuleType:
     """Imports the file of an environment, even if another module has its name.
 
-    The file's folder comes last in ``sys.path``: its neighbours can be imported and hide nothing.
+    The file's folder is added at the end of ``sys.path``: its modules can be imported, but hide no other modules.
     """
     install_where_needed()
     loaded = sys.modules.get(source.name)
@@ -191,7 +191,7 @@ def _select_benchmark(env_id: str, found: list[Registered], name: str | None) ->
 
 
 def _as_environment(make: Callable[..., EvalEnvironment], env_args: dict[str, Any]) -> Environment:
-    """Creates a benchmark and wraps it; ``judge_…`` arguments go to its judge."""
+    """Creates a benchmark and wraps it as an environment; ``judge_…`` arguments go to the benchmark's judge."""
     of_judge = inspect.signature(as_environment).parameters
     own = {name: value for name, value in env_args.items() if name not in of_judge}
     judge = {name: value for name, value in env_args.items() if name in of_judge}

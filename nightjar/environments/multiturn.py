@@ -1,4 +1,4 @@
-"""``MultiTurnEnv``: the model and the environment take turns; ``SingleTurnEnv``: one question, one answer."""
+"""In a ``MultiTurnEnv``, model and environment take turns; in a ``SingleTurnEnv``, the model answers once."""
 
 # ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nightjar.errors import OverlongPromptError, TurnLimitError
 T = TypeVar("T")
 
 HOOK_TIMEOUT_SECONDS = 600.0
-"""Default limit for one call of environment code, as for scoring."""
+"""Default time limit of one call of environment code, the same as for scoring."""
 
 
 class MultiTurnMonitorRubric(Rubric):
@@ -42,12 +42,13 @@ class MultiTurnMonitorRubric(Rubric):
 class MultiTurnEnv(Environment):
     """An exchange of several turns; subclasses define the environment's responses.
 
-    Hooks may be async or sync; sync ones run in threads. An exception in a hook ends its rollout with that error.
+    Hooks may be async or sync; sync hooks run in threads. An exception in a hook ends its rollout with that error.
 
     Args:
-        max_turns: maximum number of model calls; -1 for no limit.
-        timeout_seconds: for one attempt at a rollout, whose partial output is scored; None for no limit.
-        hook_timeout_seconds: for one call of environment code, which then fails the rollout; None for no limit.
+        max_turns: maximum number of model calls; -1 means no limit.
+        timeout_seconds: time limit of one attempt at a rollout; its output until then is scored. None means no limit.
+        hook_timeout_seconds: time limit of one call of environment code; a timeout fails the rollout. None means no
+            limit.
 
     Example:
         >>> class Echo(MultiTurnEnv):
@@ -73,7 +74,7 @@ class MultiTurnEnv(Environment):
         self.add_rubric(MultiTurnMonitorRubric())
 
     def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
-        """Sets the maximum tokens of the model in a rollout; -1 for no limit."""
+        """Sets the maximum number of tokens that the model may generate in a rollout; -1 means no limit."""
         self.max_total_completion_tokens = max_total_completion_tokens
 
     @abstractmethod
@@ -81,7 +82,7 @@ class MultiTurnEnv(Environment):
         """Returns the environment's response to ``messages``, the conversation so far."""
 
     async def setup_state(self, state: State) -> State | None:
-        """Prepares the state of a rollout; may change it, or return another."""
+        """Prepares the state of a rollout; may change the state, or return another state."""
         return state
 
     async def get_prompt_messages(self, state: State) -> Messages:
@@ -120,12 +121,12 @@ class MultiTurnEnv(Environment):
 
     @stop
     async def prompt_too_long(self, state: State) -> bool:
-        """Stops if the endpoint found the prompt too long."""
+        """Stops if the endpoint rejected the prompt as too long."""
         return bool(state.get("prompt_too_long"))
 
     @stop
     async def turn_limit_reached(self, state: State) -> bool:
-        """Stops if the endpoint's middleware reported its turn limit."""
+        """Stops if the endpoint's middleware reported that its turn limit is reached."""
         return bool(state.get("turn_limit_reached"))
 
     @stop
@@ -145,7 +146,7 @@ class MultiTurnEnv(Environment):
         return state.get("final_env_response") is not None
 
     def mark_timed_out(self, state: State) -> None:
-        """Ends a rollout after its ``timeout_seconds``: without an error, to be scored."""
+        """Ends a rollout after its ``timeout_seconds`` without an error, so that it is scored."""
         state.update(timed_out=True, is_completed=True, stop_condition="timeout_reached")
 
     @cleanup(priority=100)
@@ -247,5 +248,5 @@ class SingleTurnEnv(MultiTurnEnv):
         super().__init__(max_turns=1, **kwargs)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
-        """Is never called: there is one turn."""
+        """Is never called, because there is only one turn."""
         raise NotImplementedError("A SingleTurnEnv does not answer the model")

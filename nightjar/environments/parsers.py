@@ -1,4 +1,4 @@
-"""Parsers: from a completion to the answer in it."""
+"""Parsers extract the answer from a completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 def extract_boxed_answer(text: str, strict: bool = False) -> str:
-    r"""Returns the content of the last ``\boxed{...}``; without one ``""`` if ``strict``, else the text itself.
+    r"""Returns the content of the last ``\boxed{...}``. Without a box, returns ``""`` if ``strict``, else the text.
 
     Example:
         >>> extract_boxed_answer(r"so \boxed{\frac{1}{2}}")
@@ -45,7 +45,7 @@ def extract_boxed_answer(text: str, strict: bool = False) -> str:
 
 
 def extract_hash_answer(text: str) -> str | None:
-    """Returns the text after the last ``####`` (GSM8K's format); None if there is none.
+    """Returns the text after the last ``####`` (GSM8K's format); None if there is no ``####``.
 
     Example:
         >>> extract_hash_answer("6 * 7 = 42 #### 42")
@@ -70,9 +70,9 @@ def _whole(text: str) -> str:
 
 
 class Parser:
-    """Extracts the answer of a completion: messages, as dicts or objects, or a text.
+    """Extracts the answer from a completion, which is a list of messages (dicts or objects) or a text.
 
-    ``extract_fn`` turns the text of the last assistant message into the answer; the whole text by default.
+    ``extract_fn`` turns the text of the last assistant message into the answer. By default, the answer is this text.
 
     Example:
         >>> Parser(str.upper).parse_answer([{"role": "assistant", "content": "b"}])
@@ -125,7 +125,7 @@ class Parser:
         return format_reward_func
 
     def mean_over_messages(self, score: Callable[[str], float]) -> Callable[..., float]:
-        """Returns a reward function: the mean score of the model's messages, 0.0 if there are none."""
+        """Returns a reward function: the mean score of the model's messages, 0.0 without messages."""
 
         def format_reward_func(completion: Messages | str) -> float:
             texts = self.said_texts(completion)
@@ -153,9 +153,9 @@ def _field(message: Any, name: str) -> Any:
 
 
 class XMLParser(Parser):
-    """Extracts fields that stand between tags with their names; as in verifiers, without ``extract_fn``.
+    """Extracts fields from between tags with the fields' names. As in verifiers, there is no ``extract_fn``.
 
-    In ``fields``, a tuple names alternatives: all are read, the first is written.
+    A tuple in ``fields`` gives alternative tags: the parser reads all of them and writes the first.
 
     Example:
         >>> parser = XMLParser(["reasoning", ("code", "answer")])
@@ -189,11 +189,11 @@ class XMLParser(Parser):
             )
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:  # noqa: ARG002 - see the docstring
-        """Returns an object with an attribute for every tag, None if missing. Fields are stripped in any case."""
+        """Returns an object with an attribute for every tag, None for a missing tag. Values are always stripped."""
         return SimpleNamespace(**{tag: _content(text, tag, last) for tags in self._fields for tag in tags})
 
     def parse_answer(self, completion: Messages | str) -> Any:
-        """Returns the answer field: the last in a text, or the first in the newest message that has one."""
+        """Returns the answer field: the last one in a text, or the first one in the newest message that has any."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
         parsed = (self.parse(text) for text in reversed(self.said_texts(completion)))
@@ -208,8 +208,8 @@ class XMLParser(Parser):
     def get_format_reward_func(self) -> Callable[..., float]:
         """Returns a reward function for the format, the mean over the model's messages.
 
-        A message scores 0.4 times the share of fields with a tag, 0.2 if it starts with the first field, 0.2 if it ends
-        with the last, and 0.2 in any case.
+        A message's score is a sum: 0.4 times the share of fields with a tag, 0.2 for starting with the first field, 0.2
+        for ending with the last field, and always 0.2.
         """
         return self.mean_over_messages(self._format_score)
 
@@ -224,11 +224,11 @@ class XMLParser(Parser):
         return 0.4 * is_readable * (present / len(self._fields)) + 0.2 + 0.2 * starts + 0.2 * ends
 
     def get_fields(self) -> list[str]:
-        """Returns the names of the fields; the first of alternatives."""
+        """Returns the names of the fields; for alternative tags, the first name."""
         return [tags[0] for tags in self._fields]
 
     def format(self, **kwargs: Any) -> str:
-        """Returns a text with these fields; a field may be given by any of its alternatives."""
+        """Returns a text with these fields. A keyword may be any of the alternative tags of a field."""
         return "\n".join(f"<{tags[0]}>\n{_value(tags, kwargs)}\n</{tags[0]}>" for tags in self._fields)
 
 
@@ -260,9 +260,9 @@ def _content(text: str, tag: str, last: bool = False) -> str | None:
 
 
 class ThinkParser(Parser):
-    """Takes the text after the last ``</think>``; without one, the answer is ``""``.
+    """Takes the text after the last ``</think>``. In a text without ``</think>``, the answer is ``""``.
 
-    Use ``MaybeThinkParser`` if the server or the chat template removes the thoughts: every answer would be empty.
+    If the server or the chat template removes the thoughts, every answer is empty; use ``MaybeThinkParser`` then.
 
     Example:
         >>> ThinkParser().parse("<think>2 + 2 …</think> 4")
@@ -291,7 +291,7 @@ def _is_in_format(text: str) -> bool:
 
 
 class MaybeThinkParser(Parser):
-    """Takes the text after the last ``</think>``, or all of a text without one.
+    """Takes the text after the last ``</think>``, or the whole text if it has no ``</think>``.
 
     Example:
         >>> parser = MaybeThinkParser()
@@ -304,7 +304,7 @@ class MaybeThinkParser(Parser):
 
 
 class AfterThinkParser(Parser):
-    """Like ``MaybeThinkParser``, but the answer is empty if the text was cut off within its thoughts.
+    """Like ``MaybeThinkParser``, but the answer is empty if the text was cut off within the thoughts.
 
     Example:
         >>> parser = AfterThinkParser()
@@ -317,7 +317,7 @@ class AfterThinkParser(Parser):
 
 
 class AfterThinkXMLParser(XMLParser):
-    """Reads fields after the thoughts, if there are any. A field starts at the opening tag nearest to its end.
+    """Reads fields after the thoughts, if any. A field starts at the opening tag nearest to its closing tag.
 
     Example:
         >>> parser = AfterThinkXMLParser(["answer"])

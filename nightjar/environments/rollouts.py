@@ -1,4 +1,4 @@
-"""An environment as the engine runs it: its rollouts, their groups, and its teardown."""
+"""Prepares an environment for the engine: its rollouts, the groups of rollouts, and the teardown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AnyClient: TypeAlias = Client[Any, Any, Any, Any]
 
 
 class RunnableEnvironment(Protocol):
-    """The interface that a run needs; derive from ``Environment``."""
+    """The interface of an environment that a run can use; subclasses of ``Environment`` have it."""
 
     env_id: str
     env_args: dict[str, Any]
@@ -61,8 +61,8 @@ class RunnableEnvironment(Protocol):
 class EnvironmentRollouts:
     """Attempts of one model at the examples of one environment.
 
-    Each rollout of an example adds 1 to ``seed``, because equal seeds would give equal rollouts. ``example`` returns a
-    fresh input for an example_id and a rollout index; the environment's example by default.
+    Each rollout of an example adds 1 to ``seed``, because equal seeds would give equal rollouts. ``example`` is a
+    function that returns a new input for an example_id and a rollout index; by default, the environment's example.
 
     Example:
         >>> from nightjar.clients import ClientConfig, resolve_client
@@ -88,7 +88,7 @@ class EnvironmentRollouts:
         self._example = example or (lambda example_id, _: env.examples[example_id])
 
     def input(self, example_id: int, rollout_index: int) -> RolloutInput:
-        """Returns a fresh input, which nothing else shares."""
+        """Returns a new input, which no other rollout shares."""
         return cast("RolloutInput", {**self._example(example_id, rollout_index), "rollout_index": rollout_index})
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
@@ -114,7 +114,7 @@ class EnvironmentRollouts:
 def plan_groups(
     env: RunnableEnvironment, rollouts_per_example: int, is_independent: bool, rollouts: Mapping[int, int] | None = None
 ) -> Plan:
-    """Plans the groups of rollouts; ``rollouts`` maps an example to another number of them."""
+    """Plans the groups of rollouts; ``rollouts`` maps an example to its number of rollouts if that differs."""
     scores_whole_groups = env.rubric.has_group_rewards and env.score_rollouts
     if scores_whole_groups and is_independent:
         raise ConfigError(
@@ -127,7 +127,7 @@ _in_use: list[RunnableEnvironment] = []
 
 
 async def tear_down(env: RunnableEnvironment) -> None:
-    """Runs the ``@teardown`` methods of an environment's rubric and its own, and logs their errors.
+    """Runs the ``@teardown`` methods of an environment's rubric and of the environment, and logs their errors.
 
     Example:
         >>> from nightjar.environments import SingleTurnEnv

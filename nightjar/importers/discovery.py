@@ -25,8 +25,8 @@ _METADATA, _RESULTS = "metadata.json", "results.jsonl"
 class FoundResults:
     """The results of one run; ``kind`` is the program that wrote them.
 
-    ``path`` is the folder; for NeMo Evaluator also a bundle. ``shards`` are folders of an evaluation in shards: if they
-    are merged, ``path`` holds all rows; otherwise it is where a merge would put them.
+    ``path`` is the folder; for NeMo Evaluator, it may be a bundle. ``shards`` are folders of an evaluation in shards.
+    If the shards are merged, ``path`` holds all rows; otherwise it is where a merge would put the rows.
     """
 
     kind: Kind
@@ -35,7 +35,7 @@ class FoundResults:
 
 
 def find_results(path: Path) -> Iterator[FoundResults]:
-    """Yields the results of every run in a folder and below, sorted by name; raises WarehouseError if there are none.
+    """Yields the results of every run in a folder and below, sorted by name; raises WarehouseError without results.
 
     Skips hidden folders and segments of a warehouse; yields a folder once, even if several links lead to it.
     """
@@ -53,7 +53,7 @@ def default_paths() -> list[Path]:
 
 
 def find_run_directories(paths: Sequence[Path]) -> list[Path]:
-    """Returns the run directories of Nightjar in folders of any depth; raises WarehouseError if there are none."""
+    """Returns the run directories of Nightjar in folders of any depth; raises WarehouseError if there is no run."""
     found = {one.path.resolve(): one.path for path in paths for one in _found(path) if one.kind == "nightjar"}
     if not found:
         places = ", ".join(repr(str(path)) for path in paths) or "'outputs' and 'environments/*/outputs'"
@@ -84,7 +84,7 @@ def _each_run_once(found: Sequence[FoundResults]) -> list[FoundResults]:
 
 
 def _run_ids(folder: Path) -> set[str]:
-    """Returns the part after ``eval-`` in the names of bundles; Nightjar puts the run id there."""
+    """Returns the part after ``eval-`` in the names of bundles; Nightjar's bundles have the run id there."""
     return {path.name.split("-")[1] for path in bundles_in(folder)}
 
 
@@ -139,7 +139,7 @@ def _is_nightjar(folder: Path) -> bool:
 
 
 def _shards(folder: Path, shards: list[Path]) -> dict[Path, tuple[Path, ...]]:
-    """Returns the shards of runs by the folder in which ``nel eval merge`` puts them together."""
+    """Returns the shards of runs by the folder in which ``nel eval merge`` merges the shards."""
     parts: defaultdict[Path, list[Path]] = defaultdict(list)
     for shard in sorted(shards, key=lambda path: int(path.name.partition("_")[2])):
         for part in [shard, *_folders(shard)]:

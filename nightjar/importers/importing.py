@@ -32,9 +32,9 @@ _TIDY_EVERY = 16
 
 @dataclass(frozen=True)
 class Imported:
-    """The outcome of importing one run, with an ``error`` or the ``novelty`` of what it changed in the warehouse.
+    """The outcome of importing one run, with an ``error``, or the run's ``novelty`` in the warehouse.
 
-    ``kind`` is the program that wrote the results, or ``unknown``. Run, environment and model are None if unreadable.
+    ``kind`` is the program that wrote the results, or ``unknown``. Unknown runs, environments and models are None.
     """
 
     path: Path
@@ -92,10 +92,10 @@ def _novelty(report: PublishReport) -> Novelty:
 
 
 def convert(found: FoundResults, scratch: Path) -> Path:
-    """Returns a run directory with the results; the folder itself if Nightjar wrote it.
+    """Returns a run directory with the results; the folder itself if Nightjar wrote the results.
 
     The same results always give the same content and ``run_id``; the id stays if the other program resumes its run.
-    It has no journal of attempts. An existing run directory in ``scratch`` is replaced.
+    The directory has no journal of attempts. An existing run directory in ``scratch`` is replaced.
     """
     if found.kind == "nightjar":
         return found.path
@@ -115,7 +115,7 @@ def convert(found: FoundResults, scratch: Path) -> Path:
 
 
 def _added_up(original: RunMetadata, results: ResultsWriter) -> RunMetadata:
-    """Returns metadata with the aggregates of the results; a count is the larger one of the metadata and the rows."""
+    """Returns metadata with the aggregates of the results; a count is the larger of those in metadata and rows."""
     hashes, most = results.hashes, results.most_rollouts
     num_examples = max(original.num_examples, len(hashes))
     rollouts_per_example = max(original.rollouts_per_example, most)

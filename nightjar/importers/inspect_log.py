@@ -1,6 +1,7 @@
-"""Exports a run as a log of Inspect (``inspect view``): its JSON format, version 2, as of ``inspect_ai`` 0.3.285.
+"""Exports a run as a log of Inspect (``inspect view``) in JSON format version 2, as of ``inspect_ai`` 0.3.285.
 
-An example is a sample, a rollout an epoch of it. Reward and metrics are scores; a failed rollout has an error instead.
+An example is a sample, and a rollout is an epoch of the sample. Reward and metrics are scores; a failed rollout has an
+error instead of scores.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def inspect_log(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -
         "version": 2,
         "status": _STATUS.get(run["status"], "error"),
         "eval": _spec(run, rollouts),
-        "plan": {},  # without one, Inspect cannot read what a log says before its samples
+        "plan": {},  # without a plan, Inspect cannot read what a log says before its samples
         "results": {
             "total_samples": run["rollouts"] or len(samples),
             "completed_samples": len(samples) - failed,
@@ -159,7 +160,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     given = {"id": str(call.get("id") or ""), "function": str(call.get("name")), "type": "function"}
     try:
         arguments = json.loads(call.get("arguments") or "{}")
-    except (ValueError, RecursionError) as error:  # the latter of a model that opens a thousand brackets
+    except (ValueError, RecursionError) as error:  # RecursionError: a model may open a thousand brackets
         return {**given, "arguments": {"text": call["arguments"]}, "parse_error": str(error)}
     return {**given, "arguments": arguments if isinstance(arguments, dict) else {"value": arguments}}
 

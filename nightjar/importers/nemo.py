@@ -1,7 +1,7 @@
 """Reads results of NeMo Evaluator: a bundle ``eval-*.json`` and ``results.jsonl``, also in shards.
 
-Settings of sampling become ``sampling_args``, all others ``env_args``, without secrets. The scores of the bundle, or of
-all unmerged shards, are kept under ``original``. A row::
+Sampling settings become ``sampling_args``, all other settings ``env_args``, without secrets. The scores of the bundle,
+or of all unmerged shards, are kept under ``original``. A row::
 
     {"problem_idx": 7, "repeat": 0, "reward": 1.0, "scorer_rewards": {"scorer:exact_match": 1.0},
      "prompt": "What is 2+2?", "model_response": "4", "extracted_answer": "4", "expected_answer": "4",
@@ -9,11 +9,11 @@ all unmerged shards, are kept under ``original``. A row::
      "tokens": 18, "latency_ms": 210.5}
 
 - ``problem_idx`` and ``repeat`` become ``example_id`` and ``rollout_index``, ``metadata`` becomes ``info``.
-- Scorers' rewards and numbers and bools of ``scoring_details`` are metrics. Other details, ``extracted_answer``,
+- Scorers' rewards, and numbers and bools in ``scoring_details``, are metrics. Other details, ``extracted_answer``,
   ``tokens``, ``trajectory`` and unknown fields are state columns.
-- A failed rollout (``error_category``: infrastructure, system, endpoint) or scoring has reward 0 there and none here.
-  A rollout that reached a limit (turns, tokens, time, context, and ``graceful``) keeps its 0, and the category becomes
-  its stop condition.
+- A failed rollout (``error_category``: infrastructure, system, endpoint) or scoring has reward 0 in NeMo Evaluator and
+  no reward in Nightjar. A rollout that reached a limit (turns, tokens, time, context, and ``graceful``) keeps the
+  reward 0, and the category becomes its stop condition.
 - ``trajectories.jsonl`` adds input and output tokens, the served model and times.
 """
 
@@ -65,7 +65,7 @@ _TAKEN = Rollout.model_fields.keys() | {
     "expected_answer", "latency_ms", "metadata", "model_response", "problem_idx", "repeat", "scorer_rewards",
     "scoring_details", "step",
 }  # fmt: skip
-"""Fields of rows that do not become state columns: they are read here or have the name of another field of Nightjar."""
+"""Fields of rows that do not become state columns, because they are read here or Nightjar has a field of that name."""
 _MARKS = frozenset({"needs_judge", "retries_exhausted", "unscored"})
 
 
@@ -180,7 +180,7 @@ def _run_id(parts: Sequence[_Bundle]) -> str:
 
 
 def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
-    """Returns the number of problems, of a single shard its own; 0 if unknown."""
+    """Returns the number of problems (for a single shard, only those of the shard); 0 if unknown."""
     if bundle.shard_range and not is_whole:
         first, end = bundle.shard_range
         return max(0, end - first)
@@ -188,7 +188,7 @@ def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
 
 
 def _lines(folder: Path) -> Iterator[Line]:
-    """Yields rows, each with its step as long as ``trajectories.jsonl`` has them in the same order."""
+    """Yields rows, each with its step, as long as ``trajectories.jsonl`` has the steps in the same order."""
     path = folder / "trajectories.jsonl"
     steps = read_lines(path) if path.is_file() else iter(())
     for line in read_lines(folder / "results.jsonl"):
@@ -223,7 +223,7 @@ def _rollout(line: Line) -> Rollout:
             "reward": row.reward,
             "metrics": row.scorer_rewards | {name: v for name, v in details.items() if name not in _MARKS},
             "error": error,
-            "timing": {  # 0 stands for unknown there
+            "timing": {  # in NeMo Evaluator, 0 means unknown
                 "generation_ms": row.latency_ms or None,
                 "scoring_ms": row.verify_ms or None,
                 "total_ms": row.total_ms or None,
@@ -238,7 +238,7 @@ def _rollout(line: Line) -> Rollout:
 
 
 def broken(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the error of a failed rollout or scoring, by its ``scoring_details``; None for one that counts."""
+    """Returns the error of a failed rollout or scoring, by its ``scoring_details``; None if the rollout counts."""
     category, message = details.get("error_category"), details.get("error")
     is_unknown = category is None and details.get("method") in _BROKEN_METHODS
     if category in CATEGORY_CHAINS or is_unknown or (category and category not in _OWN_FAILURES and message):

@@ -1,4 +1,4 @@
-"""Reads the files of other programs: JSON as Python writes it, lenient fields, settings without secrets."""
+"""Reads the files of other programs: Python's JSON, with lenient fields, and settings without secrets."""
 
 from __future__ import annotations
 

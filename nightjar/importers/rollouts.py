@@ -1,4 +1,4 @@
-"""``Rollout``: a rollout of another program; ``ResultsWriter`` writes them to ``results.jsonl``."""
+"""``Rollout`` is a rollout of another program; ``ResultsWriter`` writes such rollouts to ``results.jsonl``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Rollout(Lenient):
     tool_defs: Any = None
 
     def row(self) -> dict[str, Any]:
-        """Returns the row, with the advantage of a single rollout; a failed one has no reward, metrics or model."""
+        """Returns the row, with the advantage of a single rollout. A failed rollout has no reward, metrics or model."""
         row = {name: value for name, value in self if value or name not in _LEFT_OUT_WHEN_EMPTY}
         if self.error is not None:
             row |= {"reward": None, "metrics": {}, "model": None}
@@ -92,7 +92,7 @@ class Rollout(Lenient):
 class ResultsWriter:
     """Writes the results of a run to ``path``, with only a few numbers per rollout in memory.
 
-    ``hashes`` are the content hashes of examples, from their first rows; ``most_rollouts`` the highest index plus 1.
+    ``hashes`` are the content hashes of examples, from their first rows. ``most_rollouts`` is the highest index plus 1.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,7 +111,7 @@ class ResultsWriter:
         return len(self._said_rewards)
 
     def add(self, rollout: Rollout) -> None:
-        """Adds a rollout; of several with the same example and rollout index, the last counts."""
+        """Adds a rollout; it replaces an earlier rollout with the same example and rollout index."""
         example = {"prompt": rollout.prompt, "answer": rollout.answer or "", "info": rollout.info or {}}
         rollout.example_hash = self.hashes.setdefault(rollout.example_id, example_hash(example))
         row = rollout.row()
@@ -133,7 +133,7 @@ class ResultsWriter:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def compare_average(self, source: object, average: float | None) -> None:
-        """Warns if the other program's average reward differs from that of its rows, failed ones included."""
+        """Warns if the other program's average reward differs from the average of its rows, including failed ones."""
         rewards = [reward for reward in self._said_rewards if not isnan(reward)]
         if average is None or not rewards:
             return

@@ -8,9 +8,9 @@ A row of version 0.1.14::
      "metrics": {"correct": 1.0, "num_turns": 1.0}, "tool_defs": [],
      "token_usage": {"input_tokens": 11.0, "output_tokens": 7.0}, "correct": 1.0, "num_turns": 1.0}
 
-- Rows have no ``rollout_index``: the rollouts of an example are counted in their order.
-- Without ``metrics``, the metrics are those that the metadata average. Other unknown fields are state columns.
-- A row with an error has a reward there, mostly 0; here it failed and has none.
+- Rows have no ``rollout_index``: the rollouts of an example are numbered in order of rows.
+- Without ``metrics``, a row's metrics are its fields that the metadata average. Other unknown fields are state columns.
+- A row with an error has a reward in verifiers, mostly 0. In Nightjar, it is a failed rollout without a reward.
 - A reward function named ``reward`` has overwritten the row's reward. The original cannot be recovered, because the
   weight is not saved; the value stays, with a warning.
 - Seconds (``timing`` from 0.1.12 on, ``time``) become milliseconds.
@@ -96,8 +96,9 @@ class _Timing(Lenient):
 def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     """Writes the rollouts of a run and returns its metadata.
 
-    The run id is a digest of the settings that ``verifiers`` compares on a resume and of the start of the first
-    rollout, which a resume keeps, or of all rows without times. Folders may be renamed, so their names do not matter.
+    The run id is a digest of the settings that ``verifiers`` compares on a resume, and of the start of the first
+    rollout, which a resume keeps. If rows have no times, all rows are used instead of the start. Folders may be
+    renamed, so their names do not matter.
     """
     content = read_object(found.path / "metadata.json")
     metadata = _Metadata.model_validate(content)
@@ -176,7 +177,7 @@ class _Rows:
         return {name: content[name] for name in self._averaged if is_measure(content.get(name))}
 
     def _example_id(self, fields: Mapping[str, Any]) -> int:
-        """Returns the id of an example; the oldest versions have none, so different examples are numbered."""
+        """Returns the id of an example. The oldest versions have no ids, so different examples are numbered."""
         if isinstance(fields.get("example_id"), int):
             return int(fields["example_id"])
         return self._numbers.setdefault(example_hash({"prompt": None, **fields}), len(self._numbers))

@@ -1,4 +1,4 @@
-"""Ready answerers: a script of turns, a solver of arithmetic, and recorded completions."""
+"""Built-in answerers: a script of turns, a solver of arithmetic, and recorded completions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _written_turn(turns: Sequence[Turn], messages: Sequence[Message]) -> Turn:
     position: int = sum(message["role"] == "assistant" for message in messages)
     if position >= len(turns):
         raise DatasetError(
-            f"The script has {len(turns)} turns, and the conversation asks for turn {position + 1}. "
+            f"The script has {len(turns)} turns, but the conversation asks for turn {position + 1}. "
             "Write one more turn, or give Script a function."
         )
     return turns[position]
@@ -100,8 +100,8 @@ class ArithmeticSolver:
     r"""Computes the last arithmetic expression of the last user message.
 
     Expressions have integers, ``+ - * /``, parentheses and ``x``. The result is an integer or a fraction such as
-    ``7/2``, in ``\boxed{}``. A share of answers, ``error_rate``, is wrong; which ones depends on the seed, the question
-    and how often it was asked before, not on the order of the questions.
+    ``7/2``, in ``\boxed{}``. ``error_rate`` is the share of wrong answers. Whether an answer is wrong depends on the
+    seed, the question and how often the question was asked before, not on the order of the questions.
 
     Example:
         >>> print(ArithmeticSolver().answer([{"role": "user", "content": "What is 12 x (3 + 4)?"}]).text)
@@ -135,7 +135,7 @@ class ArithmeticSolver:
 
 
 def solve(text: str) -> tuple[str, Fraction] | None:
-    """Returns the last arithmetic expression of a text and its exact value; None if there is none."""
+    """Returns the last arithmetic expression of a text and its exact value; None if there is no expression."""
     for match in reversed(list(_EXPRESSION.finditer(text))):
         expression = _without_stray_parentheses(match[0].translate(_TO_PYTHON))
         if len(expression) > _LONGEST_EXPRESSION:
@@ -171,8 +171,8 @@ def _value(node: ast.expr) -> Fraction:
 class Recording:
     """Answers with recorded completions of the same question; several completions are given in turn.
 
-    The last user message is the question, or contains it among instructions and examples; the longest contained
-    question counts.
+    The last user message is the question, or contains the question among instructions and examples. If it contains
+    several recorded questions, the longest one counts.
 
     Example:
         >>> recording = Recording({"1 + 1?": ["2", "two"]})
@@ -206,7 +206,7 @@ class Recording:
         return len(self._completions)
 
     def answer(self, messages: Sequence[Message]) -> Answer:
-        """Answers with the question's next completion; raises ``DatasetError`` if there is none."""
+        """Answers with the question's next completion; raises ``DatasetError`` if it is not recorded."""
         text = last_user_text(messages)
         question = self._questions.longest_in(text)
         if question is None:

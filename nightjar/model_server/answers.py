@@ -7,7 +7,7 @@ An answerer knows neither the protocol of the request nor the faults. It is any 
             question = last_user_text(messages)
             return Answer(question=question, text=question.upper())
 
-For every protocol the messages are those of a chat completion: the system prompt is a message, tool calls are in
+For every protocol, the messages have the form of a chat completion: the system prompt is a message, tool calls are in
 ``tool_calls`` of an assistant message, and their results are messages with the role ``tool``.
 """
 
@@ -25,7 +25,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ToolCallAnswer:
-    """A tool call of the model; the server generates an empty id, and ``arguments`` is JSON text, perhaps invalid."""
+    """A tool call of the model. The server replaces an empty id. ``arguments`` is JSON text, which may be invalid."""
 
     id: str
     name: str
@@ -75,7 +75,7 @@ class FixedAnswer:
 
 
 def last_user_text(messages: Sequence[Message]) -> str:
-    """Returns the text of the last user message; empty if there is none.
+    """Returns the text of the last user message; empty if there is no user message.
 
     Example:
         >>> last_user_text([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}])

@@ -1,7 +1,7 @@
 """OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat) on the server side, with token ids.
 
-The ids are vLLM's (https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html);
-``/v1/chat/completions/tokens`` of prime-rl's server gets the prompt as ``tokens`` beside its messages.
+The token ids are as in vLLM (https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html);
+``/v1/chat/completions/tokens`` of prime-rl's server gets the prompt's ``tokens`` beside the messages.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _is_tool(tool: Any) -> bool:
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the response to a request, cut to its ``max_tokens``; ``number`` makes its id unique."""
+    """Encodes the response to a request, cut to the request's ``max_tokens``; ``number`` makes its id unique."""
     output = cut(answer, request.max_tokens)
     reason = "length" if output.is_cut else "tool_calls" if output.tool_calls else "stop"
     message = _message(output, number)

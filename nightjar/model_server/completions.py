@@ -1,6 +1,6 @@
 """OpenAI's legacy text completions (https://platform.openai.com/docs/api-reference/completions) on the server side.
 
-The answerer gets the prompt as one user message; ``echo`` also returns it.
+The answerer gets the prompt as one user message; with ``echo``, the response also contains the prompt.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from nightjar.errors import ConfigError
 
 
 class FaultKind(StrEnum):
-    """A fault that replaces a prompt response."""
+    """A fault that replaces a normal response."""
 
     RATE_LIMITED = "rate_limited"
     """Status 429, immediately."""
@@ -24,7 +24,7 @@ class FaultKind(StrEnum):
     MALFORMED = "malformed"
     """Status 200 with a body that is not JSON."""
     SLOW = "slow"
-    """The headers arrive immediately, the body in small pieces, completely in the end."""
+    """The headers arrive immediately. The body arrives in small pieces and is complete in the end."""
     OVERLOADED = "overloaded"
     """Status 529 in Anthropic's protocol, 503 in the others, immediately."""
 
@@ -34,19 +34,19 @@ _PROMPT_REFUSALS = frozenset({FaultKind.RATE_LIMITED, FaultKind.OVERLOADED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """The faults of a model server; none by default.
+    """The faults of a model server; by default, there are none.
 
     A rate is the share of requests, from 0 to 1, with this fault (see ``FaultKind``). A request has at most one fault,
-    so the sum of all rates is at most 1. Invalid requests (a wrong key, no messages) have none.
+    so the sum of all rates is at most 1. Invalid requests (a wrong key, no messages) have no fault.
 
     Attributes:
-        latency_ms: time of a response; 429, 503 and 529 come without it.
+        latency_ms: time until a response; the statuses 429, 503 and 529 come immediately.
         jitter_ms: largest random addition to the latency.
-        retry_after_seconds: header ``Retry-After`` of a 429, 503 or 529; None for no header.
-        slow_seconds: time of a slow body.
+        retry_after_seconds: the header ``Retry-After`` of a 429, 503 or 529; None means no header.
+        slow_seconds: time in which a slow body is sent.
         seed: the same seed gives the same faults in the same order.
         requests_per_second: requests above this rate get status 429 with ``Retry-After``; bursts of one second's
-            requests are allowed. 0 for no limit.
+            requests are allowed. 0 means no limit.
 
     Example:
         >>> faults = Faults(latency_ms=200, rate_429=0.05, retry_after_seconds=1)
@@ -93,7 +93,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Latency and fault (None for none) of one request, and the wait that a refusal demands."""
+    """Latency of one request, its fault (None if it has no fault), and the wait that a refusal demands."""
 
     latency_seconds: float
     fault: FaultKind | None

@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class ModelRequest:
-    """A request to the model; ``messages`` has at least one, and ``prompt_ids`` is set if token ids are requested."""
+    """A request to the model; ``messages`` is not empty, and ``prompt_ids`` is set if token ids are requested."""
 
     model: str
     messages: list[Message]
@@ -155,7 +155,7 @@ def check_tool_results(messages: Sequence[Message], *, no_call: str, no_result: 
 def check_tools(tools: Any, is_tool: Callable[[Any], bool], param: str, message: str) -> None:
     """Raises ``ApiError`` unless ``tools`` is a list of the protocol's tools.
 
-    ``{}`` in ``param`` is the position of an invalid tool, ``{}`` in ``message`` is the param.
+    ``{}`` in ``param`` is the position of an invalid tool, ``{}`` in ``message`` is the completed ``param``.
     """
     if not isinstance(tools, list):
         raise ApiError(400, "'tools' must be a list.", param="tools")

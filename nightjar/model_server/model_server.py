@@ -1,21 +1,21 @@
 """A model server on loopback, for tests and for trying things out without a provider.
 
-It runs in a background thread of this process and speaks real HTTP::
+The server runs in a background thread of this process and speaks real HTTP::
 
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=200)) as server:
         client = openai.AsyncOpenAI(base_url=server.base_url, api_key="any")
         ...
         assert server.stats().answered == 1
 
-``nightjar model-server`` runs one in a process of its own.
+``nightjar model-server`` runs a server in its own process.
 
 ================================  =========================================================
 POST /v1/chat/completions         OpenAI's chat completions
 POST /v1/responses                OpenAI's Responses API
 POST /v1/completions              OpenAI's legacy text completions
 POST /v1/messages                 Anthropic's messages
-POST /v1/chat/completions/tokens  chat completions of a prompt in token ids, as vLLM's
-POST /tokenize                    the token ids of messages or of a text, as vLLM's
+POST /v1/chat/completions/tokens  chat completions of a prompt in token ids, as in vLLM
+POST /tokenize                    the token ids of messages or of a text, as in vLLM
 GET /v1/models                    the models of the server
 GET /health                       ``{"status": "ok"}``
 GET /stats                        the counts; ``?questions=1`` adds the count of each question
@@ -164,7 +164,7 @@ class Routes:
 
     def _check_request(self, asked: ModelRequest, protocol: ModelProtocol) -> None:
         if self.only_model is not None and asked.model != self.only_model:
-            problem = f"The model {asked.model!r} does not exist. There is {self.only_model!r}."
+            problem = f"The model {asked.model!r} does not exist. The server has {self.only_model!r}."
             raise ApiError(404, problem, code="model_not_found", param="model")
         if self.max_context_tokens is not None and asked.prompt_tokens > self.max_context_tokens:
             raise protocol.overlong_error(asked.prompt_tokens, self.max_context_tokens)
@@ -232,8 +232,9 @@ class ModelServer:
 
     The end of the block ends requests in flight; the counts can be read afterwards.
 
-    ``require_key`` None accepts any key or none (status 401 otherwise), ``only_model`` None any model (404), ``port`` 0
-    takes a free port. ``max_context_tokens`` is the longest prompt in words (status 400).
+    If ``require_key`` is None, any key or no key is accepted; otherwise another key gets status 401. If ``only_model``
+    is None, any model is accepted; otherwise another model gets status 404. A prompt with more words than
+    ``max_context_tokens`` gets status 400. ``port`` 0 takes a free port.
 
     Example:
         >>> import urllib.request

@@ -1,4 +1,4 @@
-"""The protocols of a model server; a new protocol is a new row of ``PROTOCOLS``."""
+"""The protocols of a model server. To add a protocol, add a row to ``PROTOCOLS``."""
 
 from __future__ import annotations
 

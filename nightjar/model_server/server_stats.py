@@ -1,4 +1,4 @@
-"""The counts of a model server, and its last requests."""
+"""The counts of a model server, and the server's last requests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _no_faults() -> dict[FaultKind, int]:
 class ServerStats:
     """Counts of requests to the model, without ``/health`` and other routes.
 
-    A slow body counts twice: as a fault, and as answered when it is sent completely. ``refused`` requests are invalid,
-    and the clients of ``abandoned`` ones disconnected.
+    A slow body counts twice: as a fault, and as answered when it is sent completely. ``refused`` requests are invalid.
+    The clients of ``abandoned`` requests disconnected.
     """
 
     received: int = 0

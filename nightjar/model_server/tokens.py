@@ -1,4 +1,4 @@
-"""Words, with the blanks before them, as tokens: counted, turned into ids, and cut to a limit.
+"""Uses words with the blanks before them as tokens: counts tokens, turns them into ids, and cuts to a limit.
 
 The id of a token is a checksum, so every server has the same ids. A conversation becomes ids as in the ChatML template.
 """
@@ -50,7 +50,7 @@ def prompt_logprobs(tokens: Sequence[str]) -> list[float | None]:
 
 
 def likeliest(token: str, value: float) -> dict[str, float]:
-    """Returns the most probable token at a position: the token itself down to -1, otherwise the end token."""
+    """Returns the most probable token at a position: the token itself if ``value`` is at least -1, else the end."""
     return {token: value} if value >= -1 else {END: -0.5}
 
 
@@ -110,7 +110,7 @@ class ModelOutput:
 
 
 def cut(answer: Answer, max_tokens: int | None) -> ModelOutput:
-    """Cuts an answer to its first tokens (None for no limit): reasoning, then text, then complete tool calls."""
+    """Cuts an answer to its first tokens (None means no limit): reasoning, then text, then complete tool calls."""
     reasoning, reasoning_tokens, is_cut = _first_words(answer.reasoning, max_tokens)
     left = None if max_tokens is None else max_tokens - reasoning_tokens
     text, text_tokens, is_text_cut = _first_words(answer.text, left)

@@ -94,7 +94,7 @@ def test_a_sent_environment_is_loaded_with_the_same_hash(folder, tmp_path):
     source, archive = SENT + source_hash(files), pack(files)
     folder.rename(tmp_path / "elsewhere")
     assert not has_sent(source)
-    with pytest.raises(EnvironmentPackageError, match="was not sent here"):
+    with pytest.raises(EnvironmentPackageError, match="was not sent to this machine"):
         provide("sent-env", source, folder)
     keep_sent(source, archive)
     keep_sent(source, archive)  # the second run that brings it
@@ -116,7 +116,7 @@ def test_too_much_to_be_sent_names_the_largest(folder):
     write(folder, PROJECT)
     with (folder / "my_env" / "rows.jsonl").open("wb") as rows:
         rows.truncate(60_000_000)
-    with pytest.raises(EnvironmentPackageError, match=r"60 MB of files, my_env/rows.jsonl above all; 50 MB"):
+    with pytest.raises(EnvironmentPackageError, match=r"60 MB of files.*my_env/rows.jsonl.*50 MB"):
         pack(files_of("my-env"))
 
 

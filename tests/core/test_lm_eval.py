@@ -279,7 +279,7 @@ def test_a_begin_token_and_a_token_across_the_boundary():
 
 def test_a_text_in_place_of_probabilities_is_an_error(folder):
     benchmark = get_environment("lm-eval://capitals", include_path=str(folder))
-    with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, and the answer is a text"):
+    with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, but the answer is a text"):
         asyncio.run(benchmark.verify("Lima", "Lima", doc_id=0))
 
 

@@ -164,7 +164,7 @@ class TestTheClient:
             for allowed, warned in ((9, False), (4, True)):
                 solver = nemo.ChatSolver(nemo.ModelClient(server.url, "m", max_concurrent=allowed))
                 await nemo.run_evaluation(Echo(1), solver, max_concurrent=9)
-                assert ("4 concurrent requests (max_concurrent), for 9 concurrent problems" in caplog.text) is warned
+                assert ("4 concurrent requests (max_concurrent), but 9 problems" in caplog.text) is warned
 
     async def test_a_client_works_after_an_evaluation_and_after_it_was_closed(self):
         with ModelServer(FixedAnswer("0")) as server:

@@ -146,7 +146,7 @@ def test_without_an_engine_the_dockerfile_is_printed(folder):
         (["bench.py:towns"], "has no benchmark 'towns'. Choose one of: capitals"),
         (["bench.py", "--include", "../other.txt"], "is not a file in"),
         (["bench.py", "--requirements", "gone.txt"], "is not a file in"),
-        (["bench.py", "--base-image", "a b"], "is the name of an image"),
+        (["bench.py", "--base-image", "a b"], "must be the name of an image"),
         (["bench.py", "-o", "Dockerfile", "--push"], "excludes --tag and --push"),
         (["bench.py", "-o", "gone/Dockerfile"], "cannot write"),
     ],

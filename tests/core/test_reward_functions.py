@@ -116,7 +116,7 @@ class TestNames:
             rubric = Rubric([make(0.25), make(0.5), make(0.125)])
         assert await self.metrics(rubric, state) == {"style": 0.25, "style_2": 0.5, "style_3": 0.125}
         assert state["reward"] == 0.875
-        assert "Two reward functions are called 'style': one is recorded as 'style_2'" in caplog.text
+        assert "Two reward functions are called 'style': the second is recorded as 'style_2'" in caplog.text
 
     async def test_a_function_called_reward_leaves_the_reward_alone(self, answered):
         def reward(completion):

@@ -122,5 +122,5 @@ def test_an_endpoint_that_does_not_answer(nightjar):
 def test_a_model_that_is_not_there(nightjar, server):
     server.reset_stats()
     ended = nightjar.eval("arithmetic", "-n", 100, "-m", "locale", "-b", server.url)
-    assert "Error code: 404 - The model 'locale' does not exist. There is 'local'." in ended.error
+    assert "Error code: 404 - The model 'locale' does not exist. The server has 'local'." in ended.error
     assert server.stats().received <= 64

@@ -101,13 +101,13 @@ def test_missing_steps_are_named_by_range(shards, nightjar, tmp_path):
     (shards / "shard_1").rename(tmp_path / "elsewhere")
     done = nightjar("eval", "merge", shards)
     assert (done.code, "1 of 4 shards is missing" in done.err) == (1, True)
-    assert "6 of 20 steps are missing, of the problems 3-5" in done.err
+    assert "6 of 20 steps are missing (problems 3-5)" in done.err
     assert "14 steps, mean reward 0.5714, coverage 70.0% (14 of 20)" in done.out
     [bundle] = shards.glob("eval-*.json")
     coverage = json.loads(bundle.read_text())["benchmark"]["scores"]["coverage"]
     assert coverage == {"value": 0.7, "scored": 14, "total": 20}
     done = nightjar("eval", "merge", shards, "-n", 3, "-o", tmp_path / "thrice")
-    assert "of the problems 0-9" in done.err
+    assert "(problems 0-9)" in done.err
 
 
 def test_a_missing_last_shard_and_a_duplicate_are_named(shards, nightjar):

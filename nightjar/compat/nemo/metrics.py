@@ -29,7 +29,7 @@ _CORRECT = 0.5
 
 @dataclass
 class ConfidenceInterval:
-    """A mean and its interval; infinite ends and ``se=None`` if there are too few scores."""
+    """A mean and its interval. With too few scores, the ends are infinite and ``se`` is None."""
 
     mean: float
     ci_lower: float
@@ -44,8 +44,8 @@ def bootstrap_ci(
 ) -> ConfidenceInterval:
     """Returns the bias-corrected and accelerated bootstrap interval of a mean.
 
-    It is Student's t above 2,000 scores, whose mean is normally distributed, and Wilson's for only zeros or only ones,
-    for which a bootstrap has no width.
+    Above 2,000 scores, whose mean is normally distributed, the interval is Student's t. For only zeros or only ones,
+    where a bootstrap interval has no width, it is Wilson's.
     """
     groups, alpha = [[score] for score in scores], 1 - confidence
     estimate = clustered_mean(groups)
@@ -99,7 +99,7 @@ def mean_ci(groups: Iterable[Sequence[float]], confidence: float = 0.95) -> Conf
 
 
 def _clustered(groups: Iterable[Sequence[float]], confidence: float) -> ConfidenceInterval:
-    """Returns Wilson's interval for single zeros and ones, else Student's."""
+    """Returns Wilson's interval if all groups have a single 0 or 1, otherwise Student's."""
     found = [group for group in groups if group]
     estimate, alpha = clustered_mean(found), 1 - confidence
     if {value for group in found for value in group} <= {0.0, 1.0} and all(len(group) == 1 for group in found):
@@ -136,7 +136,7 @@ def category_breakdown(results: Sequence[Mapping[str, Any]], category_key: str =
 def scoring_details_breakdown(
     results: Sequence[Mapping[str, Any]], *, max_cardinality: int = 50
 ) -> dict[str, list[CategoryResult]]:
-    """Returns the scores by each string or bool that all scored rows have in their details, if its values are few."""
+    """Returns scores by each string or bool in the details of all scored rows, if it has few different values."""
     scored = [row for row in results if row.get("reward") is not None]
     details = [row.get("scoring_details") or {} for row in scored]
     found = {}
@@ -161,7 +161,7 @@ def _breakdown(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> list[CategoryRe
 
 
 def summary_stats(rewards: Sequence[float | None]) -> dict[str, float]:
-    """Returns count, mean, median, deviation and range of rewards; only the count if there are none."""
+    """Returns count, mean, median, deviation and range of rewards; only the count if there are no rewards."""
     scored = [reward for reward in rewards if reward is not None]
     if not scored:
         return {"n": 0}
@@ -175,7 +175,7 @@ def scores_of(
 ) -> dict[str, dict[str, Any]]:
     """Returns the scores of a bundle: mean reward and pass@1 with intervals, pass@n, coverage and errors.
 
-    Failed steps have no reward and count in neither mean. pass@n is over the problems with all repeats scored.
+    Failed steps have no reward and count in neither mean. pass@n covers the problems whose repeats are all scored.
     ``expected_rows`` is None if no rows are missing.
     """
     groups, rows = defaultdict[Any, list[float]](list), 0
@@ -318,14 +318,14 @@ def permutation_test(
 def detect_test(
     base_records: Mapping[tuple[int, int], Mapping[str, Any]], cand_records: Mapping[tuple[int, int], Mapping[str, Any]]
 ) -> Literal["mcnemar", "permutation"]:
-    """Returns the test that fits: McNemar's if all paired rewards are 0 or 1."""
+    """Returns the test that fits: McNemar's if all paired rewards are 0 or 1, otherwise the permutation test."""
     both = base_records.keys() & cand_records.keys()
     rewards = {records[step].get("reward") for step in both for records in (base_records, cand_records)}
     return "permutation" if is_fractional(reward for reward in rewards if reward is not None) else "mcnemar"
 
 
 def mde_estimate(n_discordant: int) -> float:
-    """Returns the smallest effect that so many discordant pairs detect with a power of 80 %; infinite for none."""
+    """Returns the smallest effect that ``n_discordant`` pairs detect with a power of 80 %; infinite for no pairs."""
     return POWER_80_FACTOR / sqrt(n_discordant) if n_discordant else inf
 
 

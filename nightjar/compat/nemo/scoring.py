@@ -57,7 +57,7 @@ def mcq_extract(sample: ScorerInput) -> dict[str, Any]:
 
 
 def multichoice_regex(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares the letter that the response ends with, or the last match of ``pattern``, with the target's."""
+    """Compares the letter that the response ends with, or the last match of ``pattern``, with the target's letter."""
     found = (
         stated_letter(sample.response, ascii_uppercase) if pattern is None else _last_found(pattern, sample.response)
     )
@@ -65,7 +65,7 @@ def multichoice_regex(sample: ScorerInput, pattern: str | None = None) -> dict[s
 
 
 def answer_line(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares the last match of ``pattern``, else the stated answer, with the target as text or number."""
+    """Compares the last match of ``pattern``, otherwise the stated answer, with the target as text or number."""
     stated = stated_answer(sample.response)
     found = stated if pattern is None else (_last_found(pattern, sample.response) or stated).strip()
     target = str(sample.target)
@@ -95,7 +95,7 @@ def _bare(text: str) -> str:
 
 
 def _same_value(given: str, reference: str) -> bool:
-    """Returns whether both are the same number, where the given one may end an equation or have a unit."""
+    """Returns whether two texts are the same number; the given number may end an equation or have a unit."""
     if not re.fullmatch(r"\s*-?[$\d][\d,.$%\s]*", plain_text(reference)):
         return False
     amount = _ASIDE.split(plain_text(given), maxsplit=1)[0].rpartition("=")[2].strip()
@@ -143,7 +143,7 @@ async def code_sandbox_async(
     sandbox: Sandbox | None = None,
     timeout: float = SECONDS,  # noqa: ASYNC109 - the seed's name
 ) -> dict[str, Any]:
-    """Does the same as ``code_sandbox``, in the given sandbox, the sample's or a new one."""
+    """Does the same as ``code_sandbox``, in the given sandbox, the sample's sandbox or a new sandbox."""
     test = _test_of(sample)
     code = written_code(sample.response, test.entry_point)
     error = await failed_test(code, test, sandbox or sample.sandbox, timeout)

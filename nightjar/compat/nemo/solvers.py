@@ -34,7 +34,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_toke
 
 
 class ErrorKind(Enum):
-    """Whether a solver's error makes the problem wrong or the step failed."""
+    """Whether a solver's error makes the answer wrong or fails the step."""
 
     NONE = "none"
     GRACEFUL = "graceful"
@@ -60,7 +60,7 @@ class SolveResult:
 class Solver(Protocol):
     """Answers problems, many concurrently.
 
-    An optional dict ``settings`` has what its answers depend on besides its client; a resume compares it.
+    An optional dict ``settings`` holds the settings, except the client, that affect the answers. A resume compares it.
     """
 
     async def solve(self, task: SeedResult) -> SolveResult:
@@ -71,7 +71,7 @@ class Solver(Protocol):
 
 
 class ChatSolver:
-    """Asks a model for a chat response; ``system_prompt`` replaces the benchmark's unless it is None."""
+    """Asks a model for a chat response; ``system_prompt`` replaces the benchmark's prompt unless it is None."""
 
     def __init__(self, client: Any, system_prompt: str | None = None) -> None:
         self.client = client
@@ -89,7 +89,7 @@ class ChatSolver:
 
 
 class VLMSolver(ChatSolver):
-    """Asks a model about images; a problem without any is a chat. ``image_detail`` is ``auto``, ``low`` or ``high``."""
+    """Asks a model about images, or chats if there are no images. ``image_detail`` is ``auto``, ``low`` or ``high``."""
 
     def __init__(self, client: Any, system_prompt: str | None = None, image_detail: str = "auto") -> None:
         super().__init__(client, system_prompt)
@@ -160,9 +160,9 @@ class GymSolver:
     """Asks an agent of NeMo Gym: ``POST /run`` with the problem returns answer and reward.
 
     Args:
-        gym_agent: sent as ``agent``, for a server with several.
-        trust_reward: use the agent's reward; else the benchmark verifies the answer.
-        model_id, model_url, api_key: the model for an agent that has none.
+        gym_agent: sent as ``agent``, for a server with several agents.
+        trust_reward: use the agent's reward; otherwise, the benchmark verifies the answer.
+        model_id, model_url, api_key: the model for an agent that has no model.
         timeout: seconds per problem.
     """
 
@@ -250,7 +250,7 @@ class ToolBackend(Protocol):
 
 
 class HttpToolBackend:
-    """The tools of a server, such as a resources server of NeMo Gym; ``session_id`` is added to calls without one."""
+    """The tools of a server, such as a resources server of NeMo Gym; ``session_id`` is added to calls that lack it."""
 
     def __init__(self, base_url: str, *, session_id: str | None = None, timeout: float = 180.0) -> None:
         self._server = GymEndpoint(base_url, timeout)
@@ -317,8 +317,8 @@ class ReActSolver:
     """Lets a model call tools until it answers without a call.
 
     Args:
-        use_sandbox_tools: refused; an environment with a sandbox is a ``SandboxEnv``.
-        max_turns: maximum number of responses; a problem that needs more counts as wrong.
+        use_sandbox_tools: not supported; use a ``SandboxEnv``, which has a sandbox.
+        max_turns: maximum number of responses; a problem that needs more responses counts as wrong.
         generation: sampling parameters that override the client's.
         tool_timeout: seconds per tool call; the model is told about a timeout.
         response_mode: ``last_message``, or ``all_messages`` for the texts of all turns.

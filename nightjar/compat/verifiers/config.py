@@ -36,7 +36,7 @@ _SPELLINGS = {"api_base_url": "url", "api_key_var": "key", "type": "api_client_t
 
 
 class EvalConfig(BaseModel):
-    """One environment × one model in the fields of verifiers; ``run_config()`` returns Nightjar's configuration of it.
+    """One environment × one model in the fields of verifiers; ``run_config()`` returns Nightjar's configuration.
 
     ``num_workers``, ``disable_env_server``, ``verbose`` and ``disable_tui`` are accepted and ignored.
 
@@ -51,7 +51,7 @@ class EvalConfig(BaseModel):
     env_id: str
     """The environment: ``name``, ``owner/name`` or ``owner/name@version``."""
     env_args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of its ``load_environment``."""
+    """Arguments of the environment's ``load_environment``."""
     env_dir_path: str = "./environments"
     """The folder where environments are developed."""
     endpoint_id: str | None = None
@@ -63,14 +63,14 @@ class EvalConfig(BaseModel):
     sampling_args: dict[str, Any] = Field(default_factory=dict)
     """``temperature``, ``max_tokens`` and so on."""
     num_examples: int = 5
-    """Number of examples; -1 for all."""
+    """Number of examples; -1 means all."""
     rollouts_per_example: int = 3
     """Rollouts of each example."""
     max_concurrent: int = 32
     """Maximum number of concurrent requests."""
     num_workers: int | str = "auto"
     independent_scoring: bool = False
-    """Score each rollout alone instead of with its group."""
+    """Score each rollout on its own instead of with its group."""
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Attributes to set on the environment once it is loaded."""
     max_retries: int = 0
@@ -89,10 +89,10 @@ class EvalConfig(BaseModel):
     save_to_hf_hub: bool = False
     """Push the results to the Hugging Face Hub."""
     hf_hub_dataset_name: str | None = None
-    """The name of the dataset there."""
+    """The name of the dataset on the Hugging Face Hub."""
 
     def run_config(self) -> RunConfig:
-        """Returns the configuration of the run, without the places for results."""
+        """Returns the configuration of the run, without the settings that say where results go."""
         client = self.client_config
         unsupported = {
             "client_config.endpoint_configs": client.endpoint_configs,
@@ -126,14 +126,14 @@ class EvalRunConfig(BaseModel):
 
 
 def resolve_endpoints_file(endpoints_path: str) -> Path | None:
-    """Returns an endpoint registry's file, which may be given as its folder; None if it does not exist."""
+    """Returns the file of an endpoint registry, also from the registry's folder; None if the file does not exist."""
     path = Path(endpoints_path)
     file = path / "endpoints.toml" if path.is_dir() else path
     return file if file.is_file() else None
 
 
 def load_endpoints(endpoints_path: str) -> Endpoints:
-    """Returns the endpoints of a registry; none if it is missing or, with a warning, invalid."""
+    """Returns the endpoints of a registry; none if the file is missing or (with a warning) invalid."""
     file = resolve_endpoints_file(endpoints_path)
     if file is None:
         return {}
@@ -174,10 +174,10 @@ def invalid_ablation_sweep_fields(sweep: Mapping[str, Any], valid_fields: set[st
 
 
 def load_toml_config(path: Path, extra_valid_fields: set[str] | None = None) -> list[dict[str, Any]]:
-    """Returns the fields of each evaluation in a file; its own override those at the top of the file.
+    """Returns the fields of each evaluation in a file; they override the fields at the top of the file.
 
     An ``[[ablation]]`` gives one evaluation for each combination of the values in its ``sweep``. Raises ``ValueError``
-    for other fields than ``FIELDS`` and ``extra_valid_fields``, and without an environment.
+    for other fields than ``FIELDS`` and ``extra_valid_fields``, and if an evaluation names no environment.
     """
     if not path.is_file():
         raise FileNotFoundError(f"TOML config file not found: {path}")

@@ -1,4 +1,4 @@
-"""Errors with their causes as one value, to compare, count and print."""
+"""Combines errors and their causes into one value, to compare, count and print."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ErrorInfo(TypedDict):
 def get_error_chain(
     error: BaseException | None, parent_type: type[BaseException] = BaseException
 ) -> list[BaseException]:
-    """Returns an error and its causes, up to the first that is not a ``parent_type``."""
+    """Returns an error and its causes, up to the first cause that is not a ``parent_type``."""
     chain = error_chain(error) if error is not None else ()
     return list(takewhile(lambda cause: isinstance(cause, parent_type), chain))
 
 
 def get_vf_error_chain(error: BaseException) -> list[BaseException]:
-    """Returns an error and its causes, up to the first that is not an error of rollouts."""
+    """Returns an error and its causes, up to the first cause that is not an error of rollouts."""
     return get_error_chain(error, Error)
 
 

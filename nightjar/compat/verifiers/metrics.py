@@ -34,7 +34,7 @@ class Metric(Protocol):
 
 
 class MeanMetric(Metric):
-    """The mean of one number per row, over the rows that have it; 0.0 without any."""
+    """The mean of one number per row, over the rows that have the number; 0.0 if no row has it."""
 
     @abstractmethod
     def extract(self, output: Row) -> float | None:
@@ -58,7 +58,7 @@ class MeanMetric(Metric):
 
 
 class RewardMetric(MeanMetric):
-    """The mean reward; failed rollouts have none."""
+    """The mean reward, without failed rollouts."""
 
     def extract(self, output: Row) -> float | None:
         return output.get("reward")
@@ -110,7 +110,7 @@ class EnvMetrics(Metric):
 
 
 class PassAtKMetric(Metric):
-    """pass@k and pass^k for k = 1, 2, 4, …, over the examples with all rollouts scored; nothing for one rollout."""
+    """pass@k and pass^k for k = 1, 2, 4, …, over examples with all rollouts scored; empty for one rollout."""
 
     def __init__(self, rollouts_per_example: int, threshold: float = 0.5) -> None:
         self.rollouts_per_example = rollouts_per_example

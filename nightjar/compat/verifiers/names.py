@@ -139,7 +139,7 @@ async def with_sem(sem: AbstractAsyncContextManager[Any], awaitable: Any) -> Any
 
 
 async def maybe_semaphore(limit: int | None = None) -> AbstractAsyncContextManager[Any]:
-    """Returns a semaphore; one without a limit for None and numbers below 1."""
+    """Returns a semaphore. If ``limit`` is None or below 1, the semaphore has no limit."""
     return asyncio.Semaphore(limit) if limit is not None and limit > 0 else _unlimited()
 
 

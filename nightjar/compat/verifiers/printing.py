@@ -24,7 +24,7 @@ def to_col_order(list_of_dicts: Sequence[Mapping[str, float]]) -> dict[str, list
 
 
 def output_env_id(output: Mapping[str, Any]) -> str:
-    """Returns the environment of a row in a group of environments; empty if the row names none."""
+    """Returns the environment of a row in a group of environments; empty if the row names no environment."""
     info = output.get("info")
     return str((info.get("env_id") if isinstance(info, Mapping) else None) or output.get("env_id") or "")
 
@@ -73,7 +73,7 @@ def print_usage(results: Mapping[str, Any]) -> None:
 
 
 def print_results(results: Mapping[str, Any], num_samples: int = 1) -> None:
-    """Prints an evaluation with some sample rollouts; the environments of a group one after the other."""
+    """Prints an evaluation with some sample rollouts. The environments of a group are printed one after the other."""
     metadata = results["metadata"]
     _print(f"--- {metadata['env_id']} | {metadata['model']} ---")
     _print(f"Examples: {metadata['num_examples']}, rollouts of each: {metadata['rollouts_per_example']}")
@@ -109,8 +109,8 @@ def print_prompt_completions_sample(
 def print_prompt_completions_sample(*args: Any, **kwargs: Any) -> None:
     """Prints the first rollouts of ``generate`` or ``evaluate`` as a table.
 
-    The arguments are the outputs or their rows; or prompts, completions, errors, rewards and the training step; all
-    also by name. ``n`` or ``num_samples`` is the number of rollouts to print.
+    The arguments are the outputs or their rows, or prompts, completions, errors, rewards and the training step. All may
+    be passed by name. ``n`` or ``num_samples`` is the number of rollouts to print.
 
     Example:
         >>> row = {"prompt": "2+2?", "completion": [{"role": "assistant", "content": "4"}], "reward": 1.0}

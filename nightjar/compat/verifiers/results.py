@@ -235,7 +235,7 @@ class GenerateOutputsBuilder:
         return str(url).rstrip("/")
 
     def compute_base_url(self, client: Any) -> str:
-        """Returns the base URL of a client; those of replicas are joined by commas."""
+        """Returns the base URL of a client; the URLs of replicas are joined by commas."""
         config = client if isinstance(client, ClientConfig) else getattr(client, "config", None)
         if isinstance(config, ClientConfig):
             return ",".join(self.format_base_url(each.api_base_url) for each in resolve_client_configs(config))

@@ -1,4 +1,4 @@
-"""Datasets: their sources, and their rows as examples."""
+"""Reads datasets from their sources and turns their rows into examples."""
 
 from nightjar.environments.data.benchmark_data import BenchmarkData, lettered, shuffled
 from nightjar.environments.data.example_datasets import (

@@ -1,4 +1,4 @@
-"""The data of a benchmark: its source, size and licence; and multiple choice in an order that a seed decides."""
+"""Describes a benchmark's data (source, size, licence), and shuffles the choices of a question with a seed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from nightjar.errors import DatasetError, error_text
 class BenchmarkData:
     """A dataset on the Hugging Face Hub, or a file with the same rows.
 
-    ``configs`` are the parts of the repository, None if it has none. ``others`` are further variants, each as the
-    attributes that differ. ``nested`` are columns with ``list`` or ``dict`` values, which are texts in a table.
+    ``configs`` names the repository's configurations to load; ``(None,)`` if the repository has none. ``others`` lists
+    variants, each as the attributes that differ. ``nested`` maps a column to the type of its values, ``list`` or
+    ``dict``; a table holds such values as text.
     """
 
     repository: str
@@ -43,10 +44,10 @@ class BenchmarkData:
         return [self, *(replace(self, others=(), **other) for other in self.others)]
 
     def rows(self, dataset: str | None = None, split: str | None = None) -> list[dict[str, Any]]:
-        """Returns the rows of ``dataset``, or of the hub's dataset, cached on this machine; raises ``DatasetError``.
+        """Returns the rows of the file ``dataset``. If None, returns the rows of the hub's dataset, which are cached.
 
-        ``dataset`` is a file of JSON lines, ``.csv`` or ``.tsv`` with a header, also with ``.gz``. Lists and mappings
-        may be texts, in JSON or Python syntax.
+        ``dataset`` is a file of JSON lines, or a ``.csv`` or ``.tsv`` file with a header; ``.gz`` files are also read.
+        Lists and mappings may be written as text in JSON or Python syntax. Raises ``DatasetError``.
         """
         rows = self._of_hub(split or self.split) if dataset is None else read_rows(dataset, self.columns)
         source = dataset or self.repository
@@ -58,11 +59,11 @@ class BenchmarkData:
         dataset: str | None = None,
         split: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Returns the examples that ``make`` creates from ``rows``, without None."""
+        """Returns the examples that ``make`` creates from ``rows``; skips a row if ``make`` returns None."""
         return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
 
     def fetch(self) -> None:
-        """Downloads the parts that are not on this machine."""
+        """Downloads the configurations that are not on this machine."""
         for config, path in zip(self.configs, self.paths(), strict=True):
             try:
                 if not path.is_file():
@@ -71,7 +72,7 @@ class BenchmarkData:
                 raise DatasetError(f"{error}.{self._terms()}") from error
 
     def is_here(self) -> bool:
-        """Returns whether all data is on this machine."""
+        """Returns whether the data of all configurations is on this machine."""
         return all(path.is_file() for path in self.paths())
 
     def paths(self) -> list[Path]:
@@ -117,7 +118,7 @@ def examples_of(
 
 
 def lettered(choices: Sequence[str]) -> str:
-    r"""Returns choices as lines.
+    r"""Returns choices as lettered lines.
 
     Example:
         >>> lettered(["four", " five"])
@@ -127,7 +128,7 @@ def lettered(choices: Sequence[str]) -> str:
 
 
 def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str) -> tuple[list[str], str]:
-    """Returns choices in an order that depends only on seed and question, and the letter of the one at ``right``.
+    """Returns choices in an order that depends only on seed and question, and the letter of the choice at ``right``.
 
     Example:
         >>> shuffled(["four", "five"], 1, None, "2+3?")  # no seed: their own order

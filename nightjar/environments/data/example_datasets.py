@@ -1,4 +1,4 @@
-"""Datasets by short name: ``load_example_dataset("gsm8k")``; rows come from the Hugging Face Hub on first use."""
+"""Loads datasets by a short name: ``load_example_dataset("gsm8k")``. The first use downloads the rows from the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples: the rows of a dataset as inputs of rollouts, formatted on reading: only evaluated examples take time."""
+"""Turns rows of a dataset into inputs of rollouts. A row is formatted when it is read, so unread rows cost no time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _HASH_CHARACTERS = 16
 class Examples:
     """The examples of an environment, formatted on reading.
 
-    A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. Rows with ``prompt`` ignore
-    ``few_shot``, and ``system_prompt`` if they start with a system message.
+    A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. A row with ``prompt``
+    ignores ``few_shot``. If its prompt starts with a system message, the row also ignores ``system_prompt``.
 
     Example:
         >>> Examples([{"question": "What is 2+2?", "answer": "4"}])[0]["prompt"]
@@ -44,7 +44,7 @@ class Examples:
         self._formatted: Any = None
 
     def to_dataset(self) -> Any:
-        """Returns all examples as a ``datasets.Dataset``; an ``info`` of mixed types becomes a JSON text."""
+        """Returns all examples as a ``datasets.Dataset``. An ``info`` column of mixed types becomes JSON text."""
         if self._formatted is None:
             rows = [self.formatted(position) for position in range(len(self))]
             try:
@@ -68,7 +68,7 @@ class Examples:
         return len(self.rows)
 
     def __getitem__(self, example_id: int) -> dict[str, Any]:
-        """Returns one example as a rollout's own input: ``prompt`` (dicts), ``example_id`` and the other columns."""
+        """Returns a new rollout input for one example: ``prompt`` (a list of dicts), ``example_id``, other columns."""
         row = self.formatted(example_id)
         if isinstance(row.get("info"), str):
             try:
@@ -78,7 +78,7 @@ class Examples:
         return row
 
     def formatted(self, example_id: int) -> dict[str, Any]:
-        """Does the same as ``__getitem__``, but keeps an ``info`` that is a JSON text."""
+        """Does the same as ``__getitem__``, but does not parse an ``info`` that is JSON text."""
         row = {
             key: deepcopy(value) if isinstance(value, dict | list) else value
             for key, value in self._row(example_id).items()
@@ -140,7 +140,7 @@ def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
 
 
 def example_hash(example: Mapping[str, Any]) -> str:
-    """Returns 16 hex digits of an example's content: prompt, answer and info.
+    """Returns a hash (16 hex digits) of an example's prompt, answer and info.
 
     Example:
         >>> examples = Examples([{"question": "2+2?"}, {"question": "1+2?"}, {"question": "2+2?"}])

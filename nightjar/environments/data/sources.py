@@ -1,4 +1,4 @@
-"""Rows of datasets: from files, and from the Hugging Face Hub, kept on this machine."""
+"""Reads the rows of datasets from files or the Hugging Face Hub. Rows of the hub are cached on this machine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from nightjar.errors import DatasetError, error_text
 logger = logging.getLogger(__name__)
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-"""Delimiters of tables by suffix; any other file has JSON lines."""
+"""Delimiters of tables by file suffix. A file with any other suffix holds JSON lines."""
 _LONGEST_FIELD = 2**31 - 1
 _EXPECTED: Mapping[type, str] = {
-    list: 'a list, or the text of one such as ["3", "4"]',
-    dict: 'a mapping, or the text of one such as {"a": 1}',
+    list: 'a list, or a text that holds a list, such as ["3", "4"]',
+    dict: 'a mapping, or a text that holds a mapping, such as {"a": 1}',
 }
 _LONGEST = 80
 
@@ -37,9 +37,10 @@ _LONGEST = 80
 def read_rows(
     path: str | Path, required: tuple[str, ...] = (), columns: tuple[str, ...] | None = None
 ) -> list[dict[str, Any]]:
-    r"""Reads a file of JSON lines or a table, uncompressed if it ends in ``.gz``; raises ``DatasetError``.
+    r"""Reads a file of JSON lines or a table, and decompresses it if its name ends in ``.gz``.
 
-    Every row must have the ``required`` columns; ``columns`` names those of a table without a header.
+    Every row must have the ``required`` columns. ``columns`` gives the column names of a table without a header. Raises
+    ``DatasetError``.
 
     Example:
         >>> _ = Path("sums.csv").write_text("question,answer\nWhat is 2+2?,4\n")
@@ -96,7 +97,7 @@ def _table(
 
 
 def read_nested(row: dict[str, Any], kinds: Mapping[str, type], place: str) -> dict[str, Any]:
-    """Parses the columns of a row that hold lists or mappings as text, by the type in ``kinds``; keeps empty values."""
+    """Parses the columns in ``kinds``, whose text holds a value of the given type; leaves empty values unchanged."""
     found = {column: _read(row[column]) for column in kinds if row.get(column) not in (None, "")}
     for column, value in found.items():
         if not isinstance(value, kinds[column]):
@@ -120,7 +121,7 @@ def _read(value: Any) -> Any:
 
 
 def _with_commas(text: str) -> str:
-    """Adds the commas to a list as NumPy prints it, ``['3' '4']``, which Python would read as one text."""
+    """Adds commas to a list as NumPy prints it, such as ``['3' '4']``. Python would read it as a single text."""
     tokens = [token for token in generate_tokens(io.StringIO(text.strip()).readline) if token.type != NL]
     return " ".join(
         token.string + "," * (token.type == following.type == STRING) for token, following in pairwise(tokens)
@@ -128,10 +129,10 @@ def _with_commas(text: str) -> str:
 
 
 def load_hub_dataset(name: str, config: str | None, split: str, data_file: str | None = None) -> list[dict[str, Any]]:
-    """Loads a split, or a ``data_file``, from the Hugging Face Hub on first use, later from Nightjar's cache.
+    """Loads a split, or a ``data_file``, from the Hugging Face Hub. Later calls use Nightjar's cache.
 
-    So a benchmark stays the same, and needs neither network nor the slow import of ``datasets``. To reload it, delete
-    its file in ``cache_folder()``. Raises ``DatasetError``.
+    The cache keeps a benchmark unchanged; reading it needs neither a network nor the slow import of ``datasets``. To
+    download a split again, delete its file in ``cache_folder()``. Raises ``DatasetError``.
 
     Example:
         >>> os.environ["NIGHTJAR_CACHE"] = "cache"
@@ -174,7 +175,7 @@ def hub_dataset_path(name: str, config: str | None, split: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Returns the cache folder: ``NIGHTJAR_CACHE``, else ``~/.cache/nightjar``.
+    """Returns the cache folder: the value of ``NIGHTJAR_CACHE`` if it is set, otherwise ``~/.cache/nightjar``.
 
     Example:
         >>> os.environ["NIGHTJAR_CACHE"] = "cache"

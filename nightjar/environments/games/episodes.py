@@ -1,4 +1,4 @@
-"""Episodes, each with its own seed, a reward for each step, and their sum as the reward."""
+"""Plays episodes, each with its own seed. Each step has a reward, and the reward of a rollout is their sum."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def sum_step_rewards(state: State) -> float:
 
 
 class EpisodicSumRubric(Rubric):
-    """Rewards an episode with ``weight`` times the sum of its steps' rewards; other arguments as for ``Rubric``."""
+    """Rewards an episode with ``weight`` times the sum of its steps' rewards. For other arguments, see ``Rubric``."""
 
     def __init__(self, weight: float = 1.0, **kwargs: Any) -> None:
         super().__init__(funcs=[sum_step_rewards], weights=[weight], **kwargs)
 
 
 class EpisodeEnv(MultiTurnEnv):
-    """Plays an episode for each example; the world has ended it if ``done_key`` is true in the state."""
+    """Plays an episode for each example. ``done_key`` of the state is true once the world has ended the episode."""
 
     done_key: str
     seed: int
@@ -80,7 +80,7 @@ class EpisodeEnv(MultiTurnEnv):
 def splits(
     rows: Callable[[range], Any], num_train: int, num_eval: int, own: Callable[[], Sequence[Any]] | None = None
 ) -> dict[str, Any]:
-    """Returns the datasets, created on first use by ``rows``, or by ``own``, a subclass's method that makes both."""
+    """Returns functions that create the datasets with ``rows``, or with ``own``, a method that returns both."""
     train: Callable[[], Any] = partial(rows, range(num_train))
     evaluate: Callable[[], Any] = partial(rows, range(num_train, num_train + num_eval))
     if own is not None:
@@ -96,12 +96,12 @@ def made_datasets(rows: Callable[[range], Any], num_train: int, num_eval: int) -
 
 
 def overridden(env: object, name: str, base: type) -> Any:
-    """Returns the method of a subclass; None if it is that of ``base``."""
+    """Returns a method if a subclass overrides it; None if it is the method of ``base``."""
     return None if getattr(type(env), name) is getattr(base, name) else getattr(env, name)
 
 
 def json_ready(info: dict[str, Any]) -> dict[str, Any]:
-    """Returns ``info`` if JSON can hold it, else a copy that does: a resumed rollout is scored from its saved form."""
+    """Returns ``info``, or a copy that JSON can hold, because a resumed rollout is scored from the saved JSON."""
     try:
         orjson.dumps(info)
     except TypeError:

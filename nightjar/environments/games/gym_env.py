@@ -73,15 +73,15 @@ def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]
 class GymEnv(EpisodeEnv):
     """Plays episodes: the model's text is an action, the world returns the next observation.
 
-    Each example is an episode with its own seed, which is its ``answer``. The trajectory has the rewards of the steps;
-    ``state["gym_done"]`` records whether the world has ended the episode. A sync world lives in one thread until its
-    ``close()``, an async one in the event loop.
+    An example's ``answer`` is the seed of its episode. The trajectory has the rewards of the steps;
+    ``state["gym_done"]`` records whether the world has ended the episode. A sync world runs in one thread until its
+    ``close()``; an async world runs in the event loop.
 
     Args:
-        action_parser: turns the text of a reply into an action; the text itself by default. Its exceptions end the
-            episode, with reward 0.0 for that step.
-        max_episode_steps: maximum number of actions; None for 1000.
-        ask_after_end: show the model how the episode ended, as verifiers does; False saves that request.
+        action_parser: turns the text of a reply into an action; by default, the action is the text. An exception in the
+            parser ends the episode, with reward 0.0 for that step.
+        max_episode_steps: maximum number of actions; None means 1000.
+        ask_after_end: after the end, send the model the last observation, as verifiers does. False saves this request.
 
     Example:
         >>> from nightjar.model_server import FixedAnswer, ModelServer
@@ -160,7 +160,7 @@ class GymEnv(EpisodeEnv):
         return self.obs_to_text_fn(obs) if self.obs_to_text_fn else str(obs)
 
     def wrap_response(self, text: str) -> Messages:
-        """Returns the messages for a text of the world."""
+        """Returns the messages that show a text of the world to the model."""
         return [UserMessage(content=text)]
 
     async def _take_turn_in_world(self, messages: Messages, state: State) -> Messages:
@@ -199,7 +199,7 @@ class GymEnv(EpisodeEnv):
 
     @cleanup
     async def cleanup_env(self, state: State) -> None:
-        """Closes the world; one that hangs is abandoned after 10 seconds."""
+        """Closes the world. A world that does not close within 10 seconds is abandoned."""
         await _close(state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread())
 
 

@@ -1,4 +1,4 @@
-"""NLTK's data for games. ``nltk.download`` prints and always needs the network, so it runs for missing data only."""
+"""Finds NLTK's data for games. ``nltk.download`` prints and needs a network, so it runs only for missing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``OpenEnvEnv``: worlds that are OpenEnv servers, one in its own sandbox for each rollout."""
+"""``OpenEnvEnv`` plays in worlds that are OpenEnv servers. Each rollout has its own server in its own sandbox."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RESET_PAUSE_SECONDS = 0.25
 
 
 async def render_messages(renderer: PromptRenderer, observation: Any, context: str, **details: Any) -> Messages:
-    """Renders an observation as messages. The renderer gets the details that it names."""
+    """Renders an observation as messages. The renderer gets the details that its parameters name."""
     offered = {"context": context, **details}
     parameters = inspect.signature(renderer).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -65,7 +65,7 @@ async def render_messages(renderer: PromptRenderer, observation: Any, context: s
 
 
 def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the action in a reply: a JSON object, or a text for a schema with one text field; else ValueError."""
+    """Returns the action in a reply: a JSON object, or text if the schema has one text field. May raise ValueError."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
         bare = "\n".join(bare.split("\n")[1:-1]).strip()
@@ -89,7 +89,7 @@ def _single_text_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call as an action; ``ValueError`` without a name, or if its arguments are not a JSON object."""
+    """Returns a tool call as an action. Raises ``ValueError`` if the name or a JSON object of arguments is missing."""
     arguments = json.loads(tool_call.arguments)
     if not isinstance(arguments, dict):
         raise ValueError("tool arguments must be an object")  # noqa: TRY004 - it is the model's mistake
@@ -115,9 +115,9 @@ class OpenEnvEpisodicSumRubric(EpisodicSumRubric):
 class OpenEnvEnv(EpisodeEnv):
     """Plays episodes in the world of an OpenEnv project, with actions (``gym``) or tool calls (``mcp``).
 
-    Each rollout has a sandbox with the project's server: the project's image, or in a local sandbox a copy of the
-    project with its dependencies as installed here. The sandbox is reachable only through connections to that server.
-    Each example is an episode with its own seed in ``info["seed"]``; its prompt is the observation after a reset.
+    Each rollout runs the project's server in a sandbox. A container runs the project's image; a local sandbox runs a
+    copy of the project with this machine's packages. The sandbox is reachable only through connections to the server.
+    Each example is an episode with its own seed in ``info["seed"]``. The prompt is the observation after a reset.
 
     ``prompt_renderer`` turns an observation into messages; it may also take ``context`` (``"reset"`` or ``"step"``),
     ``action_schema``, ``contract`` and ``seed``. After ``max_turns``, the last action is still carried out.

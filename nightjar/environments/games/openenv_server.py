@@ -1,8 +1,8 @@
-"""An OpenEnv project, its server in a sandbox, and the protocol with it.
+"""Runs the server of an OpenEnv project in a sandbox and speaks its protocol.
 
-A sandbox has no network. So for each connection, a small process inside copies the bytes between its pipes and the
-server's port; outside, aiohttp connects to a Unix socket. A world lives as long as its WebSocket at ``/ws``. Servers
-without ``/ws`` keep one world between requests; others would give each request a new one.
+A sandbox has no network. For each connection, a small process in the sandbox copies bytes between its pipes and the
+server's port. Outside the sandbox, aiohttp connects to a Unix socket. A world lives as long as its WebSocket at
+``/ws``; plain requests to such a server would each get a new world. A server without ``/ws`` keeps one world.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OpenEnvError(ConfigError, RuntimeError):
 
 
 class BuildManifest(BaseModel):
-    """A project's description of its server; descriptions of fields are used in errors."""
+    """A project's description of its server. Error messages quote the descriptions of the fields."""
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
@@ -71,7 +71,7 @@ class BuildManifest(BaseModel):
     port: int = Field(default=8000, description="an integer")
     start_command: str = Field(min_length=1, description="a non-empty string")
     contract: Literal["gym", "mcp"] = Field(description="either 'gym' or 'mcp'")
-    """``gym`` takes actions, ``mcp`` tool calls."""
+    """``gym`` takes actions; ``mcp`` takes tool calls."""
 
     def local_command(self, project: str) -> str:
         command = self.start_command
@@ -115,7 +115,7 @@ def packed(project: Path) -> bytes:
 
 
 def needed_packages(project: Path) -> list[str]:
-    """Returns the dependencies in ``pyproject.toml`` without versions: the installed ones are used."""
+    """Returns the dependencies in ``pyproject.toml`` without versions, because the installed versions are used."""
     path = project / "pyproject.toml"
     if not path.is_file():
         return []
@@ -130,7 +130,7 @@ def needed_packages(project: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A server's response to ``reset`` and ``step``; the reward is 0.0 if it gives none."""
+    """A server's response to ``reset`` and ``step``; the reward is 0.0 if the response has no reward."""
 
     observation: Any
     reward: float
@@ -142,7 +142,7 @@ class ServerUnreachableError(SandboxError):
 
 
 class ServerRefusedError(OpenEnvError):
-    """The server responded to a message with an error; ``code`` is OpenEnv's, such as ``VALIDATION_ERROR``."""
+    """The server responded to a message with an error. ``code`` is OpenEnv's code, such as ``VALIDATION_ERROR``."""
 
     def __init__(self, said: dict[str, Any]) -> None:
         super().__init__(said)
@@ -156,7 +156,7 @@ class ServerRefusedError(OpenEnvError):
 
 
 class OpenEnvServer:
-    """A server in its own sandbox; ``project`` is a tar archive of the files to run, None if the image has them.
+    """A server in its own sandbox; ``project`` is a tar archive of the files to run. If None, the image has them.
 
     Requests raise ``ServerUnreachableError``, ``ServerRefusedError``, and ``OpenEnvError`` for a broken protocol.
     """
@@ -215,7 +215,7 @@ class OpenEnvServer:
                 self._log.append(output.data.decode("utf-8", "replace"))
 
     async def _problem(self, seconds: float) -> str:
-        """Returns why the server is not healthy; empty if it is."""
+        """Returns the reason why the server is not healthy; empty if the server is healthy."""
         try:
             status, body = await self._fetch("GET", "/health", seconds)
         except ServerUnreachableError as error:

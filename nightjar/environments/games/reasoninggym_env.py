@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Provides ``DEFAULT_SYSTEM_PROMPT``, reasoning-gym's own, without importing the package earlier."""
+    """Provides reasoning-gym's ``DEFAULT_SYSTEM_PROMPT``, and imports the package only when the prompt is used."""
     if name == "DEFAULT_SYSTEM_PROMPT":
         return _import("reasoning_gym.utils").SYSTEM_PROMPTS["default"]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class ReasoningGymEnv(SingleTurnEnv):
-    """Asks problems of one generator of reasoning-gym, or of a mixture of several.
+    """Asks problems from one generator of reasoning-gym, or from a mixture of generators.
 
-    An example's ``answer`` is its index in the generator, which creates the problem and scores the answer. Metrics:
-    ``check_answer_reward_func`` is the reward, ``format_reward_func`` whether the answer stood between its tags.
+    An example's ``answer`` is its index in the generator, which creates the problem and scores the model's answer.
+    The metric ``check_answer_reward_func`` is the reward; ``format_reward_func`` scores the format of the reply.
 
     Args:
         gym: a generator's name, or a list of names and of dicts with ``name``, ``weight`` and ``config``.
-        system_prompt: reasoning-gym's by default; None for none.
+        system_prompt: by default reasoning-gym's prompt; None means no system prompt.
 
     Example:
         >>> env = ReasoningGymEnv("leg_counting", num_eval_examples=2)  # doctest: +SKIP

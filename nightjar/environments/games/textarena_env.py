@@ -1,7 +1,7 @@
 """``TextArenaEnv``: TextArena's games for one player, such as Wordle. Needs the extra ``textarena``.
 
-The games call ``nltk.download``, which prints and always needs the network. It is replaced: missing data is
-downloaded once, or named in an error.
+The games call ``nltk.download``, which prints and always needs the network. Nightjar replaces this function: it
+downloads only missing data, and if that fails, raises an error that names the data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DRAWING = threading.Lock()
 
 
 def make_game(game: str) -> Any:
-    """Returns a game that has not started; ``ConfigError`` if it is unknown, or its data is missing."""
+    """Returns a game that has not started. Raises ``ConfigError`` if the game is unknown or its data is missing."""
     with quiet_downloads():
         if game not in _import("textarena.envs.registration").ENV_REGISTRY:
             raise ConfigError(f"TextArena has no game {game!r}. See textarena.pprint_registry_detailed()")
@@ -48,7 +48,7 @@ def make_game(game: str) -> Any:
 
 
 def start_game(game: Any, name: str, seed: int | None = None) -> str:
-    """Starts a game for one player and returns its observation; ``ConfigError`` if it needs more players."""
+    """Starts a game for one player and returns its observation. Raises ``ConfigError`` if it needs more players."""
     try:
         game.reset(num_players=1, seed=seed)
     except AssertionError as error:
@@ -63,14 +63,14 @@ def unwrapped(game: Any) -> Any:
 
 
 class Luck:
-    """One game's own random numbers, because all games draw from the ``random`` module's only generator."""
+    """Random numbers for one game. Without them, all games would share the ``random`` module's generator."""
 
     def __init__(self, seed: int | str) -> None:
         self._state = random.Random(seed).getstate()  # noqa: S311 - it is a game
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Makes the ``random`` module draw these numbers until the block ends."""
+        """Makes the ``random`` module draw this game's numbers until the block ends."""
         with _DRAWING:
             before = random.getstate()
             random.setstate(self._state)
@@ -81,13 +81,13 @@ class Luck:
                 random.setstate(before)
 
     def drawn_by(self, game: Any) -> Any:
-        """Does the same as ``drawn``, except for a game that itself asks a model: it would block the others."""
+        """Does the same as ``drawn``, except for a game that asks a model, because it would block other games."""
         return nullcontext() if hasattr(unwrapped(game), "gamemaster") else self.drawn()
 
 
 @contextmanager
 def quiet_downloads() -> Iterator[None]:
-    """Makes ``nltk.download`` fetch only missing data, silently; ``ConfigError`` if it is unavailable."""
+    """Makes ``nltk.download`` fetch only missing data, silently. Unavailable data raises ``ConfigError``."""
     nltk = _import("nltk")
     with _PATCHING:
         original = nltk.download
@@ -114,10 +114,10 @@ def _import(module: str) -> Any:
 class TextArenaEnv(MultiTurnEnv):
     """Plays a game: the model moves, the game responds.
 
-    In a game with a secret word and a word list (Wordle), each example has its own word as its ``answer``, in others
-    its own seed. ``state["ta_reward"]`` is the game's reward at its end (missing before), and ``state["ta_info"]`` has
-    the reason for the end, the number of turns, etc. Rollouts of word games get copies of the started game ``ta_env``,
-    which share ``shared_memo``. By default a guess stands in ``<guess>`` after ``<think>``.
+    An example's ``answer`` is its secret word in a game with a word list (Wordle), and its seed in any other game. At
+    the end of a game, ``state["ta_reward"]`` is set to the reward, and ``state["ta_info"]`` to the reason for the end,
+    the number of turns, etc. Rollouts of word games get copies of the started game ``ta_env``, and the copies share
+    ``shared_memo``. By default, a guess is read from ``<guess>`` tags after ``<think>`` tags.
 
     Example:
         >>> def paid(state):
@@ -161,7 +161,7 @@ class TextArenaEnv(MultiTurnEnv):
 
     @staticmethod
     def build_shared_memo(ta_env: Any) -> dict[int, Any]:
-        """Returns the ``deepcopy`` memo of what no game changes: its dictionary (about 430,000 words) and word list."""
+        """Returns a ``deepcopy`` memo of objects that no game changes: dictionary (about 430,000 words), word list."""
         game = unwrapped(ta_env)
         shared = (getattr(game, name, None) for name in ("dictionary", "word_list", "universal_word_list"))
         return {id(value): value for value in shared if value is not None}

@@ -1,1 +1,1 @@
-"""Environment packages: found, described, created and installed here, without running their code."""
+"""Finds, describes, creates and installs environment packages without running their code."""

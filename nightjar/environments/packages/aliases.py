@@ -1,6 +1,6 @@
 """The import hook that gives Nightjar's classes to code that imports ``verifiers`` or ``nemo_evaluator``.
 
-A table in ``nightjar.compat`` maps their modules to Nightjar's. Names are looked up on first use.
+A table in ``nightjar.compat`` maps their modules to Nightjar's modules. Names are looked up on first use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from nightjar.errors import ConfigError
 
 VERIFIERS = "verifiers"
-ALIAS_HINT = " of Nightjar: verifiers is installed here. Set NIGHTJAR_ALIAS_VERIFIERS=1 to use Nightjar in its place"
+ALIAS_HINT = " of Nightjar, because verifiers is installed. To use Nightjar instead, set NIGHTJAR_ALIAS_VERIFIERS=1"
 
 # The tables are above this module in the layers, so they are imported by name and only when they are needed.
 _TABLES = {VERIFIERS: "nightjar.compat.verifiers.modules", "nemo_evaluator": "nightjar.compat.nemo.modules"}
@@ -28,7 +28,9 @@ _is_preferred: ContextVar[bool] = ContextVar("is_preferred", default=False)
 
 
 def install(package: str = VERIFIERS) -> None:
-    """Makes ``import verifiers`` give Nightjar's classes in this process; ``ConfigError`` if the real one is imported.
+    """Makes ``import verifiers`` give Nightjar's classes in this process.
+
+    Raises ``ConfigError`` if the real package is already imported.
 
     Example:
         >>> install()
@@ -49,7 +51,7 @@ def install(package: str = VERIFIERS) -> None:
 
 @contextmanager
 def preferred() -> Iterator[None]:
-    """Gives environments in the block Nightjar's classes even if verifiers is installed, as a run needs."""
+    """Makes environments in the block use Nightjar's classes even if verifiers is installed; runs need this."""
     token = _is_preferred.set(True)
     try:
         yield
@@ -58,7 +60,10 @@ def preferred() -> Iterator[None]:
 
 
 def install_where_needed() -> None:
-    """Installs an alias for each missing package; that of verifiers also if ``preferred`` or set in the environment."""
+    """Installs an alias for each package that is not installed.
+
+    The alias of verifiers is also installed within ``preferred``, or if ``NIGHTJAR_ALIAS_VERIFIERS`` is 1.
+    """
     for package in _TABLES:
         if not is_installed(package) and (_is_wanted(package) or not _is_available(package)):
             install(package)
@@ -71,7 +76,7 @@ def _is_wanted(package: str) -> bool:
 
 
 def _is_available(package: str) -> bool:
-    """Returns whether the real package is imported or installed. A folder of its name without code does not count."""
+    """Returns whether the real package is imported or installed. A folder with this name but no code does not count."""
     if package in sys.modules:
         return True
     spec = importlib.util.find_spec(package)
@@ -99,7 +104,7 @@ class _Alias(ModuleType):
         self.__dict__["_sources"] = dict.fromkeys((*own, *table.EVERYWHERE, table.PUBLIC))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Replaces a name here and in the module it comes from, so that monkeypatching works."""
+        """Replaces a name in the alias and in the module that defines it, so that monkeypatching works."""
         super().__setattr__(name, value)
         if name.startswith("__") or isinstance(value, ModuleType):  # the import system sets these
             return
@@ -121,7 +126,7 @@ class _Alias(ModuleType):
             if value is not None:
                 self.__dict__[name] = value
                 return value
-        raise AttributeError(f"Nightjar stands in for {self.__name__!r} here and has no {name!r}")
+        raise AttributeError(f"Nightjar replaces {self.__name__!r} in this process and has no {name!r}")
 
     def __public_names(self) -> list[str]:
         modules = [importlib.import_module(source) for source in self._public]
@@ -153,7 +158,9 @@ class _Finder(MetaPathFinder, Loader):
         if package != self.package:
             return None
         if submodule not in self._table().SOURCES:
-            raise ModuleNotFoundError(f"Nightjar stands in for {package} here and has no {fullname!r}", name=fullname)
+            raise ModuleNotFoundError(
+                f"Nightjar replaces {package} in this process and has no {fullname!r}", name=fullname
+            )
         return ModuleSpec(fullname, self, origin="nightjar", is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Finds environments without importing them: local folder first, then installed modules, then built-in ones.
+"""Finds environments without importing them: in the local folder, in installed modules, then among built-in ones.
 
 A distribution contains an environment if it requires ``nightjar-evals`` or ``verifiers`` and one of its top-level
 modules has a ``load_environment``.
@@ -42,9 +42,9 @@ _REQUIRES_A_FRAMEWORK = re.compile(
     r"^Requires-Dist: *(?:nightjar[-_.]evals|verifiers)(?![\w.-])", re.IGNORECASE | re.MULTILINE
 )
 _SHIPPED = f"extra_metadata/{PYPROJECT}"
-"""Where hatchling's ``extra-metadata`` puts the file in a wheel's metadata."""
+"""The place of ``pyproject.toml`` in a wheel's metadata, according to hatchling's ``extra-metadata``."""
 _LONGEST_NAME = 240
-"""Maximum length of a file name, minus its suffix."""
+"""Maximum length of a file name without its suffix."""
 BUILT_IN = "nightjar.benchmarks"
 _FILE = re.compile(r"(?P<path>(?![\w-]+://).+\.py)(?::(?P<name>[^/:]+))?")
 
@@ -125,7 +125,7 @@ def _editable_folder(found: Distribution | None) -> Path | None:
 
 
 def _project_of(source: ModuleSource, found: Distribution | None) -> Project | None:
-    """Reads the module's own ``pyproject.toml``, never that of another distribution next to it."""
+    """Reads the module's own ``pyproject.toml``, never another distribution's file next to the module."""
     shipped = found.read_text(_SHIPPED) if found else None
     if shipped is not None:
         return parse_project(shipped, Path(_SHIPPED))
@@ -176,7 +176,7 @@ class InFile:
 
 
 def in_file(text: str) -> InFile | None:
-    """Returns the environment that ``path.py`` or ``path.py:name`` means; None for any other name."""
+    """Returns the environment that ``path.py`` or ``path.py:name`` refers to; None for any other name."""
     match = _FILE.fullmatch(text)
     if match is None:
         return None

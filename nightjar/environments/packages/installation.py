@@ -1,6 +1,7 @@
-"""Installs environment packages into Nightjar's Python with its own pip, or with uv.
+"""Installs environment packages into Nightjar's Python with that Python's pip, or with uv.
 
-Dependencies follow without ``verifiers``: Nightjar replaces it, and its pins would downgrade Nightjar's own.
+Their dependencies are installed too, except ``verifiers``: Nightjar replaces it, and its pinned versions would
+downgrade Nightjar's dependencies.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Target:
     is_latest: bool = False
 
     def arguments(self, editable: bool) -> list[str]:
-        """Returns the installer's arguments. A path is absolute: the index would be searched for a bare name."""
+        """Returns the installer's arguments. Paths are absolute: installers search the package index for bare names."""
         if self.path is None:
             return ["--upgrade", str(self.requirement)] if self.is_latest else [str(self.requirement)]
         path = str(self.path.absolute())
@@ -112,7 +113,7 @@ def install(
 
 
 def find_target(name: str, environments_dir: Path | None = ENVIRONMENTS_DIR) -> Target:
-    """Resolves a name: a path, else an environment in the folder, else the name of a distribution."""
+    """Resolves a name as a path, otherwise as an environment in the folder, otherwise as a distribution's name."""
     path = Path(name).expanduser()
     if name.startswith((".", "/", "~")) or _is_installable(path) or ("/" in name and path.exists()):
         return Target(name, path=_checked(path, name))
@@ -145,7 +146,7 @@ def _checked(path: Path, name: str) -> Path:
     if _is_installable(path):
         return path
     if not path.exists():
-        raise EnvironmentPackageError(f"There is no {name!r}")
+        raise EnvironmentPackageError(f"There is no file or folder {name!r}")
     module = local_package(path)
     hint = f". It runs without being installed: nightjar eval run {module.env_id}" if module else ""
     raise EnvironmentPackageError(f"{str(path)!r} is not a package: it has no {PYPROJECT}{hint}")
@@ -234,7 +235,7 @@ def _install_dependencies(found: Sequence[Distribution], options: InstallOptions
 
 
 def is_missing(text: str) -> bool:
-    """Returns whether a requirement applies here and is not met. Nightjar always meets ``verifiers``."""
+    """Returns whether a requirement applies to this machine and is not met. Nightjar always meets ``verifiers``."""
     requirement = Requirement(text)
     applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     if _is_replaced(text) or not applies:
@@ -249,7 +250,7 @@ def _is_replaced(text: str) -> bool:
 
 
 def import_extra(module: str, extra: str, user: str) -> Any:
-    """Imports a module of an extra; the ImportError names ``user`` and the command that installs the extra."""
+    """Imports a module of an extra. The ImportError names ``user`` and the command that installs the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The package, version, commit and evaluation defaults of an environment in this context."""
+"""Looks up the package, version, commit and evaluation defaults of an environment in the current context."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class EvalDefaults(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     num_examples: ExampleCount | None = None
-    """Number of examples; -1 for all."""
+    """Number of examples; -1 means all."""
     rollouts_per_example: RolloutCount | None = None
     """Rollouts per example."""
 
 
 def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EvalDefaults:
-    """Returns the defaults in ``[tool.nightjar.eval]`` of an environment's ``pyproject.toml``; all None without any.
+    """Returns the defaults in ``[tool.nightjar.eval]`` of an environment's ``pyproject.toml``; missing ones are None.
 
-    They override ``[tool.verifiers.eval]`` key by key.
+    Keys in this table override the same keys in ``[tool.verifiers.eval]``.
     """
     try:
         project = find_environment(env_id, environments_dir).project
@@ -88,7 +88,7 @@ def _table(project: Project, tool: str) -> dict[str, Any]:
 
 @contextmanager
 def environments_in(folder: Path) -> Iterator[None]:
-    """Uses another folder than ``./environments``, also for environments that environments load.
+    """Uses ``folder`` instead of ``./environments``, also for environments that other environments load.
 
     Example:
         >>> from nightjar.environments import load_environment
@@ -107,7 +107,7 @@ def find_here(env_id: str) -> EnvironmentPackage:
 
 
 def installed_environments() -> list[str]:
-    """Returns the names of all environments that can be loaded here.
+    """Returns the names of all environments that can be loaded in the current context.
 
     Example:
         >>> "arithmetic" in installed_environments()
@@ -128,7 +128,7 @@ def environment_version(env_id: str) -> str | None:
 
 
 def environment_commit(env_id: str) -> str | None:
-    """Returns the git commit of an environment, see ``source_commit``; None outside of a repository.
+    """Returns the git commit of an environment (see ``source_commit``); None if it is not in a repository.
 
     Example:
         >>> environment_commit("no-such-environment") is None
@@ -142,7 +142,7 @@ def environment_commit(env_id: str) -> str | None:
 
 
 def environment_hash(env_id: str) -> str | None:
-    """Returns the SHA-256 of an environment's ``source_files``; None if it is not here."""
+    """Returns the SHA-256 of an environment's ``source_files``; None if the environment is not on this machine."""
     package = known_environment(env_id, _environments_dir.get())
     try:
         return None if package is None else source_hash(source_files(package))

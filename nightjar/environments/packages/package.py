@@ -4,7 +4,7 @@ These layouts are recognised::
 
     my_env/my_env.py              a module, as made by ``nightjar env init``
     my_env/my_env/__init__.py     a package, as made by ``nightjar env init --multi-file``
-    my_env/src/my_env.py          either of them in ``src``
+    my_env/src/my_env.py          either of these layouts in ``src``
     my_env/__init__.py            the folder is the package
     my_env.py                     a single file
 
@@ -53,7 +53,7 @@ def find_module(folder: Path, name: str) -> ModuleSource | None:
 
 
 def defines_environment(path: Path) -> bool:
-    """Returns whether a module defines an environment or benchmark. One that cannot be parsed counts."""
+    """Returns whether a module defines an environment or benchmark; True for a module that cannot be parsed."""
     tree = parse_module(path)
     return tree is None or any(_binds(statement) for statement in tree.body) or bool(_benchmarks(tree))
 
@@ -134,7 +134,7 @@ class Project:
     tool: dict[str, Any] = field(default_factory=dict)
 
     def is_of(self, distribution: str) -> bool:
-        """Returns whether the project is that of a distribution, in any spelling. A project without a name fits all."""
+        """Returns whether the project has a distribution's name, in any spelling. A project without a name fits all."""
         return self.name is None or canonicalize_name(self.name) == canonicalize_name(distribution)
 
 

@@ -1,7 +1,7 @@
-"""The files of an environment: hashed for a run's record, sent to workers, or installed there for one run.
+"""Hashes the files of an environment for a run's record, sends files to workers, or installs them there for one run.
 
-An environment is its whole folder, except for tests and generated files; or a single file with the neighbouring
-modules that it imports. A run's own files are in a folder of Nightjar's home that may be deleted later.
+The files are the environment's whole folder without tests and generated files, or a single file and the neighbouring
+modules that it imports. Sent or installed files are in a folder of Nightjar's home that may be deleted after the run.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _GIT = re.compile(r"git\+(?P<url>\w+://[^#]*?)(?:@(?P<revision>[^@#:]+))?(?P<res
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _GIT_SECONDS = 60.0
 _NO_ENVIRONMENTS = Path(os.devnull)
-"""An empty folder of environments: a local environment must not hide an installed one."""
+"""An empty folder of environments, so that no local environment hides an installed environment."""
 _OPTIONS = InstallOptions(editable=False)
 
 
 def source_files(package: EnvironmentPackage) -> dict[str, Path]:
-    """Returns the files of an environment, by their names in a folder of environments."""
+    """Returns the files of an environment by their paths relative to a folder of environments."""
     module = package.module
     folder = _own_folder(package)
     if folder is not None:
@@ -70,8 +70,9 @@ def pack(files: Mapping[str, Path]) -> bytes:
     if size > _MOST_BYTES:
         largest = max(files, key=lambda name: files[name].stat().st_size)
         raise EnvironmentPackageError(
-            f"The environment has {size / 1e6:,.0f} MB of files, {largest} above all; {_MOST_BYTES / 1e6:.0f} MB can "
-            "be sent. Put data on a hub or a shared disk, and name it with an argument of the environment"
+            f"The environment has {size / 1e6:,.0f} MB of files; the largest is {largest}. At most "
+            f"{_MOST_BYTES / 1e6:.0f} MB can be sent. Put data on a hub or a shared disk, and pass its place to the "
+            "environment as an argument"
         )
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
@@ -130,7 +131,8 @@ def _imported_names(path: Path) -> Iterator[str]:
 def provide(env_id: str, source: str, environments_dir: Path) -> Path:
     """Makes an environment available to this process, and returns the folder of environments to use.
 
-    ``source`` is ``sha256:…`` for files sent here, ``owner/name@version``, the URL of a repository or wheel, or empty.
+    ``source`` is ``sha256:…`` for files that were sent to this machine, ``owner/name@version``, the URL of a repository
+    or wheel, or empty for an environment that is found by its name.
     """
     if source.startswith(SENT):
         return _folder_of_sent(source)
@@ -154,7 +156,9 @@ def keep_sent(source: str, archive: bytes) -> None:
 def _folder_of_sent(source: str) -> Path:
     folder = _folder(source.removeprefix(SENT))
     if not folder.is_dir():
-        raise EnvironmentPackageError(f"Environment {source} was not sent here. Run it from its folder, with --hosted")
+        raise EnvironmentPackageError(
+            f"Environment {source} was not sent to this machine. Run it from its folder, with --hosted"
+        )
     packages = filter(None, map(local_package, folder.iterdir()))
     projects = filter(None, (package.project for package in packages))
     if wanted := [text for project in projects for text in project.dependencies if is_missing(text)]:
@@ -236,7 +240,7 @@ def _unpack(archive: bytes, source: str, folder: Path) -> None:
         raise EnvironmentPackageError(f"Environment {source} cannot be unpacked: {error}") from error
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     if SENT + source_hash(files) != source:
-        raise EnvironmentPackageError(f"The archive of environment {source} has other content")
+        raise EnvironmentPackageError(f"The archive of environment {source} does not match its hash")
 
 
 def _install(targets: Sequence[Target], folder: Path) -> None:

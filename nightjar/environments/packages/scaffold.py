@@ -40,7 +40,7 @@ class Scaffold:
 def make_environment(
     name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN, is_multi_file: bool = False
 ) -> Scaffold:
-    """Creates an environment package that works unchanged; ``owner/my-env`` is the folder and module ``my_env``."""
+    """Creates an environment package that works unchanged. ``owner/my-env`` gives the folder and module ``my_env``."""
     asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
     contents = _render(asked, folder, kind, is_multi_file)

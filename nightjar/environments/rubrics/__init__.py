@@ -1,4 +1,4 @@
-"""Rubrics: the reward of a rollout."""
+"""Rubrics compute the reward of a rollout."""
 
 from nightjar.core.rollout.state import GroupRewardFunc, IndividualRewardFunc, RewardFunc
 from nightjar.environments.rubrics.judge_rubric import JudgeRubric

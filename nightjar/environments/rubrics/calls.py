@@ -1,4 +1,4 @@
-"""Calls of user code in scoring: reward functions by the names of their parameters, and clean-up handlers."""
+"""Calls user code in scoring: reward functions, whose parameters are filled by name, and clean-up handlers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def distinct_name(name: str, taken: Container[str]) -> str:
 
 
 def warn_of_renaming(name: str, distinct: str) -> None:
-    logger.warning("Two reward functions are called %r: one is recorded as %r", name, distinct)
+    logger.warning("Two reward functions are called %r: the second is recorded as %r", name, distinct)
 
 
 async def run_all(handlers: Iterable[Handler], timeout_seconds: float | None = None) -> None:

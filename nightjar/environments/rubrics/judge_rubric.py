@@ -54,10 +54,10 @@ _OPENAI_URL = "https://api.openai.com/v1"
 
 
 def the_verdict(reply: str, verdicts: Mapping[str, str], what: str = "verdict") -> str:
-    """Returns the verdict that a judge's reply begins or ends with; ``JudgeVerdictError`` if none is clear.
+    """Returns the verdict that a judge's reply begins or ends with. Raises ``JudgeVerdictError`` if none is clear.
 
-    A verdict that is questioned, withdrawn or contradicted is not clear. Thoughts are ignored. ``verdicts`` maps what
-    the judge may say, in lower case, to its meaning.
+    A verdict that is questioned, withdrawn or contradicted is not clear. Thoughts are ignored. ``verdicts`` maps
+    each possible verdict, in lower case, to its meaning.
     """
     names = "|".join(sorted(map(re.escape, verdicts), key=len, reverse=True))
     verdict = re.compile(rf"{_LEAD}(?i:({names})){_REASON}")
@@ -84,9 +84,9 @@ class JudgeRubric(Rubric):
     reward.
 
     Args:
-        judge_client: an OpenAI client, a ``Client``, or a ``ClientConfig``. By default OpenAI, or ``OPENAI_BASE_URL``,
-            with the key in ``OPENAI_API_KEY``, which is only needed for the first request.
-        judge_prompt: with the fields ``{question}``, ``{answer}`` and ``{response}``.
+        judge_client: an OpenAI client, a ``Client``, or a ``ClientConfig``. By default, the URL in ``OPENAI_BASE_URL``
+            (OpenAI if it is not set) with the key in ``OPENAI_API_KEY``, which is not needed before the first request.
+        judge_prompt: a text with the fields ``{question}``, ``{answer}`` and ``{response}``.
 
     Example:
         >>> import asyncio
@@ -138,8 +138,8 @@ class JudgeRubric(Rubric):
     ) -> str:
         """Returns the judge's reply about the answer to the last user message; ignores further keyword arguments.
 
-        With a ``state``, a request is sent only once: ``state["judge_response"]`` keeps the reply by its prompt,
-        ``state["judge_usage"]`` the tokens.
+        With a ``state``, a request is sent only once: ``state["judge_response"]`` keeps each reply by its prompt, and
+        ``state["judge_usage"]`` keeps the numbers of tokens.
         """
         asked = [] if isinstance(prompt, str) else self.parser.get_user_messages(prompt)
         question = prompt if isinstance(prompt, str) else message_text(asked[-1]) if asked else ""
@@ -201,7 +201,7 @@ class JudgeRubric(Rubric):
 
     @teardown
     async def close_client(self) -> None:
-        """Closes the client that was created here; it is created again when needed."""
+        """Closes the client that this rubric created. The next request creates a new client."""
         if isinstance(self.judge_client, _LazyClient):
             await self.judge_client.forget()
 
@@ -234,6 +234,6 @@ def _reply_text(response: Any) -> str:
 
 
 def _earlier_replies(state: State) -> dict[str, str]:
-    """Returns the judge's earlier replies by prompt; empty if an environment stores another value there."""
+    """Returns the judge's earlier replies by prompt; empty if an environment stores another kind of value there."""
     said = state.get("judge_response")
     return said if isinstance(said, dict) else {}

@@ -1,7 +1,7 @@
 """Processes that compare answers, shared by all ``MathRubric`` of a program.
 
-A comparison may hang out of reach of threads and signals, so it runs in a process that can be ended. Processes run
-Python anew: ``fork`` may deadlock with threads, and ``multiprocessing`` would run the user's script again.
+Threads and signals cannot stop a comparison that hangs, so it runs in a process that can be ended. Each process starts
+a new Python, because ``fork`` may deadlock with threads and ``multiprocessing`` would run the user's script again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Score: TypeAlias = tuple[float, float]
 
 
 class Question(NamedTuple):
-    """Whether a response equals the expected answer; the process is ended after ``hard_seconds``."""
+    """A response to compare with the expected answer. The process is ended after ``hard_seconds``."""
 
     response: str
     answer: str
@@ -61,7 +61,7 @@ class MathProcesses:
             return [process.pid for process in self._running]
 
     def submit(self, question: Question, max_workers: int = 8) -> Future[Score]:
-        """Queues a question for at most ``max_workers`` processes; the score is 0.0 if the process ends over it."""
+        """Queues a question for at most ``max_workers`` processes; if the process ends, the score is 0.0."""
         future: Future[Score] = Future()
         with self._changed:
             self._waiting.append((future, question))
@@ -73,7 +73,7 @@ class MathProcesses:
         return future
 
     def end_idle(self) -> None:
-        """Ends idle processes now, and the others after their answers."""
+        """Ends idle processes now, and busy processes after their current comparison."""
         with self._changed:
             self._generation += 1
             self._changed.notify_all()

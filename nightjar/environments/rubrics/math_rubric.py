@@ -39,12 +39,12 @@ _GRACE_SECONDS = 1.0
 
 
 class MathRubric(Rubric):
-    r"""Scores 1.0 if the answer is mathematically equal to the expected one, and 0.0 otherwise.
+    r"""Scores 1.0 if the answer is mathematically equal to the expected answer, and 0.0 otherwise.
 
-    An answer that is not mathematics, too long, or too slow to compare is wrong. In addition to math-verify's syntax,
-    it reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end. By default an answer
-    must be in a ``\boxed{}`` after the thoughts. ``max_workers`` processes compare, at most one per processor; the
-    rubrics of a program share them.
+    An answer is wrong if it is not mathematics, is too long, or takes too long to compare. In addition to math-verify's
+    syntax, the rubric reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end. By
+    default, an answer must be in a ``\boxed{}`` after the thoughts. All rubrics of a program share ``max_workers``
+    processes, at most one per processor, which compare answers.
 
     Example:
         >>> import asyncio
@@ -85,7 +85,7 @@ class MathRubric(Rubric):
         answer: str,
         **kwargs: Any,  # noqa: ARG002 - subclasses may take more
     ) -> float:
-        """Returns 1.0 if the completion's answer is mathematically the expected one."""
+        """Returns 1.0 if the completion's answer is mathematically equal to the expected answer."""
         response, expected = str(parser.parse_answer(completion) or "").strip(), str(answer).strip()
         if not response or len(response) > self.max_verify_chars:
             return 0.0
@@ -107,9 +107,9 @@ class MathRubric(Rubric):
 def verify_response(
     response: str, answer: str, max_verify_chars: int, timeout_seconds: float = 5
 ) -> tuple[float, float]:
-    """Compares a response, without its box, with the expected answer; works in the main thread only.
+    """Compares a response, given without its box, with the expected answer; works only in the main thread.
 
-    ``timeout_seconds`` limits each reading and the comparison, rounded up to whole seconds.
+    ``timeout_seconds`` (rounded up to whole seconds) limits the parsing of each text, and the comparison.
     """
     from math_verify.errors import TimeoutException
 
@@ -143,7 +143,7 @@ def _fraction(number: re.Match[str]) -> str:
 
 
 def are_of_two_kinds(given: str, expected: str) -> bool:
-    r"""Returns whether answers differ in something math-verify ignores: a number base, or set versus ordered pair."""
+    r"""Returns whether answers differ in a number base, or in set versus ordered pair. math-verify ignores both."""
     marks = ((mark(given), mark(expected)) for mark in (_BASE.search, _WHOLE.match, _LISTED.match))
     return any(one and other and one[1] != other[1] for one, other in marks)
 

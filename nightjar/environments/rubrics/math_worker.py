@@ -1,6 +1,6 @@
-"""The process that compares answers: reads questions from stdin, writes scores to stdout, one JSON value per line.
+"""The process that compares answers. It reads questions from stdin and writes scores to stdout as JSON lines.
 
-It ends itself when a comparison hangs: faulthandler's timer works even while the interpreter is blocked.
+If a comparison hangs, the process ends itself: faulthandler's timer works even while the interpreter is blocked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``Rubric``: reward functions and their weights.
+"""``Rubric`` scores rollouts with reward functions and their weights.
 
 A reward function gets the objects that its parameters name: ``prompt``, ``completion``, ``answer``, ``state``,
 ``info``, ``task``, ``parser``, a class object, a field of the task, or any column of the dataset. It returns a
@@ -53,7 +53,7 @@ def partial_scores() -> Iterator[None]:
 
 
 def set_advantages(states: Sequence[State]) -> None:
-    """Sets each rollout's ``advantage``, its reward minus the group's mean, and those of steps that have none."""
+    """Sets each rollout's ``advantage`` to its reward minus the group's mean. Steps without an advantage get it."""
     rewards = [state["reward"] for state in states if state.get("reward") is not None]
     mean = math.fsum(rewards) / len(rewards) if rewards else 0.0
     for state in states:
@@ -73,9 +73,9 @@ def fill_steps(state: State) -> None:
 class Rubric:
     """Scores rollouts with weighted reward functions; each weight is 1.0 by default.
 
-    A function that raises, hangs or does not return a number costs that rollout, not the run: its ``error`` is set and
-    its ``reward`` stays None. A rollout that already has an error is not scored. ``scoring_timeout_seconds`` limits the
-    scoring of a rollout, a call of a group function, and a clean-up or teardown handler; None for no limit.
+    If a function raises, hangs or does not return a number, only that rollout fails: its ``error`` is set and its
+    ``reward`` stays None. A rollout that already has an error is not scored. ``scoring_timeout_seconds`` limits the
+    scoring of a rollout, a call of a group function, and a clean-up or teardown handler; None means no limit.
 
     Example:
         >>> import asyncio
@@ -89,7 +89,7 @@ class Rubric:
     """
 
     never_waits: ClassVar[bool] = False
-    """Its functions return at once, as counters do, and therefore need neither a task nor a timer."""
+    """True for a rubric whose functions return at once, as counters do, and need neither a task nor a timer."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Rubric:
 
     @property
     def has_rewards(self) -> bool:
-        """Whether a reward can differ from 0: a function has a weight, or a subclass scores by itself."""
+        """Whether a reward can differ from 0, because a function has a weight or a subclass has its own scoring."""
         is_own = any(
             getattr(type(self), name) is not getattr(Rubric, name) for name in ("score_rollout", "score_group")
         )
@@ -146,7 +146,7 @@ class Rubric:
         return False
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Adds a reward function; a second one with the same name is recorded as ``name_2``."""
+        """Adds a reward function; a second function with the same name is recorded as ``name_2``."""
         self._funcs.append(func)
         self._weights.append(weight)
         self._functions()
@@ -191,7 +191,7 @@ class Rubric:
         return objects
 
     async def score_rollout(self, state: State) -> None:
-        """Scores one rollout by itself."""
+        """Scores one rollout on its own, not as part of a group."""
         if self.has_group_rewards:
             raise ScoringError("A rubric with group reward functions cannot score a single rollout")
         await self.score_group([state])
@@ -199,7 +199,7 @@ class Rubric:
     async def score_group(self, states: Sequence[State]) -> None:
         """Sets ``reward``, ``metrics`` and ``advantage`` of each rollout of one example.
 
-        Functions are called in their order; those for single rollouts run concurrently for all rollouts.
+        Functions are called in their order. Functions for single rollouts run concurrently for all rollouts.
         """
         functions = self._functions()
         for state in states:
@@ -216,7 +216,7 @@ class Rubric:
             set_advantages(states)
 
     async def dummy_score_rollout(self, state: State) -> None:
-        """Gives a rollout the reward 0.0 without calling a reward function, or None if it has an error."""
+        """Sets the reward to 0.0 (None if the rollout has an error) without calling a reward function."""
         state["reward"] = 0.0 if state.get("error") is None else None
         state["metrics"] = {}
 
@@ -243,13 +243,13 @@ class Rubric:
         await call_named(handler, **self.cleanup_objects(handler, state))
 
     def cleanup_objects(self, handler: Callable[..., Any], state: State) -> dict[str, Any]:
-        """Returns the objects for a clean-up handler; computes those of the rollout only if it names any."""
+        """Returns the objects for a clean-up handler; the rollout's are computed only if the handler names any."""
         objects = {"state": state, **self.class_objects}
         is_enough = objects.keys() >= inspect.signature(handler).parameters.keys()
         return objects if is_enough else {**objects, **self.score_objects(state)}
 
     async def teardown(self) -> None:
-        """Runs the ``@teardown`` methods at the end of a run; they may name class objects."""
+        """Runs the ``@teardown`` methods at the end of a run. Their parameters may name class objects."""
         handlers = decorated_methods(self, "teardown_priority")
         calls = [partial(call_named, handler, **self.class_objects) for handler in handlers]
         await run_all(calls, self.scoring_timeout_seconds)

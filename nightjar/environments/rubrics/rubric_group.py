@@ -1,4 +1,4 @@
-"""``RubricGroup``: several rubrics as one."""
+"""``RubricGroup`` combines several rubrics into one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nightjar.environments.rubrics.rubric import (
 
 
 class RubricGroup(Rubric):
-    """Scores with several rubrics in order: rewards are added, metrics combined.
+    """Scores with several rubrics in order: rewards are added, and metrics are combined.
 
     Example:
         >>> import asyncio
@@ -92,7 +92,7 @@ class RubricGroup(Rubric):
             rubric.set_timeout_seconds(timeout_seconds)
 
     async def score_group(self, states: Sequence[State]) -> None:
-        """Scores a group with each rubric in order; a rollout that one of them cannot score has no reward."""
+        """Scores a group with each rubric in order. If a rubric cannot score a rollout, the rollout has no reward."""
         scored = [state for state in states if state.get("error") is None]
         rewards: list[list[float]] = [[] for _ in scored]
         metrics: list[dict[str, float]] = [{} for _ in scored]

@@ -1,4 +1,4 @@
-"""Numbers as people and models write them: any language's separators, LaTeX, digits of any script."""
+"""Reads numbers as people and models write them: separators of any language, LaTeX, digits of any script."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _plain_character(character: str) -> str:
 
 
 def read_numbers(text: str, has_decimal_comma: bool = False) -> Iterator[Decimal]:
-    """Yields the numbers in a text; fractions as their values.
+    """Yields the numbers in a text; a fraction is yielded as its value.
 
     The digits around a comma or point decide whether it is the decimal mark: `1,234` is 1234, `1,50` is 1.5, `1.234,5`
     is 1234.5. With ``has_decimal_comma``, as in German, `1.234` is 1234.
@@ -117,10 +117,11 @@ def last_number(text: str, has_decimal_comma: bool = False) -> Decimal | None:
 
 
 def equated_number(text: str) -> Decimal | None:
-    r"""Returns the number that a short answer gives; None if there is none.
+    r"""Returns the number that a short answer gives; None if the answer gives no number.
 
-    It is the number after the last equals sign that no calculation follows. Without one, it is the number at the
-    beginning or after an "is"; otherwise, after the last "so", the first that is not an aside ("in 2 months").
+    It is the number after the last equals sign that no calculation follows. Without an equals sign, it is the number
+    at the beginning or after an "is". Otherwise it is the first number after the last "so" that is not an aside ("in
+    2 months").
     """
     plain = plain_text(text)
     equated = [part for part in reversed(_EQUALS.split(plain)) if _NUMBER.search(part)]
@@ -138,16 +139,16 @@ def _begins_with_value(text: str) -> bool:
 
 
 def same_number(given: str, reference: str) -> bool:
-    """Returns whether two texts give the same number; False if the first has none."""
+    """Returns whether two texts give the same number; False if the first text has no number."""
     number = read_number(given)
     return number is not None and number == read_number(reference)
 
 
 def stated_number(text: str) -> Decimal | None:
-    r"""Returns the number that is stated as the answer, otherwise the last; None if there is none.
+    r"""Returns the number that is stated as the answer, otherwise the last number; None if there is no number.
 
-    It is stated after the last ``Answer:`` or "answer is" that a number follows, below a heading "Answer", or after
-    an ``A:`` at the start of the last line.
+    The answer stands after the last ``Answer:`` or "answer is" that a number follows, below a heading "Answer", or
+    after an ``A:`` at the start of the last line.
     """
     plain = plain_text(text)
     sentences = (sentence for said in reversed(_STATED.findall(plain)) for sentence in _SENTENCE_END.split(said))

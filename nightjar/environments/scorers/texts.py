@@ -1,4 +1,4 @@
-"""Texts as people and models write them: equal, containing; the line, letter or JSON that says the answer."""
+"""Compares texts as people and models write them, and finds the line, letter or JSON that states an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _INITIALS = re.compile(r"(?<=\b[a-z])\.(?:\s?(?=[a-z]\.)|(?=[a-z]\b))")
 _THOUSANDS = re.compile(r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))")
 _PUNCTUATION = re.compile(r"((?<!\w)-(?=\.?\d)|(?:(?<=\d)|(?<!\w))\.(?=\d)|(?<=[a-z])(?:\+\+|#)(?!\w))|[!-/:-@\[-`{-~]")
-"""Its group is kept: the sign and the point of a number, and the characters after the letter in C++ and C#."""
+"""Characters in the group are kept: the sign and the point of a number, and those after the letter in C++ and C#."""
 _MARKUP = re.compile(r"(?<![\w*`])([*_`]{1,3})(?![\s*`])([^\n]{1,500}?)(?<=\S)\1(?![\w*`])")
 _BRACED = r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|rm)?|mathrm|mathbf)" + _BRACED)
@@ -39,7 +39,7 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 def normalized(text: str) -> str:
     """Returns a text without case, accents, articles and punctuation; signs and points of numbers stay.
 
-    If nothing else is left, articles stay; if it is only punctuation, that stays.
+    Articles stay in a text that has no other words. Punctuation stays in a text that has no words.
 
     Example:
         >>> normalized("The  Café!"), normalized("(A)."), normalized("1,200.50"), normalized("C++")
@@ -66,8 +66,8 @@ def contains_text(given: str, reference: str) -> bool:
 def stated_answer(text: str) -> str:
     r"""Returns the stated answer of a text, without the markup, quotation marks and LaTeX around it.
 
-    It follows the last ``Answer:`` on its line or the next. Otherwise it is the content of the last box or the rest of
-    the sentence after the last ``the answer is``, whichever is later; otherwise the last line.
+    The answer follows the last ``Answer:``, on the same line or the next. Otherwise it is the content of the last box
+    or the rest of the sentence after the last ``the answer is``, whichever is later. Otherwise it is the last line.
     """
     return stated_lines(text)[0]
 
@@ -123,7 +123,7 @@ because "A" and "I" are words and "T" may be a cell.
 _AND = r"(?:(?:[,/&、和或与]|\b(?:and|or|und|oder|et|ou|y|o|и|или|maybe|perhaps|possibly)\b) ?){1,4}"
 _CLOSED = r"[)\]}'’]*"
 _LETTERS = rf"[ (\[{{'‘]{{0,5}}({_LETTER}(?:(?: |{_CLOSED} ?{_AND}[(\[{{]*){_LETTER})*)"
-"""One letter or several at once. In "D) B and C", what follows the bracket is the text of the option."""
+"""One letter or several at once. In "D) B and C", the text after the bracket is the option's text."""
 _ANSWER = (
     r"(?:\b(?:answers?|ans|antwort|réponse|respuesta|risposta|resposta|jawaban|jibu|[iì]d[aá]h[uù]n|ответ)\b"
     r"|答案|答え|答复|答曰|回答|解答|答|정답|답변|답|উত্তর|उत्तर|الإجابة|إجابة|الجواب"
@@ -161,7 +161,7 @@ _IN_BRACKETS = re.compile(r"(?<!\w)[(\[]([A-Za-z])[)\]]")
 
 
 def stated_letter(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
-    r"""Returns the final letter of a text in upper case; None if it names none of ``letters``, or several at once.
+    r"""Returns the final letter of a text in upper case; None if it names no letter of ``letters``, or several at once.
 
     It is the last letter in a box, or after "answer" (also in the languages of simple-evals) or "correct option" and a
     colon or "is". Otherwise, in this order: the chosen option; the only option mentioned; the last letter alone on a
@@ -191,7 +191,7 @@ _UNREADABLE = (ValueError, RecursionError)
 
 
 def extract_json(text: str) -> Any | None:
-    """Returns the JSON value of a text: the whole text, a fenced block, or the first object or array; else None."""
+    """Returns the JSON value of a text (all of it, a fenced block, or the first object or array); None without JSON."""
     for candidate in (text, *_BLOCK.findall(text)):
         try:
             return json.loads(candidate)

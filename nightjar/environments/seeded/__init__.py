@@ -1,1 +1,1 @@
-"""Benchmarks with NeMo Evaluator's interface: ``seed(idx)`` asks, ``verify(response, expected)`` scores."""
+"""Benchmarks with NeMo Evaluator's interface: ``seed(idx)`` returns a problem, ``verify`` scores an answer."""

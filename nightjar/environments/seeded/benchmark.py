@@ -33,7 +33,7 @@ _KINDS = ("chat", "completions")
 
 @dataclass
 class BenchmarkDefinition:
-    """What ``@benchmark`` declares; relative files are also looked for next to ``file``, which defines it."""
+    """The arguments of ``@benchmark``. Relative paths may also be relative to ``file``, which defines the benchmark."""
 
     name: str
     dataset: Source
@@ -52,7 +52,7 @@ class BenchmarkDefinition:
 
 
 class ByobEnvironment(EvalEnvironment):
-    """A benchmark from a definition, with its first ``num_examples`` rows, or those of another ``dataset``."""
+    """A benchmark with the first ``num_examples`` rows of ``dataset``, by default the definition's dataset."""
 
     def __init__(
         self, definition: BenchmarkDefinition, num_examples: int | None = None, dataset: Source | None = None
@@ -122,9 +122,9 @@ def benchmark(
 ) -> Callable[[ScorerT], ScorerT]:
     """Makes a benchmark from a function that scores; run it with ``nightjar eval run FILE.py:NAME``.
 
-    ``field_mapping`` has old and new names of columns. ``prepare_row`` gets a row, its number and a random generator;
-    one generator, seeded with 42, serves all rows in order. ``seed_fn`` turns a row and its number into a
-    ``SeedResult``, instead of ``prompt``.
+    ``field_mapping`` maps old names of columns to new names. ``prepare_row`` gets a row, its number and a random
+    generator; all rows share one generator, seeded with 42, in their order. ``seed_fn`` is used instead of ``prompt``:
+    it turns a row and its number into a ``SeedResult``.
     """
 
     def decorate(function: ScorerT) -> ScorerT:
@@ -144,7 +144,8 @@ def benchmark(
 def scorer(fn: ScorerT) -> ScorerT:
     """Marks a function, sync or async, that takes a ``ScorerInput`` and returns a dict.
 
-    The reward is the dict's ``correct``, else ``reward``, else its first number; ``extracted`` is the parsed answer.
+    The reward is the dict's ``correct``, otherwise its ``reward``, otherwise its first number. ``extracted`` is the
+    parsed answer.
     """
     return fn
 

@@ -1,4 +1,4 @@
-"""``SeededEnv``: a benchmark of NeMo Evaluator as an environment; ``BatchEnv``: one that another program evaluates."""
+"""``SeededEnv`` runs a benchmark of NeMo Evaluator as an environment; another program evaluates a ``BatchEnv``."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _EXTRACTED, _DETAILS, SETTLED = "extracted_answer", "scoring_details", "settled"
 
 
 class SeededRows(Sequence[dict[str, Any]]):
-    """The problems of a benchmark as rows, each seeded once on first use and kept by number in ``seeds``.
+    """The problems of a benchmark as rows. Each is seeded once, on first use, and kept by its number in ``seeds``.
 
-    ``system_prompt`` returns the prompt that replaces the benchmark's, or None.
+    ``system_prompt`` returns the system prompt that replaces the benchmark's; None keeps the benchmark's.
     """
 
     def __init__(self, benchmark: EvalEnvironment, loop: HomeLoop, system_prompt: Callable[[], str | None]) -> None:
@@ -61,7 +61,7 @@ class SeededRows(Sequence[dict[str, Any]]):
         return row_of(self.seeds[position], self._system_prompt())
 
     async def _seed_from(self, position: int) -> None:
-        """Seeds a problem together with the next ones: at most as many as were seeded before."""
+        """Seeds a problem and the problems after it, of these at most as many as were seeded before."""
         count = min(_SEEDED_AT_ONCE, len(self.seeds) + 1)
         wanted = [number for number in range(position, min(position + count, self._size)) if number not in self.seeds]
         found = await asyncio.gather(*(_seeded(self._benchmark, number) for number in wanted), return_exceptions=True)
@@ -71,7 +71,7 @@ class SeededRows(Sequence[dict[str, Any]]):
 
 
 class SeededEnv(SingleTurnEnv):
-    """A benchmark as an environment. It seeds in one event loop, and verifies in that of the run."""
+    """A benchmark as an environment. It seeds in its own event loop, and verifies in the run's event loop."""
 
     state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
 
@@ -97,7 +97,7 @@ class SeededEnv(SingleTurnEnv):
 
 
 class VerifyRubric(Rubric):
-    """Scores an answer with a benchmark's ``verify``, and with a judge if the benchmark asks for one."""
+    """Scores an answer with a benchmark's ``verify``, and with a judge if the benchmark asks for a judge."""
 
     def __init__(self, benchmark: EvalEnvironment, judge: Judge | None = None) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def as_environment(
 ) -> SeededEnv:
     """Returns a benchmark as an environment.
 
-    ``judge_model`` scores answers that need a judge, at OpenAI by default; None for the user's configured judge.
+    ``judge_model``, at OpenAI by default, scores answers that need a judge. If None, the user's configured judge does.
     """
     own = read_config().get("judge", {})
     judge: ModelJudge | None = None
@@ -190,7 +190,7 @@ def row_of(seed: SeedResult, system_prompt: str | None = None) -> dict[str, Any]
 
 
 def messages_of(seed: SeedResult, system_prompt: str | None = None) -> list[dict[str, Any]]:
-    """Returns the first messages of a problem; ``system_prompt`` replaces its own, unless it is None."""
+    """Returns the first messages of a problem; ``system_prompt`` replaces the problem's, unless it is None."""
     system = system_prompt or seed.system
     if seed.messages:
         has_system = seed.messages[0].get("role") == "system"
@@ -231,9 +231,10 @@ def _instruction(state: State) -> str:
 
 
 class BatchEnv(SeededEnv):
-    """A benchmark that another program evaluates as a whole: one example, answered with the scores as JSON.
+    """A benchmark that another program evaluates as a whole. The answer to its one example is the scores as JSON.
 
-    Its ``run_batch`` gets ``base_url``, ``model``, ``api_key`` and ``sampling_args``; its ``verify`` reads the scores.
+    The benchmark's ``run_batch`` gets ``base_url``, ``model``, ``api_key`` and ``sampling_args``; its ``verify`` reads
+    the scores.
     """
 
     def __init__(self, benchmark: EvalEnvironment, judge: Judge | None = None, **kwargs: Any) -> None:

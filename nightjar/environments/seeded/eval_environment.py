@@ -94,12 +94,12 @@ class EvalEnvironment(ABC):
 
     @abstractmethod
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
-        """Scores an answer; ``metadata`` is that of the seed."""
+        """Scores an answer; ``metadata`` is the metadata of the seed."""
 
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
     ) -> VerifyResult:
-        """Scores an answer as Nightjar calls it: metadata that clashes with parameters of ``verify`` is dropped."""
+        """Scores an answer with ``verify``. Metadata with the name of a parameter of ``verify`` is dropped."""
         named = {str(name): value for name, value in metadata.items() if name not in _OF_VERIFY}
         if sandbox is not None:
             named["sandbox"] = sandbox
@@ -115,8 +115,8 @@ class EvalEnvironment(ABC):
         return None
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> dict[str, Any] | None:  # noqa: ARG002
-        """Returns a bundle if another program evaluates the benchmark; None if it runs problem by problem."""
+        """Returns a bundle if another program evaluates the benchmark; None if Nightjar evaluates each problem."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Releases its resources."""
+        """Releases the resources of the benchmark."""

@@ -1,4 +1,4 @@
-"""A judge's score of an answer, with the names of ``nemo_evaluator.scoring.judge``."""
+"""Scores answers with a judge, with the names of ``nemo_evaluator.scoring.judge``."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Judge(Protocol):
     """A model to ask, such as ``ModelClient``."""
 
     async def chat(self, prompt: str) -> Any:
-        """Returns its reply, whose text is ``content``."""
+        """Returns the model's reply, whose text is ``content``."""
 
 
 @dataclass
 class JudgeScoringConfig:
-    """How a judge scores, from 1 to ``max_score``; correct from the fraction ``threshold`` of the best score.
+    """How a judge scores, from 1 to ``max_score``. An answer is correct from ``threshold`` times the best score.
 
-    ``swap_check`` asks again with answer and reference swapped, and takes the mean.
+    With ``swap_check``, the judge is asked again with answer and reference swapped, and the score is the mean.
     """
 
     rubric_template: str = DEFAULT_RUBRIC
@@ -89,7 +89,7 @@ async def judge_score(
     client: Judge | None = None,
     config: JudgeScoringConfig | None = None,
 ) -> dict[str, Any]:
-    """Asks a judge to score an answer; ``ScoringError`` if there is no judge, or it gave no score."""
+    """Asks a judge to score an answer. Raises ``ScoringError`` if there is no judge, or the judge gives no score."""
     if client is None:
         raise ScoringError("The answer needs a judge. Set judge_client, or judge_model in -a")
     config = config or JudgeScoringConfig()
@@ -105,13 +105,13 @@ async def judge_score(
 
 
 def _bare(text: str, max_score: int) -> float | None:
-    """Returns the score of a text such as ``4/5``, if it is out of the requested maximum."""
+    """Returns the score of a text such as ``4/5``, if 5 is the requested maximum."""
     found = [float(score) for score, best in _BARE.findall(text) if int(best) == max_score]
     return found[-1] if found else None
 
 
 class ModelJudge:
-    """A model as a judge, connected on first use; by default at OpenAI."""
+    """A model as a judge. It is connected on first use, by default to OpenAI."""
 
     def __init__(self, model: str, base_url: str | None = None, api_key_var: str | None = None) -> None:
         self.model = model

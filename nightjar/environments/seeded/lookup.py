@@ -1,4 +1,4 @@
-"""``get_environment``: a benchmark from a name, a file, a URI, or any environment of one turn."""
+"""``get_environment`` returns the benchmark for a name, a file or a URI, or wraps an environment of one turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBLEM = "problem_idx"
 
 
 class RubricEnvironment(EvalEnvironment):
-    """An environment of one turn as a benchmark: its examples are seeded, its rubric verifies."""
+    """An environment of one turn as a benchmark: ``seed`` returns its examples, and ``verify`` uses its rubric."""
 
     def __init__(self, env: Environment) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def as_benchmark(env: Environment) -> EvalEnvironment:
 
 
 def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a registered name, ``path.py``, ``path.py:name``, a URI, or any one-turn environment.
+    """Returns the benchmark for a registered name, ``path.py``, ``path.py:name``, a URI or a one-turn environment.
 
     Raises ``EnvironmentNotFoundError`` (a ValueError), or ``ConfigError`` for an unknown scheme or several turns.
     """

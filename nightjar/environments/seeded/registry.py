@@ -1,4 +1,4 @@
-"""Benchmarks by name, put here by ``@register`` and ``@benchmark`` when their file is imported; and by URI."""
+"""Finds benchmarks by name or URI. ``@register`` and ``@benchmark`` add the names when a file is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMES = {
     "skills": "nightjar.compat.nemo.environments.skills:skills_environment",
     "vlmevalkit": "nightjar.compat.nemo.environments.vlmevalkit:vlmevalkit_environment",
 }
-"""Scheme of a URI to the ``module:function`` that makes its benchmark."""
+"""Maps the scheme of a URI to the ``module:function`` that creates the benchmark."""
 
 
 @dataclass(frozen=True)

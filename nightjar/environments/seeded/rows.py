@@ -1,4 +1,4 @@
-"""The rows of a benchmark, their prompts, and their images."""
+"""Reads the rows of a benchmark, and makes their prompts and images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row: TypeAlias = dict[str, Any]
 Source: TypeAlias = str | Path | Sequence[Mapping[str, Any]] | Callable[..., Any]
 _HUB = "hf://"
 _BEGINNINGS = {"/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
-"""The first base64 characters of each kind of image; any others mean a PNG."""
+"""The first base64 characters of each image format. Any other characters are taken for a PNG."""
 _FIRST_BYTES = {
     b"\x89PNG\r\n\x1a\n": "png",
     b"\xff\xd8\xff": "jpeg",
@@ -100,9 +100,9 @@ def _problem(what: str, row: Mapping[str, Any]) -> DatasetError:
 
 
 def load_rows(source: Source, num_examples: int | None = None, folder: Path | None = None) -> list[Row]:
-    """Returns the rows of a benchmark, or the first ``num_examples``.
+    """Returns the first ``num_examples`` rows of a benchmark; None means all rows.
 
-    ``source`` is a list; a function that returns one; ``hf://owner/name?split=&config=`` (split ``test`` by
+    ``source`` is a list; a function that returns a list; ``hf://owner/name?split=&config=`` (split ``test`` by
     default); a file of JSON lines, ``.csv`` or ``.tsv`` in the current folder or in ``folder``; or a hub name.
     """
     rows = _named(str(source), folder) if isinstance(source, str | Path) else _given(source, num_examples)
@@ -157,7 +157,7 @@ def image_url(image: str) -> str:
 
 
 def kind_of(content: bytes) -> str | None:
-    """Returns the image format of some bytes, from their signature; None if there is none."""
+    """Returns the image format of some bytes, from their signature; None if they are not an image."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "webp"
     if content[:2] == b"BM" and content[6:10] == bytes(4):  # two reserved fields

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS = 60.0  # a server that installs itself first takes its time
+START_TIMEOUT_SECONDS = 60.0  # a server may install itself first
 _LINES = 20
 _LINE_CHARACTERS = 2000
 _READ_SECONDS = 0.2
@@ -37,9 +37,9 @@ _READ_SECONDS = 0.2
 
 @dataclass
 class MCPServerConfig:
-    """How a server is started. It inherits only harmless variables such as PATH; ``env`` adds others.
+    """How a server is started. The server inherits only harmless variables such as PATH; ``env`` adds others.
 
-    ``start_timeout_seconds`` is the time until it has listed its tools.
+    ``start_timeout_seconds`` limits the time until the server has listed its tools.
     """
 
     name: str
@@ -61,7 +61,7 @@ class MCPServerConfig:
 
 
 class MCPServerConnection:
-    """Starts a server, calls its tools, restarts it after it ended, and ends it; by default in a loop of its own."""
+    """Starts a server, calls its tools, restarts it if it ended, and ends it; by default in its own event loop."""
 
     def __init__(
         self, config: MCPServerConfig, logger: logging.Logger = logger, background: HomeLoop | None = None
@@ -78,7 +78,7 @@ class MCPServerConnection:
         self._serving: asyncio.Task[None] | None = None
 
     async def connect(self) -> dict[str, MCPTool]:
-        """Starts the server unless it runs, and returns its tools; ``InfraError`` if it does not start in time."""
+        """Starts the server if needed, and returns its tools. Raises ``InfraError`` if it does not start in time."""
         await self._background.call(self._connected())
         return self.tools
 
@@ -87,7 +87,7 @@ class MCPServerConnection:
         return await self._background.call(self._call(tool_name, arguments))
 
     async def disconnect(self) -> None:
-        """Ends the server's process, by force if it takes more than some seconds."""
+        """Ends the server's process; kills it if it does not end within some seconds."""
         await self._background.call(self._disconnect())
 
     async def _call(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class MCPServerConnection:
         return client
 
     async def _serve(self, started: asyncio.Future[Client], stop: asyncio.Event) -> None:
-        """Holds the connection open until ``stop``: a task has to leave the contexts that it entered."""
+        """Keeps the connection open until ``stop`` is set, because a task must leave the contexts that it entered."""
         from mcp import Client, StdioServerParameters, stdio_client
 
         config = self.config
@@ -186,7 +186,7 @@ class MCPToolWrapper:
 
 
 def tool_content(result: CallToolResult) -> str | list[dict[str, Any]]:
-    """Returns a result or error as text, blocks joined by newlines; as content parts if it has images."""
+    """Returns a result or error as text, with blocks joined by newlines, or as content parts if it has images."""
     parts = [_part(block) for block in result.content]
     if any(part["type"] != "text" for part in parts):
         return parts
@@ -240,7 +240,7 @@ async def _list_tools(client: Client) -> list[MCPTool]:
 
 
 class _LastLines:
-    """Drains a process's stderr, so that it never blocks, and keeps the last lines."""
+    """Drains a process's stderr, so that the process never blocks, and keeps the last lines."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_LINES)
@@ -270,7 +270,7 @@ class MCPEnv(ToolEnv):
     """A ``ToolEnv`` with the tools of MCP servers, which run as local processes (stdio).
 
     All rollouts share the servers, so their tools must not have state. A server that ends is restarted by the next
-    call; the interrupted call becomes an error message, or the rollout's error if ``stop_errors`` has
+    call; the interrupted call becomes an error message, or the rollout's error if ``stop_errors`` contains
     ``InfraError``. ``mcp_servers`` are ``MCPServerConfig``, or dicts with its fields.
 
     Example:

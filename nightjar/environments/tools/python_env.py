@@ -1,4 +1,4 @@
-"""``PythonEnv``: the model has a Python session."""
+"""``PythonEnv`` gives the model a Python session."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class PythonEnv(SandboxEnv):
     model is informed.
 
     In a container's image, ``pip_install_packages`` are installed on first use, which needs a network. A local sandbox
-    has this machine's packages and refuses to start if one is missing; for default packages it only warns.
+    has this machine's packages. It refuses to start if a requested package is missing, and only warns if a default
+    package is missing.
 
     Example:
         >>> env = PythonEnv(pip_install_packages="sympy", dataset=[{"question": "What is the 100th prime?"}])

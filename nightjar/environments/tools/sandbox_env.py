@@ -1,4 +1,4 @@
-"""``SandboxEnv``: the model has a shell in its own sandbox."""
+"""``SandboxEnv`` gives the model a shell in a sandbox of its own."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ class SandboxEnv(StatefulToolEnv):
     docs/sandboxes.md. It starts in the background during the first request, and is deleted after the rollout. The model
     is informed of a command's failure (a crash, a time limit, memory). A failure of the whole sandbox is a
     ``SandboxError``, which ends the rollout with that error and no reward. With ``keeps_processes``, processes of the
-    model stay alive during ``post_rollout``, for a subclass that looks at a server started by the model.
+    model stay alive during ``post_rollout``, so that a subclass can inspect a server that the model started.
 
     Args:
-        docker_image: of a container. A local sandbox shows this machine's programs instead.
-        memory_gb: of all processes and files together, in GiB.
-        disk_size_gb: writable space in GiB; it is memory, so at most half of ``memory_gb``.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: of retries: the first wait in seconds, its growth, its
-            maximum, and the maximum random addition.
+        docker_image: the image of a container. A local sandbox shows this machine's programs instead.
+        memory_gb: memory of all processes and files together, in GiB.
+        disk_size_gb: writable space in GiB. It is part of the memory, so it is at most half of ``memory_gb``.
+        base_delay, backoff_factor, max_backoff_seconds, jitter: the first wait before a retry, the factor by which the
+            wait grows, its maximum, and the maximum random addition to it. Times are in seconds.
         team_id, advanced_configs, sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted,
             without effect.
-        sandbox_provider: a ``SandboxProvider``, or ``docker``, ``podman`` or ``local``. None for the environment
-            variable ``NIGHTJAR_SANDBOX``, else docker if a daemon answers, else local.
+        sandbox_provider: a ``SandboxProvider``, or ``docker``, ``podman`` or ``local``. If None, the value of
+            ``NIGHTJAR_SANDBOX`` is used; if that is not set, docker if a daemon answers, otherwise local.
 
     Example:
         >>> class Writes(SandboxEnv):
@@ -183,14 +183,14 @@ class SandboxEnv(StatefulToolEnv):
         return shown_text(result.stdout.strip(), result.stderr.strip())
 
     async def post_rollout(self, state: State) -> None:
-        """Inspects the sandbox before it is deleted, and records in the state what rewards need; for subclasses.
+        """Lets subclasses inspect the sandbox before it is deleted, and record values for rewards in the state.
 
-        The model's processes have ended, unless ``keeps_processes``; its files are still there.
+        The model's processes have ended, unless ``keeps_processes`` is set. The model's files are still there.
         """
 
     @cleanup
     async def destroy_sandbox(self, state: State) -> None:
-        """Deletes the rollout's sandbox; a failure is only a warning."""
+        """Deletes the rollout's sandbox; a failure is only logged as a warning."""
         if (sandbox_id := state.get("sandbox_id")) is not None:
             try:
                 if type(self).post_rollout is not SandboxEnv.post_rollout and not self.keeps_processes:
@@ -241,7 +241,7 @@ class SandboxEnv(StatefulToolEnv):
 
 @contextmanager
 def _raising(kind: type[SandboxError], what: str) -> Iterator[None]:
-    """Turns exceptions into a ``SandboxError``, unless they already say what to do."""
+    """Turns exceptions into a ``SandboxError``, unless their message already says what to do."""
     try:
         yield
     except (ConfigError, SandboxError):

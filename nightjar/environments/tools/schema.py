@@ -1,4 +1,4 @@
-"""From a Python function to a tool for the model, and the allowed results of a tool.
+"""Turns a Python function into a tool for the model, and checks the results of tools.
 
 Types come from type hints, descriptions from the docstring (Google, NumPy or Sphinx style) or from ``Annotated``. A
 strict schema follows the rules of OpenAI's structured outputs: every object lists all its properties, requires each
@@ -52,7 +52,7 @@ def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _strict(schema: Mapping[str, Any], root: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
-    """Returns a part of ``root`` in strict form; ``inside`` holds the references unfolded on the way here."""
+    """Returns a part of ``root`` in strict form; ``inside`` holds the references that enclose the part."""
     if "$ref" in schema:
         return _unfolded(schema, root, inside)
     strict = dict(schema)
@@ -73,7 +73,7 @@ def _strict(schema: Mapping[str, Any], root: Mapping[str, Any], inside: tuple[st
 
 
 def _unfolded(schema: Mapping[str, Any], root: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
-    """Returns a lone reference unchanged, otherwise its target merged with the keys next to it."""
+    """Returns a lone reference unchanged. Any other reference becomes its target, merged with the keys next to it."""
     ref = schema["$ref"]
     beside = {key: value for key, value in schema.items() if key != "$ref" and (key, value) != ("default", None)}
     if constraints := sorted(beside.keys() - _ANNOTATIONS):
@@ -197,7 +197,7 @@ def _documentation(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _docstring_style(text: str) -> Style:
-    """Returns the style with the most marks; in a tie the first of Sphinx, NumPy, Google; Google without any."""
+    """Returns the style with the most marks. In a tie, the first of Sphinx, NumPy, Google; without marks, Google."""
     found = {style: len({match.group() for match in mark.finditer(text)}) for style, mark in _STYLE_MARKS.items()}
     return max(found, key=found.__getitem__) if any(found.values()) else "google"
 
@@ -245,7 +245,7 @@ def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> 
 
 
 def _several(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
-    """Returns the type and default of ``*args``, a list, or of ``**kwargs``, a dict."""
+    """Returns the type and default of ``*args`` (a list) or of ``**kwargs`` (a dict)."""
     inner = get_args(hint)
     if parameter.kind is parameter.VAR_POSITIONAL:
         if get_origin(hint) is tuple:

@@ -1,4 +1,4 @@
-"""``ToolEnv``: the model calls Python functions; ``StatefulToolEnv``: with hidden arguments from the rollout."""
+"""In a ``ToolEnv``, the model calls Python functions; a ``StatefulToolEnv`` adds hidden arguments to the calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class ToolMonitorRubric(Rubric):
-    """Records ``total_tool_calls``, and ``{tool}_calls`` of each of ``tool_names``, as metrics.
+    """Records the metrics ``total_tool_calls`` and, for each of ``tool_names``, ``{tool}_calls``.
 
     Example:
         >>> rubric = ToolMonitorRubric(["search"])
@@ -75,15 +75,15 @@ class ToolMonitorRubric(Rubric):
 
 
 class ToolEnv(MultiTurnEnv):
-    """Lets the model call Python functions; ends when it answers without a call, or after ``max_turns``.
+    """Lets the model call Python functions until the model answers without a call, or for ``max_turns``.
 
     Calls of one message run in order. Each becomes a tool message: the text of the result, or its content parts (a list
     of ``{"type": "text"}`` and ``{"type": "image_url"}``). Errors (bad JSON, an unknown tool, an exception) become tool
     messages too, so that the model can try again.
 
     Args:
-        tools: functions, methods or callables, see ``convert_func_to_tool_def``. Async ones run in the event loop,
-            others in threads, where they may block but not use, for example, another thread's ``sqlite3`` connection.
+        tools: functions, methods or callables, see ``convert_func_to_tool_def``. Async tools run in the
+            event loop. Others run in threads: they may block, but not use another thread's ``sqlite3`` connection.
         stop_errors: exceptions that end the rollout instead: with a ``ToolParseError`` for unreadable arguments, or a
             ``ToolCallError`` for a failed call.
 
@@ -151,7 +151,7 @@ class ToolEnv(MultiTurnEnv):
         tool_call_id: str,
         **kwargs: Any,  # noqa: ARG002
     ) -> ToolMessage:
-        """Calls a tool and returns its result as a message; raises its exceptions, ``KeyError`` for an unknown tool."""
+        """Calls a tool and returns the result as a message. Raises the tool's exceptions; KeyError if it is unknown."""
         tool = self.tool_map[tool_name]
         positional, named = _spread(tool, tool_args)
         result = await call(tool, *positional, **named)
@@ -187,7 +187,7 @@ class ToolEnv(MultiTurnEnv):
         state: State,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Returns the final arguments of a call; subclasses may change the model's."""
+        """Returns the final arguments of a call; subclasses may change the model's arguments."""
         return tool_args
 
     def _should_stop_for_error(self, error: Exception) -> bool:

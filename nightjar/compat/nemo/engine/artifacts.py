@@ -1,4 +1,4 @@
-"""Bundles: the result of an evaluation in the files of NeMo Evaluator, built from its rows."""
+"""Builds bundles from the rows of an evaluation: the files in which NeMo Evaluator stores a result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def bundle_of(
     retries: int,
     expected_rows: int | None = None,
 ) -> Bundle:
-    """Returns the bundle of rows and steps, sorted by problem and repeat; its numbers depend only on the rows.
+    """Returns the bundle of rows and steps, sorted by problem and repeat. The bundle's numbers depend only on the rows.
 
     ``retries`` counts repeated requests and further attempts. ``expected_rows`` is None if no rows are missing.
     """
@@ -175,7 +175,7 @@ def cost_of(model: str, stats: RuntimeStats) -> CostEstimate | None:
 
 
 def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
-    """Writes the files of a bundle and returns their paths; moves those of another run into a subfolder of its name."""
+    """Writes the files of a bundle and returns their paths; moves another run's files into a subfolder of its name."""
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder, bundle["run_id"])
@@ -210,7 +210,7 @@ def _set_aside(folder: Path, run_id: str) -> None:
 
 
 def bundle_paths(path: Path) -> list[Path]:
-    """Returns the bundle at a path, or all bundles below a folder without merged shards."""
+    """Returns the bundle at a path, or all bundles below a folder, except shards that were merged."""
     if path.is_file():
         return [path]
     folders: dict[Path, None] = {}

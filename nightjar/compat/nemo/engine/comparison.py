@@ -37,8 +37,8 @@ def compare_runs(
     """Compares two evaluations (anything that ``nightjar compare`` takes) over the problems that both scored.
 
     The report's ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
-    entirely beyond, else ``INCONCLUSIVE``. ``test`` selects the p-value to report; the interval decides.
-    ``reward_threshold`` is accepted and ignored: an answer is correct from 0.5 on both sides.
+    entirely beyond ``min_effect``, else ``INCONCLUSIVE``. ``test`` selects only the p-value to report.
+    ``reward_threshold`` may be 0 or 0.5. In both cases, an answer is correct from the reward 0.5.
     """
     if test not in _TESTS:
         raise ConfigError(f"Unknown test {test!r}. Choose one of: {', '.join(_TESTS)}")
@@ -162,7 +162,7 @@ class GateReport:
 
 
 def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GatePolicy | str | Path) -> GateReport:
-    """Checks a candidate against the limits of a policy; both sides are anything that ``nightjar gate`` takes."""
+    """Checks a candidate against the limits of a policy; baseline and candidate are as for ``nightjar gate``."""
     policy = policy if isinstance(policy, GatePolicy) else GatePolicy.read(Path(policy))
     found = gate(policy, baseline_dir, candidate_dir)
     return GateReport(

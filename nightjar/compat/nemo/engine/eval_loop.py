@@ -1,4 +1,4 @@
-"""``run_evaluation``: a benchmark and a solver, run by Nightjar's engine.
+"""``run_evaluation`` runs a solver on a benchmark with Nightjar's engine.
 
 >>> bundle = await run_evaluation(env, ChatSolver(client), n_repeats=4)         # doctest: +SKIP
 >>> write_all(bundle, "./eval_results")                                         # doctest: +SKIP
@@ -69,7 +69,7 @@ class SolvedEnv(SeededEnv):
 
     @teardown
     async def close_benchmark(self) -> None:
-        """Leaves the benchmark open: it belongs to the caller."""
+        """Leaves the benchmark open, because it belongs to the caller."""
 
     async def get_model_response(self, state: State, *_: Any, **__: Any) -> Response:  # the solver has its own prompt
         result = await self._solved(state)
@@ -151,19 +151,19 @@ async def run_evaluation(
     """Runs a solver on the problems of a benchmark and returns the bundle, in the order of problems.
 
     Solver, client and benchmark stay usable; the benchmark is closed at exit. Raises ``ResumeMismatchError`` if the
-    settings differ from those of the run to resume, ``RunError`` if the endpoint rejects every request.
+    settings differ from those of the run to resume, and ``RunError`` if the endpoint rejects every request.
 
     Args:
-        config: further settings to record; ``scorers`` are refused, because a benchmark has its own.
-        problem_range: the first problem and the one after the last; overrides shuffling and shards.
-        judge_client: scores answers that need a judge; has ``chat`` like ``ModelClient``.
+        config: further settings to record; ``scorers`` are refused, because a benchmark has its own scorers.
+        problem_range: the first problem and the last problem plus 1; overrides shuffling and shards.
+        judge_client: a client with a ``chat`` like ``ModelClient``; scores answers that need a judge.
         model_url: recorded if the solver does not name its endpoint.
         step_log_dir: the folder for run directories, which keep finished rollouts; ``resume`` continues the newest.
-        skip_failed: accepted and ignored; a failed step never stops the others.
+        skip_failed: accepted and ignored; a failed step never stops other steps.
         max_system_retries: attempts at a step after infrastructure errors.
         shard_info: the shard, counted from 0, and the number of shards.
-        shuffle_seed: draw problems in random order; None for their own order.
-        sandbox_manager, instruction_template, model_traffic_store: refused: not supported.
+        shuffle_seed: seed of a random order of problems; None keeps their own order.
+        sandbox_manager, instruction_template, model_traffic_store: not supported; a value raises ``ConfigError``.
     """
     refused = {
         "sandbox_manager": sandbox_manager,
@@ -187,7 +187,7 @@ async def run_evaluation(
         client, model = _client_and_model(solver)
         if client and client.max_concurrent < max_concurrent:
             logger.warning(
-                "The ModelClient allows %d concurrent requests (max_concurrent), for %d concurrent problems",
+                "The ModelClient allows %d concurrent requests (max_concurrent), but %d problems run concurrently",
                 client.max_concurrent, max_concurrent,
             )  # fmt: skip
         settings = {"solver": type(solver).__name__, "system_prompt": getattr(solver, "system_prompt", None)}

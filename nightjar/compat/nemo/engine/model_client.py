@@ -1,4 +1,4 @@
-"""``ModelClient``: a model behind Nightjar's client, with its pace, retries and cache."""
+"""``ModelClient`` asks a model through Nightjar's client, with Nightjar's pace, retries and cache."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nightjar.core.secrecy import note_secrets
 from nightjar.environments.seeded.rows import image_url
 
 current_rollout: ContextVar[State | None] = ContextVar("current_rollout", default=None)
-"""The rollout in progress, for the cache and for its own seed."""
+"""The rollout in progress. The cache and the rollout's own seed need it."""
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 ClientT = TypeVar("ClientT", bound=OpenAIClient[Any, Any, Any])
 _kept: set[AnyClient] = set()
-"""Every client stays referenced, so its connections stay open until its event loop ends."""
+"""Keeps a reference to each client, so that its connections stay open until the event loop ends."""
 _ROUTE = "/chat/completions"
 
 
@@ -45,7 +45,7 @@ class RetryConfig:
 
 @dataclass
 class ToolCallInfo:
-    """A tool call of the model; arguments that are not a JSON object are under ``raw``."""
+    """A tool call of the model; arguments that are not a JSON object are stored under ``raw``."""
 
     id: str
     name: str
@@ -63,7 +63,7 @@ class ToolCallingResponse:
 
 @dataclass
 class ModelClient:
-    """A model at an endpoint with OpenAI's protocol. It works in any event loop, and again after ``close``.
+    """A model at an endpoint with OpenAI's protocol. It works in any event loop, and still works after ``close``.
 
     ``base_url`` may include the route, ``timeout`` is in seconds per request, ``reasoning_pattern`` is a regular
     expression of text to remove from responses. In an evaluation, each further repeat adds 1 to ``seed``.
@@ -108,7 +108,7 @@ class ModelClient:
     async def chat(
         self, prompt: str | None = None, system: str | None = None, messages: list[dict[str, Any]] | None = None
     ) -> ModelResponse:
-        """Returns the response to a conversation or a prompt; raises ``ModelError`` without a usable response."""
+        """Returns the response to a conversation or a prompt; raises ``ModelError`` if no response is usable."""
         _, answer = await self._request(messages or _messages(prompt or "", system))
         answer.request_prompt, answer.request_system = prompt, system
         if self.reasoning_pattern:
@@ -163,7 +163,7 @@ class _ChatClient(OpenAIChatCompletionsClient):
 
 
 def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) -> ClientT:
-    """Returns a client with a given key, which logs and files then hide."""
+    """Returns a client with a given key. Logs and files hide the key."""
     if api_key:
         note_secrets(api_key)
     client: ClientT = kind(AiohttpOpenAI(config, api_key or NO_KEY))
@@ -175,7 +175,7 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
 async def ask(
     client: AnyClient, messages: Messages, model: str, sampling: SamplingArgs, tools: list[Tool] | None = None
 ) -> tuple[Response, ModelResponse]:
-    """Returns a client's response, also in the form of solvers; each repeat in an evaluation has its own seed."""
+    """Returns a response in the forms of clients and of solvers. Each repeat in an evaluation has its own seed."""
     state = current_rollout.get()
     if state is not None and isinstance(sampling.get("seed"), int):
         sampling = {**sampling, "seed": sampling["seed"] + state["input"].get("rollout_index", 0)}

@@ -1,4 +1,4 @@
-"""Rows of runs in the format of NeMo Evaluator: results, steps and their bundle."""
+"""Converts rows of runs to the format of NeMo Evaluator: results, steps and their bundle."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nightjar.engine.runs import RunDirectory
 from nightjar.engine.runs.jsonl import scan_lines
 
 TRAJECTORY, RESPONSE = "agent_trajectory", "model_response"
-"""Columns of rows: what the solver did, and the finish reason, reasoning tokens and latency of its last response."""
+"""Columns of rows: the solver's actions, and the finish reason, reasoning tokens and latency of the last response."""
 _SHARED = (
     "problem_idx", "repeat", "prompt", "expected_answer", "reward", "extracted_answer", "scoring_details",
 )  # fmt: skip
 """Fields with the same names in rows and steps."""
 _EXTRACTED = ("extracted_answer", "parsed_answer")
-"""Columns of the extracted answer: the scorer's, else the parser's."""
+"""Columns of the extracted answer: the scorer's column, otherwise the parser's column."""
 
 
 def bundle_of_rows(

@@ -1,4 +1,4 @@
-"""Shards: parts of an evaluation that ran separately, as bundles or run directories, and their merge."""
+"""Merges shards: bundles or run directories of parts of an evaluation that ran separately."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class _Row(Lenient):
 
 @dataclass(frozen=True)
 class EvaluationPart:
-    """A part of an evaluation; None for an unknown range or number.
+    """A part of an evaluation. An unknown range or number is None.
 
-    ``config`` lacks the settings of the shard; those in ``compared`` must be the same in all parts. ``shard_range`` is
-    the first problem and the one after the last. ``results`` and ``steps`` are by problem and repeat.
+    ``config`` omits the settings of the shard; the settings in ``compared`` must be the same in all parts.
+    ``shard_range`` is the first problem and the last plus 1. ``results`` and ``steps`` have (problem, repeat) as keys.
     """
 
     path: Path
@@ -168,7 +168,7 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 
 def get_shard_range(total: int, shard_idx: int, total_shards: int) -> tuple[int, int]:
-    """Returns the first problem of a shard and the one after its last; the first shards are longer by one if needed.
+    """Returns the first problem of a shard and the last plus 1. The first shards have one problem more if needed.
 
     Example:
         >>> [get_shard_range(10, shard, 3) for shard in range(3)]
@@ -193,9 +193,9 @@ def shard_from_env() -> tuple[int, int] | None:
 
 
 def merge_results(shard_dirs: Sequence[str | Path], output_dir: str | Path, n_repeats: int | None = None) -> Bundle:
-    """Merges shards that ``write_all`` wrote and writes the bundle of the whole; ``ConfigError`` if settings differ.
+    """Merges shards that ``write_all`` wrote, and writes the merged bundle. Raises ``ConfigError`` if settings differ.
 
-    All numbers are computed from all rows, so only times differ from those of an undivided evaluation. If several
+    All numbers are computed from all rows, so only times differ from an undivided evaluation. If several
     shards contain a step, the last one counts.
     """
     bundle = merged([shard_part(Path(folder)) for folder in shard_dirs], n_repeats)
@@ -240,7 +240,7 @@ def differences(parts: Sequence[EvaluationPart]) -> dict[str, list[Any]]:
 def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
     """Describes missing shards, duplicate shards and missing steps, one sentence each.
 
-    Problems are numbered without gaps from the first one of any shard, unless they were shuffled.
+    Problems are numbered without gaps from the lowest first problem of a shard, unless they were shuffled.
     """
     sentences = []
     shards = _count(parts)
@@ -253,7 +253,7 @@ def missing_steps(parts: Sequence[EvaluationPart], bundle: Bundle) -> list[str]:
     if lacking:
         count = sum((problem, repeat) not in rows for problem in lacking for repeat in range(repeats))
         expected = len(problems) * repeats
-        sentences.append(f"{count:,} of {expected:,} steps are missing, of the problems {', '.join(ranges(lacking))}")
+        sentences.append(f"{count:,} of {expected:,} steps are missing (problems {', '.join(ranges(lacking))})")
     return sentences
 
 
@@ -275,7 +275,7 @@ def _twice(parts: Sequence[EvaluationPart]) -> Iterator[str]:
             places.setdefault(part.shard_range, []).append(str(part.path))
     for (start, end), paths in places.items():
         if len(paths) > 1:
-            yield f"{' and '.join(paths)} are the same shard, the problems {'-'.join(map(str, (start, end - 1)))}"
+            yield f"{' and '.join(paths)} are the same shard (problems {'-'.join(map(str, (start, end - 1)))})"
 
 
 def _problems(parts: Sequence[EvaluationPart], seen: set[int]) -> list[int]:
@@ -287,7 +287,7 @@ def _problems(parts: Sequence[EvaluationPart], seen: set[int]) -> list[int]:
 
 
 def _total(spans: set[tuple[int, int]], shards: int) -> int:
-    """Returns the highest number of problems that shards with these ranges can divide; 0 if none fits."""
+    """Returns the highest number of problems that gives shards with these ranges; 0 if no number fits."""
     longest = max((end - start for start, end in spans), default=0)
     totals = range(shards * longest, shards * max(0, longest - 1), -1)
     return next((n for n in totals if spans <= {get_shard_range(n, shard, shards) for shard in range(shards)}), 0)

@@ -1,7 +1,7 @@
 """Evaluation images of NeMo Evaluator, and ``container://IMAGE#TASK?endpoint_type=completions&timeout=7200``.
 
-Docker or Podman runs the image, which gets the model's URL and the variable of its key, sends the requests itself and
-writes ``results.yml``::
+Docker or Podman runs the image. The image gets the model's URL and the name of the variable with the model's key, sends
+the requests itself and writes ``results.yml``::
 
     results: {tasks: {gsm8k: {metrics: {exact_match: {scores: {accuracy: {value: 0.81, stats: {count: 1319}}}}}}}}
 """
@@ -51,7 +51,7 @@ _OF_ARGUMENTS = ("legacy_params", "adapter_config", "extra_env", "extra_mounts")
 logger = logging.getLogger(__name__)
 RESULTS_DIR = "/results"
 KEY_VARIABLE = "NEMO_API_KEY"
-"""The container's variable for the key; the run's configuration has only its name."""
+"""The container's variable for the key; the run's configuration has only the name of the variable."""
 _FILES = ("results.yml", "results.json")
 _ROWS = "eval-results/**/output*.jsonl"
 _REWARDS = ("reward", "score", "symbolic_correct", "correct", "is_correct", "passed", "success")
@@ -67,11 +67,11 @@ class ContainerEnvironment(EvalEnvironment):
     """A complete evaluation in an image.
 
     Args:
-        model_url, model_id, api_key: the model; None for that of the run.
+        model_url, model_id, api_key: the model; None means the run's model.
         endpoint_type: ``chat`` or ``completions``.
         legacy_params: ``params`` of the evaluation, such as ``{"limit_samples": 10}``.
         extra_mounts: further mounts, ``HOST:CONTAINER``.
-        timeout: seconds for the evaluation.
+        timeout: time limit of the evaluation in seconds.
     """
 
     environment_class = BatchEnv
@@ -115,7 +115,7 @@ class ContainerEnvironment(EvalEnvironment):
         return VerifyResult(next(iter(scores.values())), None, scores)
 
     async def run_batch(self, solver: Any = None, config: dict[str, Any] | None = None) -> Bundle:
-        """Runs the image and returns the bundle; the solver's ``client`` is the model unless ``config`` names another.
+        """Runs the image and returns the bundle; ``config`` may name another model than the solver's ``client``.
 
         ``config`` may have ``base_url``, ``model``, ``api_key``, ``endpoint_type``, ``sampling_args``, ``params``,
         ``adapter_config``, ``env_vars`` and ``mounts``.
@@ -158,7 +158,7 @@ class ContainerEnvironment(EvalEnvironment):
         return {**build_legacy_bundle(self._image, self._task, results), "_run_config": run_config}
 
     def _words(self, base_url: str, mounts: Iterable[str], variables: Iterable[str]) -> Iterator[str]:
-        """Yields the engine's arguments; it takes the values of variables from its own environment."""
+        """Yields the engine's arguments; the engine takes the values of variables from its own environment."""
         yield from ("run", "--rm", "--name", f"nightjar-{uuid.uuid4().hex[:12]}")
         if urlsplit(base_url).hostname in LOOPBACK_HOSTS:
             yield from ("--network", "host")
@@ -276,12 +276,12 @@ def build_legacy_bundle(image: str, task: str, results_dir: Path) -> Bundle:
 
 
 def name_of(image: str, task: str) -> str:
-    """Returns the name of an evaluation, such as ``container/gsm8k``; without a task, of its image."""
+    """Returns the name of an evaluation, such as ``container/gsm8k``; without a task, the image's name."""
     return f"container/{task or image.rpartition('/')[2].partition(':')[0]}"
 
 
 def _scores(raw: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the scores of tasks, else of groups, else of a plain ``metrics`` or ``scores``."""
+    """Yields the scores of tasks, otherwise of groups, otherwise of a plain ``metrics`` or ``scores``."""
     results = _below(raw, "results")
     for kind in ("tasks", "groups"):
         found = [*_nested(_below(results, kind))]

@@ -1,4 +1,4 @@
-"""Benchmarks on servers, and ``gym://``; docs/harnesses.md lists the forms of these URIs."""
+"""Runs benchmarks on Gym servers; docs/harnesses.md lists the forms of ``gym://`` URIs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SHOWN_BYTES = 1000
 
 
 def gym_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the query."""
+    """Returns the benchmark of a ``gym://`` URI; ``kwargs`` override the options in its query."""
     place, options = _taken_apart(uri)
     options |= kwargs
     if "data" in options:
@@ -55,7 +55,7 @@ def gym_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
 
 
 def _taken_apart(uri: str) -> tuple[str, dict[str, Any]]:
-    """Returns the part after ``gym://`` and its query. A command may contain question marks."""
+    """Returns the part after ``gym://``, and the URI's query. A command may contain question marks."""
     rest = uri.partition("://")[2]
     place, mark, query = rest.rpartition("?")
     options: dict[str, Any] = dict(parse_qsl(query)) if mark else {}
@@ -74,7 +74,7 @@ def _taken_apart(uri: str) -> tuple[str, dict[str, Any]]:
 class ManagedGymEnvironment(GymEnvironment):
     """Starts a server, uses it like ``GymEnvironment``, and stops it.
 
-    The server and its process group end with this process, even if that is killed.
+    The server and its process group end with this process, even if this process is killed.
 
     Args:
         server_cmd: a shell command, with the address as ``{host}`` and ``{port}`` or ``$HOST`` and ``$PORT``.
@@ -147,7 +147,7 @@ class ManagedGymEnvironment(GymEnvironment):
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
     ) -> VerifyResult:
-        """Has the server score an answer; the error shows the last output of a server that has ended."""
+        """Asks the server to score an answer. If the server has ended, the error shows its last output."""
         if self._process is None:
             await self.prepare()
         try:

@@ -1,4 +1,4 @@
-"""``GymEnvironment``: a benchmark on a server; ``GymDataset``: its problems, if the server has none."""
+"""``GymEnvironment`` is a benchmark on a server; ``GymDataset`` holds the problems if the server has none."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class GymEnvironment(RowBenchmark):
     """A benchmark on a server: ``nightjar serve``, ``nel serve``, or a resources server of NeMo Gym.
 
     ``protocol`` is ``evaluator``, or ``native`` to send answers with the whole request, as NeMo Gym does. A server of
-    NeMo Gym needs a ``dataset``; None means the problems of the server. ``timeout`` is in seconds per request.
+    NeMo Gym needs a ``dataset``; None means that the server has the problems. ``timeout`` is in seconds per request.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class GymEndpoint:
     async def send(
         self, method: str, path: str, body: Any = None, cookies: Mapping[str, str] | None = None
     ) -> tuple[int, str, Mapping[str, str]]:
-        """Returns the status, text and cookies of a response; raises ``InfraError`` without one."""
+        """Returns the status, text and cookies of a response; raises ``InfraError`` if there is no response."""
         session, url = await self._sessions.get(), f"{self.url}{path}"
         data = None if body is None else json_bytes(body)
         try:

@@ -1,7 +1,7 @@
 """Keeps a server running as long as its parent process lives: ``python -P gym_guard.py COMMAND…``.
 
-The command's process group ends when standard input closes, which the parent's end causes; on Linux also with this
-process. This file needs only the standard library.
+The command's process group ends when standard input closes, which happens when the parent ends. On Linux, the group
+also ends with this process. This file needs only the standard library.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _BY = "evaluator"
 
 
 def extract_assistant_text(response: Any) -> str:
-    """Returns the model's text in a string, a Responses answer or a chat completion; empty if there is none."""
+    """Returns the model's text in a string, a Responses answer or a chat completion; empty if there is no text."""
     match response:
         case str():
             return response

@@ -36,8 +36,8 @@ _MOST_STOPS = 4
 class LMEvalEnv(SeededEnv):
     """A task of lm-eval as an environment.
 
-    A generating task sends what lm-eval would send: a chat with the examples as turns, or one text for a completions
-    endpoint. A task that compares probabilities sends one request per text; its completion is their list as JSON.
+    A task that generates text sends lm-eval's requests: a chat with the examples as turns, or one completions prompt.
+    A task that compares probabilities sends one request per text; its completion is the JSON list of probabilities.
     """
 
     def __init__(self, benchmark: Any, judge: Any = None, **kwargs: Any) -> None:
@@ -45,7 +45,7 @@ class LMEvalEnv(SeededEnv):
         super().__init__(benchmark, judge, sampling_args=self._task.sampling_args, **kwargs)
 
     async def setup_state(self, state: State) -> State:
-        """Chooses the prompt for the endpoint, and limits the stop sequences to what chats accept."""
+        """Chooses the prompt for the endpoint, and limits the stop sequences to the number that chats accept."""
         if is_of_texts(state["client"]):
             state["prompt"] = [UserMessage(content=self._task.problem(state["info"][DOC]).text)]
         elif self._task.kind != GENERATED:
@@ -95,11 +95,11 @@ class LMEvalEnvironment(RowBenchmark):
     """A task of lm-eval as a benchmark, with lm-eval's prompts, examples, filters and metrics.
 
     Args:
-        num_fewshot: examples before a question; None for the task's number.
+        num_fewshot: number of examples before a question; None means the task's number.
         limit: use the first documents only, as a count or as a share below 1.
         include_path: a folder of YAML files with further tasks.
-        metric: the reward, such as ``exact_match,strict-match``; None for the first in lm-eval's tables.
-        begin: put before texts without context, because a probability needs one, in place of lm-eval's begin token.
+        metric: the reward, such as ``exact_match,strict-match``; None means the first metric in lm-eval's tables.
+        begin: a text that replaces lm-eval's begin token before texts without context: a probability needs a context.
     """
 
     environment_class = LMEvalEnv
@@ -139,7 +139,7 @@ class LMEvalEnvironment(RowBenchmark):
         return VerifyResult(reward, extracted if isinstance(extracted, str) else None, details)
 
     def totals(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-        """Returns the metrics of a run, also those without a mean such as perplexities, aggregated by lm-eval."""
+        """Returns the metrics of a run as aggregated by lm-eval, including metrics that are not means (perplexity)."""
         return self.task.metrics.totals(row["scoring_details"] for row in rows if row["reward"] is not None)
 
     def _likelihoods(self, response: str) -> list[Any]:
@@ -149,7 +149,7 @@ class LMEvalEnvironment(RowBenchmark):
             content = None
         if not isinstance(content, dict) or LIKELIHOODS not in content:
             raise UnsupportedTaskTypeError(
-                f"Task {self.task.name!r} of lm-eval compares probabilities, and the answer is a text. "
+                f"Task {self.task.name!r} of lm-eval compares probabilities, but the answer is a text. "
                 "Run it with: nightjar eval run --api-client-type openai_completions"
             )
         return [tuple(each) if isinstance(each, list) else each for each in content[LIKELIHOODS]]

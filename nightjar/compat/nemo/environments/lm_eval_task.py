@@ -1,4 +1,4 @@
-"""Tasks of lm-eval: requests for their documents, and scores of answers by lm-eval's own code."""
+"""Creates the requests for documents of lm-eval's tasks, and scores answers with lm-eval's own code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LMEvalTask:
 
     @property
     def sampling_args(self) -> SamplingArgs:
-        """lm-eval's settings of the task; 256 tokens unless set."""
+        """lm-eval's settings of the task; the default limit is 256 tokens."""
         if self.kind != GENERATED:
             return {}
         own = dict(self._task.config.generation_kwargs or {})
@@ -86,7 +86,7 @@ class LMEvalTask:
         return {"temperature": 0, "max_tokens": [_MOST_TOKENS, *tokens.values()][-1], **stop, **own}
 
     def problem(self, number: int) -> Problem:
-        """Returns the requests for a document, after making all earlier ones: examples are drawn in their order."""
+        """Returns the requests for a document. Creates all earlier requests first: examples are drawn in order."""
         if not 0 <= number < self._size:
             raise IndexError(f"idx={number} out of range [0, {self._size})")
         with self._making:
@@ -242,12 +242,12 @@ class TaskMetrics:
         return self.reward.partition(",")[2] or self.filters[0]
 
     def name(self, key: Key) -> str:
-        """Returns the name of a metric as in lm-eval, without the filter if there is only one."""
+        """Returns the name of a metric as in lm-eval, without the filter if the task has only one."""
         metric, filter_name = key
         return metric if len(self.filters) == 1 else f"{metric},{filter_name}"
 
     def details(self, values: Mapping[Key, Any]) -> dict[str, Any]:
-        """Returns a document's values as scoring details; non-means go to ``raw``, where no mean is taken."""
+        """Returns a document's values as scoring details; values other than means go to ``raw``, never averaged."""
         means = {self.name(key): _plain(value) for key, value in values.items() if self._is_mean(key[0])}
         others = {self.name(key): _plain(value) for key, value in values.items() if not self._is_mean(key[0])}
         return {**means, **({RAW: others} if others else {})}
@@ -311,7 +311,7 @@ class LikelihoodRequest:
 
     @classmethod
     def of(cls, context: str, continuation: str, begin: str = "") -> LikelihoodRequest:
-        """Returns the request for a text; ``begin`` precedes one without context."""
+        """Returns the request for a text; ``begin`` precedes a text without context."""
         if not context:
             return cls(begin, continuation)
         cut = context.rstrip()
@@ -331,8 +331,8 @@ def sampling_args_of(own: Mapping[str, Any]) -> SamplingArgs:
 def likelihood_of(logprobs: TextLogprobs | None, request: LikelihoodRequest) -> Likelihood:
     """Returns the probability of a continuation from the endpoint's response.
 
-    The endpoint had to add the last token, so the continuation is counted back from it: some endpoints put a begin
-    token before the prompt. A token that overlaps the context belongs to the continuation.
+    The endpoint generates one token at the end, and the continuation is counted back from this token: some endpoints
+    put a begin token before the prompt. A token that overlaps the context belongs to the continuation.
     """
     if logprobs is None or logprobs.top_logprobs is None or logprobs.text_offset[-1:] < [len(request.prompt)]:
         raise ConfigError(_NONE)

@@ -1,4 +1,4 @@
-r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). None of their code runs.
+r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). Nightjar runs none of their code.
 
 ::
 
@@ -10,7 +10,7 @@ r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). None of th
 
 Answers are scored as mathematics or by the letter of an option. An answer is the content of ``\boxed{}`` or a match
 of ``extract_regex``; ``extract_from_boxed``, ``relaxed`` and ``regex_first``, in the settings of a benchmark or in a
-row, choose between them.
+row, choose between these two ways.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class SkillsEnvironment(EvalEnvironment):
     """A benchmark of NeMo Skills, such as ``gpqa``; ``group.name`` in a group.
 
     Args:
-        split: the file of problems; None for the benchmark's default.
-        data_dir: the folder of benchmarks; None for ``NEMO_SKILLS_DATA_DIR`` or the installed package.
-        prompt_template: a text with ``{fields}`` of rows, or a file; None for NeMo Skills' prompt or a plain one.
-        eval_type: ``math`` or ``multichoice``; None for the benchmark's own.
+        split: the file of problems; None means the benchmark's default.
+        data_dir: the folder of benchmarks; None means ``NEMO_SKILLS_DATA_DIR`` or the installed package.
+        prompt_template: a text with ``{fields}`` of rows, or a file. None means NeMo Skills' prompt or a plain prompt.
+        eval_type: ``math`` or ``multichoice``; None means the benchmark's own type.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class SkillsEnvironment(EvalEnvironment):
             raise DatasetError(f"{self._at(idx)}: {error}") from error
 
     def _question(self, row: dict[str, Any], idx: int) -> str:
-        """Returns the question, with separate options unless the prompt names them."""
+        """Returns the question; appends options, unless the question or the prompt already has them."""
         question, options = str(_field(row, _ASKED, self._at(idx))), row.get("options")
         is_apart = isinstance(options, str) and options not in question and "{options}" not in self._config["user"]
         return f"{question}\n\n{options}" if is_apart else question
@@ -229,7 +229,7 @@ def _bare(text: str) -> str:
 
 @dataclass(frozen=True)
 class SkillsSettings:
-    """The settings in a benchmark's ``__init__.py``; None for no prompt or no examples.
+    """The settings in a benchmark's ``__init__.py``. A missing prompt or missing examples are None.
 
     ``eval_type`` is the scoring, usually the same as ``metrics_type``. ``split`` is the file of problems without
     ``.jsonl``. ``examples_type`` names few-shot examples, which are code of the package.
@@ -293,7 +293,7 @@ def split_file(benchmark: str, split: str, folders: Sequence[Path]) -> Path:
 
 
 def read_prompt(settings: SkillsSettings, folders: Sequence[Path]) -> Mapping[str, Any] | None:
-    """Returns the prompt of a benchmark from ``prompt/config`` beside the datasets; None if it does not exist."""
+    """Returns the prompt of a benchmark from ``prompt/config`` beside the datasets; None if the file does not exist."""
     if settings.prompt_config is None:
         return None
     name = settings.prompt_config.removesuffix(".yaml")

@@ -1,4 +1,4 @@
-"""The parts of URIs of other programs' benchmarks, and ``RowBenchmark``."""
+"""Splits the URIs of other programs' benchmarks into parts, and defines ``RowBenchmark``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def taken_apart(
 ) -> tuple[str, dict[str, Any]]:
     """Returns the part after ``scheme://`` and the options.
 
-    ``others`` are options that only ``given`` may have; ``numbers`` are options with their conversion.
+    ``others`` are options that only ``given`` may have; ``numbers`` maps options to the functions that convert them.
 
     Example:
         >>> taken_apart("skills://gpqa?split=test", {"split", "data_dir"}, {"data_dir": "data"})

@@ -1,7 +1,8 @@
 """Datasets of VLMEvalKit, and ``vlmevalkit://``; see docs/harnesses.md.
 
-A table is a TSV: ``index``, ``image`` (base64, a list of such, or the index of the row that has it) or ``image_path``,
-``question``, ``answer``, and optionally ``A`` to ``Z``, ``hint``, ``category``, ``l2-category``, ``split``.
+A table is a TSV with ``index``, ``question``, ``answer``, and ``image`` (base64, a list of base64 texts, or the index
+of the row with the image) or ``image_path``. It may also have ``A`` to ``Z``, ``hint``, ``category``, ``l2-category``
+and ``split``.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class VLMEvalKitEnvironment(EvalEnvironment):
     """A dataset of VLMEvalKit: multiple choice, yes or no, and short answers about images.
 
     Args:
-        data: the table's file; None for VLMEvalKit's own.
-        data_dir: the folder of ``NAME.tsv``; None for that of the package or ``LMUData``.
-        dataset_type: ``MCQ``, ``VQA`` or ``Y/N``; None to detect it.
-        metric: the comparison of short answers; None for VLMEvalKit's for this dataset.
+        data: the table's file; None means VLMEvalKit's own file.
+        data_dir: the folder of ``NAME.tsv``; None means the package's folder or ``LMUData``.
+        dataset_type: ``MCQ``, ``VQA`` or ``Y/N``; if None, the type is detected.
+        metric: the comparison of short answers; None means VLMEvalKit's comparison for this dataset.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class VLMEvalKitEnvironment(EvalEnvironment):
         self.dataset = self._table.rows[:limit]
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns a question with its images; as messages if the images are within the text."""
+        """Returns a question with its images. If the images are within the text, the question is a list of messages."""
         row, parts = self.dataset[idx], self._table.parts(idx)
         answer = row.get("answer", row.get("answers"))
         if answer is None:
@@ -149,7 +150,7 @@ def _message(parts: list[Part]) -> dict[str, Any]:
 class VisualTable(Protocol):
     """The questions of a dataset.
 
-    ``kind`` is VLMEvalKit's type, such as ``MCQ``; ``scored_by`` its class that scores the dataset, None if unknown.
+    ``kind`` is VLMEvalKit's type, such as ``MCQ``. ``scored_by`` is VLMEvalKit's scoring class, or None if unknown.
     """
 
     rows: list[dict[str, Any]]
@@ -161,7 +162,7 @@ class VisualTable(Protocol):
 
 
 def open_table(name: str, data: str | None, data_dir: str | None, kind: str | None) -> VisualTable:
-    """Returns the table of a dataset; by default that of the installed package, else of the folder in ``LMUData``."""
+    """Returns the table of a dataset, by default from the installed package, otherwise from the folder ``LMUData``."""
     if not data and not data_dir and importlib.util.find_spec("vlmeval"):
         return KitTable(name)
     path = Path(data) if data else _folder(data_dir) / f"{name}.tsv"
@@ -174,7 +175,7 @@ def open_table(name: str, data: str | None, data_dir: str | None, kind: str | No
 
 
 class TsvTable:
-    """A table in a file; its kind is detected if it is None."""
+    """A table in a file. If ``kind`` is None, it is detected."""
 
     scored_by: str | None = None
 
@@ -252,7 +253,7 @@ def choices_of(row: Row) -> dict[str, str]:
 
 
 def listed(text: str) -> list[str]:
-    """Returns the strings of a list in Python's syntax, or the text itself; nothing for an empty text."""
+    """Returns the strings of a list in Python's syntax, or the text itself; an empty list for an empty text."""
     if text.startswith("[") and text.endswith("]"):
         try:
             found = read_literal(text)

@@ -3,7 +3,7 @@
 Comparisons of short answers, and the datasets that use them:
 
 ==================== ====================================================================== ================
-``vqa_score``        agreement with the answers of people; three that agree make it correct TextVQA, VizWiz
+``vqa_score``        agreement with people's answers; three equal answers make it correct   TextVQA, VizWiz
 ``relaxed_accuracy`` a number that is off by at most 5 %, or the same text                  ChartQA
 ``accuracy``         the same text                                                          OCRVQA, GQA
 ``anls``             the share of the text that is the same, if at least half               DocVQA, InfoVQA
@@ -40,8 +40,8 @@ _HALF = 0.5
 def chosen_option(answer: str, choices: Mapping[str, str]) -> str | None:
     """Returns the letter of the option that an answer chooses; None if it is not clear.
 
-    As in VLMEvalKit, it is the only letter of an option near the end, else the only option whose text is in the answer;
-    else the stated letter, see ``stated_letter``, or the only letter anywhere.
+    As in VLMEvalKit, it is the only option letter near the end, otherwise the only option whose text is in the answer.
+    Otherwise, it is the stated letter (see ``stated_letter``) or the only letter anywhere.
     """
     if any(refusal in answer for refusal in _REFUSALS):
         return None
@@ -71,14 +71,14 @@ def yes_or_no(answer: str) -> str | None:
 
 
 def vqa_score(answer: str, references: Sequence[str]) -> float:
-    """Returns the mean over references of the agreement with the others; three that agree make an answer correct."""
+    """Returns the mean over references of the agreement with the other references; three equal references give 1."""
     plain, people = plain_answer(answer), [plain_answer(each) for each in references]
     agreed = [people[:n].count(plain) + people[n + 1 :].count(plain) for n in range(len(people))]
     return sum(min(1.0, count / _PEOPLE) for count in agreed) / len(people)
 
 
 def relaxed_accuracy(answer: str, references: Sequence[str]) -> float:
-    """Returns 1.0 for a number that is off by at most 5 %, or the same text.
+    """Returns 1.0 for a number that is off by at most 5 %, or for the same text; otherwise 0.0.
 
     Example:
         >>> relaxed_accuracy("10.4", ["10"]), relaxed_accuracy("12%", ["0.1"]), relaxed_accuracy("Paris", ["paris"])
@@ -92,7 +92,7 @@ def accuracy(answer: str, references: Sequence[str]) -> float:
 
 
 def anls(answer: str, references: Sequence[str]) -> float:
-    """Returns 1 minus the normalized edit distance to the nearest reference; 0 below a half.
+    """Returns 1 minus the normalized edit distance to the nearest reference; 0 if the result is below 0.5.
 
     Example:
         >>> anls("Nightjar", ["nightjars", "owl"]), anls("owl", ["nightjar"])
@@ -108,7 +108,7 @@ def contains(answer: str, references: Sequence[str]) -> float:
 
 
 def exact(answer: str, references: Sequence[str]) -> float:
-    """Returns 1.0 for the same text, ignoring case, articles, punctuation and number words."""
+    """Returns 1.0 for the same text, ignoring case, articles, punctuation and number words; otherwise 0.0."""
     plain = plain_answer(answer)
     return float(bool(plain) and plain in {plain_answer(reference) for reference in references})
 
@@ -133,7 +133,7 @@ def plain_answer(text: str) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Returns a text without punctuation; a sign between words separates them, a comma in a number does not."""
+    """Returns a text without punctuation; a sign between words becomes a blank, a comma in a number does not."""
     text = re.sub(r"(?<=\d),(?=\d)", "", text)
     text = re.sub(rf"(?<=\S){_PUNCTUATION}(?=\S)", " ", text)
     return re.sub(r"\.(?!\d)", "", re.sub(_PUNCTUATION, "", text))

@@ -43,7 +43,7 @@ RENDERERS: dict[str, Callable[..., str]] = {"text": render_text, "markdown": ren
 
 
 def write_report(report: Mapping[str, Any], output_path: str | Path) -> Path:
-    """Writes a report, as markdown to ``.md``, as text to ``.txt``, else as JSON, and returns its path."""
+    """Writes a report and returns its path; a ``.md`` file is markdown, ``.txt`` is text, any other is JSON."""
     form = _FORMS.get(Path(output_path).suffix, "json")
     return write_text(output_path, RENDERERS[form](report))
 

@@ -1,1 +1,1 @@
-"""Benchmarks over HTTP."""
+"""Serves benchmarks over HTTP."""

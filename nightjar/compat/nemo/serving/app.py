@@ -1,4 +1,4 @@
-"""``generate_app``: a benchmark over HTTP, in the protocol of ``nel serve`` and of Gym clients.
+"""``generate_app`` serves a benchmark over HTTP, in the protocols of ``nel serve`` and of Gym clients.
 
 ::
 
@@ -8,7 +8,7 @@
     POST /verify          {response, expected, metadata}            → {reward, extracted_answer, scoring_details, …}
     POST /verify          {response, expected_answer, metadata, …}  → the same for Gym clients
 
-``nightjar serve ENV`` and ``uvicorn.run(generate_app(env), port=9090)`` serve it. An invalid request gets a 4xx
+``nightjar serve ENV`` and ``uvicorn.run(generate_app(env), port=9090)`` serve ``env``. An invalid request gets a 4xx
 response with ``{"detail": …}``. Anyone who can reach the port can read the expected answers.
 """
 
@@ -73,10 +73,10 @@ class GymVerifyRequest(BaseModel):
 
 
 def generate_app(env: EvalEnvironment, gym_compat: bool = False, data_export_dir: str | None = None) -> FastAPI:
-    """Returns the application that serves a benchmark, which it prepares at its start and closes at its end.
+    """Returns the application that serves a benchmark. It prepares the benchmark at its start and closes it at its end.
 
-    With ``gym_compat``, ``/health`` reports ``gym``; both formats are accepted either way. The problems are written to
-    ``NAME.jsonl`` in ``data_export_dir`` at the start, unless it is None.
+    With ``gym_compat``, ``/health`` reports ``gym``; both formats are always accepted. Unless ``data_export_dir`` is
+    None, the problems are written to ``NAME.jsonl`` in that folder at the start.
     """
 
     @asynccontextmanager
@@ -154,7 +154,7 @@ def _errors_as_responses(what: str) -> Iterator[None]:
 
 
 def _seed_as_json(seed: SeedResult) -> dict[str, Any]:
-    """Returns a problem in the protocol's form; ``images`` are an extension of it."""
+    """Returns a problem in the protocol's form; ``images`` are an extension of the protocol."""
     spec = seed.sandbox_spec
     content = {
         "prompt": seed.prompt,
@@ -172,7 +172,7 @@ async def _failed(_: Request, error: Exception) -> Response:
 
 
 async def read_body(request: Request) -> dict[str, Any]:
-    """Returns the JSON object in a request; an empty one without a body."""
+    """Returns the JSON object in a request; an empty object if there is no body."""
     text = await _read(request)
     try:
         found = json.loads(text) if text.strip() else {}

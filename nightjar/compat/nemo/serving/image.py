@@ -1,4 +1,4 @@
-"""Images of benchmarks: a Dockerfile for a file, and the files in the image."""
+"""Builds images of benchmarks: writes a Dockerfile for a benchmark's file, and collects the files in the image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_TAG = re.compile(r"[^a-z0-9]+")
 class BenchmarkImage:
     """The files of an image and the requirements to install; names and paths are relative to the benchmark's folder.
 
-    ``requirements`` are files, ``required`` the requirements that the benchmark declares.
+    ``requirements`` are requirements files; ``required`` are the requirements that the benchmark declares.
     """
 
     env_id: str
@@ -53,7 +53,7 @@ class BenchmarkImage:
         own = f"nightjar-evals=={nightjar.__version__}"
         install = ["pip", "install", "--no-cache-dir"]
         lines = [
-            f"# {self.env_id}, served over HTTP, or run. From the folder that {file} is in:",
+            f"# Serves {self.env_id} over HTTP, or runs it. In the folder of {file}, run:",
             "#",
             f"#   docker build -f {shlex.quote(str(path))} -t {self.default_tag} .",
             f"#   docker run -p {PORT}:{PORT} {self.default_tag}",
@@ -101,13 +101,13 @@ def image_of(
 ) -> BenchmarkImage:
     """Returns the image of a benchmark in a file, without running its code.
 
-    It contains the file, the modules in its folder that it imports, and the files there that their strings name.
+    The image contains the file, the modules in the folder that it imports, and files in the folder that strings name.
     """
     found = in_file(text)
     if found is None:
         raise ConfigError(f"An image needs a file: path.py or path.py:name (found {text!r})")
     if not base_image or base_image.split() != [base_image]:
-        raise ConfigError(f"--base-image is the name of an image (found {base_image!r})")
+        raise ConfigError(f"--base-image must be the name of an image (found {base_image!r})")
     path, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
     module, names = Path(path), benchmark_names(Path(path))
     if name and names and name not in names:
