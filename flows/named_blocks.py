@@ -122,7 +122,7 @@ def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
         update={"provider": defaults["provider"]}
     )
     if said := [field for field in _OF_THE_ENDPOINT if getattr(config, field) != getattr(usual, field)]:
-        raise ConfigError(f"Block {name!r} sets the endpoint: remove {' and '.join(said)}")
+        raise ConfigError(f"Block {name!r} sets the endpoint: remove {' and '.join(said)} from the parameters")
     client = endpoint.client_config()
     update: dict[str, Any] = {
         "base_url": client.api_base_url,

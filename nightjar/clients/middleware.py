@@ -271,8 +271,8 @@ def _schema_without(schema: Any, keywords: frozenset[str]) -> Any:
 class Log(BuiltIn):
     """Writes each request and its response or error as a line of JSON.
 
-    Keys, headers, fields with names of secrets, and all secrets that this process knows are hidden. If the file becomes
-    unwritable, the run continues without the log.
+    The log hides headers, fields whose name suggests a secret, and the values of all secrets that this process knows.
+    If the file becomes unwritable, the run continues without the log.
     """
 
     path: Path = Path(FILE_NAME)

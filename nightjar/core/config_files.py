@@ -132,7 +132,9 @@ def _read(stream: BinaryIO) -> Any:
             return None
         sizes: dict[int, int] = {}
         if _size(node, sizes) - len(sizes) > _MOST_REPEATED:
-            raise ConstructorError(None, None, "aliases repeat too much: they multiply", node.start_mark)
+            raise ConstructorError(
+                None, None, "aliases of aliases expand to too much data: write the values out", node.start_mark
+            )
         return loader.construct_document(node)
     finally:
         loader.dispose()

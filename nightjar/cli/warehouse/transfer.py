@@ -30,7 +30,7 @@ def publish(
     """Publish a run directory into the warehouse; publishing twice changes nothing.
 
     Runs are published when they end. Use this command for a run from another machine, or for another warehouse. A run
-    whose process was killed is published with status crashed; --resume completes it.
+    whose process was killed is published with the status crashed. To complete it: nightjar eval run --resume DIRECTORY.
 
     A run is refused if a run in the warehouse has the same ID and another model, configuration or dataset. With
     --new-id, it is published under a new ID.

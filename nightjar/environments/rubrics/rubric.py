@@ -160,11 +160,11 @@ class Rubric:
         self.class_objects[name] = obj
 
     def add_score_object_provider(self, provider: ScoreObjectProvider) -> None:
-        """Adds a function that returns further objects for the reward functions of a state."""
+        """Adds a function from a state to additional arguments of the reward functions, by name."""
         self.score_object_providers.append(provider)
 
     def add_group_score_object_provider(self, provider: GroupScoreObjectProvider) -> None:
-        """Adds a function that returns further objects for the group functions of some states."""
+        """Adds a function from the states of a group to additional arguments of the group functions, by name."""
         self.group_score_object_providers.append(provider)
 
     def add_cleanup_handler(self, handler: Callable[..., Any]) -> None:

@@ -61,7 +61,7 @@ class QueryParameter:
         return f"[{self.name}]" if self.default == "NULL" else f"[{self.name}={self.default}]"
 
     def read(self, given: object) -> object:
-        """Returns the value for the statement. If the parameter may be omitted, ``NULL`` returns None."""
+        """Returns the value for the statement. For an optional parameter, the text ``NULL`` becomes None."""
         if given is None or (self.default == "NULL" and given == "NULL"):
             return None
         try:
