@@ -145,7 +145,10 @@ class ReplicaClient(ClientAround):
         raise failed[1]
 
     def _order(self, group: Hashable) -> Iterator[int]:
-        """Yields the replicas that accept requests, beginning with that of the group; only that one if none does."""
+        """Yields the replicas that accept requests, starting with the replica of the group.
+
+        If no replica accepts requests, only the replica of the group is yielded.
+        """
         known = self._groups.get(group) if group is not None else None
         first = next(self._turns) if known is None else known
         is_any_open = False
