@@ -221,5 +221,5 @@ class TestLoadingAnEnvironment:
         code = LOAD + '    os.environ["NIGHTJAR_ALIAS_VERIFIERS"] = "1"\n    load()\n'
         without, too_late = run(code, path=[real]).splitlines()
         assert "load_environment() returned SingleTurnEnv, not an Environment of Nightjar" in without
-        assert "Set NIGHTJAR_ALIAS_VERIFIERS=1" in without
+        assert "NIGHTJAR_ALIAS_VERIFIERS=1" in without
         assert "The package 'verifiers' is already imported" in too_late
