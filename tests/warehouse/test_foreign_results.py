@@ -133,6 +133,7 @@ class TestVerifiers:
             "date": "2026-01-01", "time": "00:00:00", "time_ms": 12500.0,
             "started_at": "2026-01-01T00:00:00.500+00:00", "finished_at": "2026-01-01T00:00:03.250+00:00",
             "pass_threshold": 0.5, "rollouts": 4, "scored": 3, "failed": 1, "coverage": 0.75,
+            "outcomes": {"scored": 3, "failed": 1},
             "avg_reward": pytest.approx(1 / 3), "avg_metrics": {"correct": pytest.approx(1 / 3), "num_turns": 1.0},
             "avg_error": 0.25, "pass_at_k": {"1": 0.5, "2": 1.0}, "pass_all_k": {"1": 0.5, "2": 0.0},
             "complete_examples": 1, "usage": {"input_tokens": 44, "output_tokens": 28},

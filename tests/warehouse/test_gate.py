@@ -79,7 +79,9 @@ class TestTwoSides:
         house.publish("before", "synth"), house.publish("other", "synth3")
         found = gate(GatePolicy(version=1), "before", "other", warehouse=house.warehouse)
         assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
-        assert found.benchmarks[0].reason.startswith("The baseline's environment is 'synth', the candidate's 'synth3'")
+        assert found.benchmarks[0].reason.startswith(
+            "The baseline's environment is 'synth', the candidate's is 'synth3'"
+        )
 
     def test_a_thin_part_of_the_baseline_is_no_go_and_a_large_one_says_so(self, house, nightjar):
         house.publish("before"), house.publish("few", right=np.ones(20)), house.publish("most", right=np.ones(300))
