@@ -290,7 +290,7 @@ class TestAudio:
         for _ in range(2):
             body = await sent(MESSAGES, AUDIO, max_tokens=9)
         assert body["messages"][0]["content"] == [text("[audio]")]
-        assert caplog.text.count("audio") == 2, "one warning names it twice"
+        assert ["audio" in record.message for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ class TestNewerDirectories:
 
     def test_they_are_refused_and_stay_as_they_are(self, server, newer):
         before = contents(newer)
-        with pytest.raises(NewerRunDirectoryError, match=rf"'{newer}' .* 3, .* 2\..*pip install"):
+        with pytest.raises(NewerRunDirectoryError, match=rf"'{newer}' .* 3; .* 2\..*pip install"):
             evaluate(server, newer, model="model-a")
         for action in (RunDirectory.read_config, RunDirectory.read_metadata, repair):
             with pytest.raises(NewerRunDirectoryError):
