@@ -92,7 +92,10 @@ class TestFailures:
         assert (called, state["reward"], state["error"]) == ([], None, error)
 
     async def test_a_hanging_function_times_out(self, answered):
-        rubric, state = Rubric([lambda completion: asyncio.sleep(10)]), answered()
+        async def hang(completion):
+            await asyncio.sleep(10)
+
+        rubric, state = Rubric([hang]), answered()
         rubric.set_timeout_seconds(0.01)
         await rubric.score_rollout(state)
         assert "took longer than 0.01 s" in str(state["error"])
