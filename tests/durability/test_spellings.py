@@ -7,17 +7,18 @@ import pytest
 from nightjar.model_server import Faults
 
 ENVIRONMENT = """
-from nightjar.environments import SingleTurnEnv
-class Sums(SingleTurnEnv):
+import nightjar as vf
+
+class Sums(vf.SingleTurnEnv):
     async def setup_state(self, state):
         state["difficulty"] = len(state["answer"])
         return state
 
 def load_environment():
     def right(completion, answer):
-        return float(answer in completion[-1].content)
+        return float(answer in completion[-1]["content"])
     rows = [{"question": f"What is {n} + {n}?", "answer": str(n + n)} for n in range(5)]
-    return Sums(dataset=rows, reward_funcs=[right])
+    return Sums(dataset=rows, rubric=vf.Rubric([right]))
 """
 
 

@@ -112,7 +112,7 @@ def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed
     )
     ended = typed(text).wait()
     assert ended.code == 1
-    assert "\n  nightjar env install my-quiz\n  nightjar env install owner/other\n" in ended.stderr
+    assert "Environments 'my-quiz', 'owner/other' are not installed" in ended.stderr
     assert not nightjar.runs
 
 

@@ -83,6 +83,21 @@ AS_THEY_ARE = (
 )  # fmt: skip
 
 
+def outcome(row):
+    """How a rollout ended, by the names in its error's chain, else by what stopped it."""
+    if error := row["error"]:
+        names = set(error["error_chain_repr"].split(" -> "))
+        known = {
+            "ContentFilteredError": "content_filtered",
+            "EmptyModelResponseError": "empty",
+            "TimeoutError": "timed_out",
+        }
+        return next((ended for name, ended in known.items() if name in names), "failed")
+    return (
+        "timed_out" if row["stop_condition"] == "timeout_reached" else "truncated" if row["is_truncated"] else "scored"
+    )
+
+
 def error_columns(error):
     names = {"error": "error", "error_chain": "error_chain_repr", "error_message": "message"}
     return {column: error.get(name) for column, name in {**names, "error_traceback": "traceback"}.items()}
@@ -109,7 +124,7 @@ def expected_rollouts(run_dir, state_columns):
                 "output_tokens": usage.get("output_tokens"),
                 **{name: timing[name] for name in ("generation_ms", "scoring_ms", "total_ms")},
                 "task": as_text(row.get("task")), "answer": as_text(row.get("answer")), "trajectory": trajectory,
-                **of_calls(trajectory),
+                **of_calls(trajectory), "outcome": outcome(row),
                 "state": {name: row.get(name) for name in state_columns} if state_columns else None,
             },
         )  # fmt: skip

@@ -81,7 +81,7 @@ def _check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     for function in functions:
         if _ACTING_FUNCTION.fullmatch(function):
             raise WarehouseError(
-                f"The function {function!r} is refused: a query may only read, and may not run a text as SQL."
+                f"The function {function!r} is refused: a query only reads the warehouse, and runs no text as SQL."
             )
 
 
