@@ -129,7 +129,7 @@ def wait_for_begun_runs(services, known, count):
 
 
 def test_cancelling_a_night_cancels_its_evaluations(services):
-    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=1_000)) as server:
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
         suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
         known = begun_runs(services)
         begun = start(services, suite=suite, night="2026-11-20")
