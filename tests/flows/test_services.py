@@ -24,7 +24,7 @@ def test_eval_run_is_a_flow_run(services):
     assert flow_run["name"] == "arithmetic | typed"
     page = json.loads(services.run("status", "--json").stdout)["view_url"] + f"runs/{metadata['run_id']}"
     assert f"]({page})" in services.artifact(flow_run["id"], "results-%")
-    assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page).text
+    assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page, timeout=60).text
 
 
 def test_the_form_offers_environments_and_accepts_others(services):

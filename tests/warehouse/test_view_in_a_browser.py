@@ -180,6 +180,7 @@ SAMPLES = [
     ("q", "taken", ["1"]), ("where", "total_ms > 1e6 AND reward = 0", ["2"]), ("against", "before", ["2"]),
     ("show", "wrong", ["1", "2"]), ("show", "right", ["0", "1", "3"]), ("show", "failed", ["3"]),
     ("show", "flaky", ["1"]), ("show", "truncated", ["3"]), ("show", "noted", ["2"]),
+    *(("show", ended, []) for ended in ("filtered", "timed out", "empty")),
     ("sort", "worst", ["2", "1", "0", "3"]), ("sort", "best", ["0", "3", "1", "2"]),
     ("sort", "spread", ["1", "0", "2", "3"]), ("sort", "longest", ["3", "0", "1", "2"]),
     ("sort", "slowest", ["2", "0", "1", "3"]), ("sort", "example", ["0", "1", "2", "3"]),
