@@ -105,7 +105,7 @@ class TestPublish:
         (run_dir / "metadata.json").write_text('{"run_id": "bare", "scored": 1}')
         (run_dir / "results.jsonl").write_text('{"example_id": 7, "rollout_index": 0}\n')
         assert warehouse.publish(run_dir).rollouts == 1
-        row = one(warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index)) FROM rollouts")
+        row = one(warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index, outcome)) FROM rollouts")
         assert set(row) == {None}
         given = "run_id, version, scored, run_dir, published_at, metadata"
         assert set(one(warehouse, f"SELECT COLUMNS(* EXCLUDE ({given})) FROM runs")) == {None}
