@@ -180,5 +180,7 @@ class ReplicaClient(ClientAround):
         return (example_id, columns.get("rollout_index")) if self._is_per_rollout else example_id
 
     async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
-        client = self._replicas[next(self._order(self._group_of(kwargs.get("state"))))].client
-        return await client.get_native_response(*args, **kwargs)
+        group = self._group_of(kwargs.get("state"))
+        position = next(self._order(group))
+        self._remember(group, position)
+        return await self._replicas[position].client.get_native_response(*args, **kwargs)

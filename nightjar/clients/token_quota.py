@@ -74,7 +74,8 @@ def announced_quota(headers: Mapping[str, Any]) -> tuple[float, float] | None:
     """Returns the limit and remainder of the most used quota, or None if the headers announce no quota."""
     found = []
     for limit, remaining in _NAMES:
-        with suppress(KeyError, TypeError, ValueError):
-            found.append((float(headers[limit]), float(headers[remaining])))
+        if limit in headers and remaining in headers:
+            with suppress(TypeError, ValueError):
+                found.append((float(headers[limit]), float(headers[remaining])))
     found = [(limit, max(0.0, rest)) for limit, rest in found if limit > 0]
     return min(found, key=lambda quota: quota[1] / quota[0], default=None)

@@ -182,12 +182,12 @@ TIMED_OUT_CONDITION = "timeout_reached"
 
 def outcome_of(row: Mapping[str, Any]) -> RolloutOutcome:
     """Returns the outcome of a row of ``results.jsonl``. The warehouse's macro ``outcome_of`` does the same."""
-    if (error := row["error"]) is not None:
-        names = error["error_chain_repr"].split(" -> ")
+    if (error := row.get("error")) is not None:
+        names = (error.get("error_chain_repr") or "").split(" -> ")
         return next((known for name, known in OUTCOMES_OF_ERRORS.items() if name in names), RolloutOutcome.FAILED)
-    if row["stop_condition"] == TIMED_OUT_CONDITION:
+    if row.get("stop_condition") == TIMED_OUT_CONDITION:
         return RolloutOutcome.TIMED_OUT
-    return RolloutOutcome.TRUNCATED if row["is_truncated"] else RolloutOutcome.SCORED
+    return RolloutOutcome.TRUNCATED if row.get("is_truncated") else RolloutOutcome.SCORED
 
 
 def shown_outcomes(outcomes: Mapping[str, int]) -> str:
