@@ -4,7 +4,7 @@ Arguments that many functions share:
 
 - ``warehouse``: None means the warehouse that runs are published to. A failed query raises ``WarehouseError``.
 - ``metric``: ``reward``, ``correct`` (pass@1, the share of correct rollouts) or the name of a metric.
-- ``alpha``: the chance that an interval misses the true value, or that a test finds a difference where there is none.
+- ``alpha``: the chance that an interval misses the true value, or that a test reports a difference that does not exist.
 - ``cluster``, ``by``: a field of an example's ``info``, or ``task``. Examples with the same ``cluster`` are dependent;
   results are broken down by ``by``.
 - ``model``, ``since``: only runs of this model, and only runs that started on this day or later.

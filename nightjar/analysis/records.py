@@ -38,8 +38,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs, over all its scored rollouts. ``mean`` is None without rollouts, ``cost`` without a price.
+    """One of the two runs, over all its scored rollouts.
 
+    Without rollouts, ``mean`` is None. Without a price, ``cost`` is None.
     ``interval`` is Wilson's for one binary rollout per example, else Student's t by example. Tokens are counted over
     all attempts.
     """
