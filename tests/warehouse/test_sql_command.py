@@ -215,7 +215,7 @@ class TestOutput:
 
     def test_without_a_statement_it_teaches_with_examples_that_run(self, run):
         shown = run().stdout
-        for part in ("rollouts: the final record", "reward DOUBLE", "* reward: NULL for a failed", "Examples:"):
+        for part in ("rollouts: the final record", "reward DOUBLE", "NULL for a failed", "Examples:"):
             assert part in shown
         assert "reward DOUBLE" in run(stdin="").stdout
         statements = [line.split('"')[1] for line in shown.splitlines() if 'nightjar sql "' in line]

@@ -325,8 +325,8 @@ class TestCatalog:
             *("overruled_rollouts", "overruled_runs"),
         }
         assert all(about for _, about, *_ in catalog.rows)
-        notes = {(table, column, note) for table, _, column, _, note in catalog.rows}
-        assert ("rollouts", "reward", "NULL for a failed rollout, never 0") in notes
+        notes = {(table, column): note for table, _, column, _, note in catalog.rows}
+        assert "NULL for a failed rollout" in notes["rollouts", "reward"]
 
     def test_an_empty_warehouse_has_all_relations(self, warehouse, run_dir):
         (warehouse.folder / "segments").mkdir(parents=True)
