@@ -97,6 +97,7 @@ HOW_MODELS_END = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @with_data
 @pytest.mark.parametrize("end", HOW_MODELS_END)
 def test_every_reference_answer_is_right_however_it_is_said(rewards, end):

@@ -114,6 +114,7 @@ class TestSimpleQA:
         assert "Question: Who won?\nRight answer: Ann Lee\nAnswer to grade: It was Lee." in asked[0]
         assert found["info"] == {"category": "Sports", "answer_type": "Person"}
 
+    @pytest.mark.long
     def test_all_questions_with_a_judge_that_compares_texts(self, data, rewards):
         def verdict(text):
             graded = text.partition("Right answer: ")[2].partition("\n\nA: ")[0]

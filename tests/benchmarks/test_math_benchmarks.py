@@ -100,6 +100,7 @@ class TestMATH500:
         env = math500.load_environment(rows_file(row))
         return env, env.examples[0]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("answer", "right", "wrong"), MATH)
     def test_the_same_mathematics(self, rows_file, rewards, answer, right, wrong):
         env, example = self.example(rows_file, answer)

@@ -94,6 +94,7 @@ class TestMMLU:
         with pytest.raises(DatasetError, match="line 1: no 'choices'"):
             len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("choices_seed", [None, 5])
     def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right, choices_seed):
         env = mmlu.load_environment(str(data / "mmlu" / "test.jsonl.gz"), choices_seed=choices_seed)
@@ -131,6 +132,7 @@ class TestMMLUPro:
         said = [message["content"] for message in env.examples[0]["prompt"]]
         assert [text.partition("?")[0] for text in said] == ["math 0", "0.", "math 1", "1.", "2+2"]
 
+    @pytest.mark.long
     def test_a_real_models_answers_are_read_as_their_authors_read_them(self, data, rewards):
         """Of 12,032 recorded answers 49.46 % are right, and each is read as the letter that was published with it."""
         env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
@@ -142,6 +144,7 @@ class TestMMLUPro:
         found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
         assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
 
+    @pytest.mark.long
     def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right):
         env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
         examples = all_right(env, "The answer is ({answer}).".format_map)
@@ -170,6 +173,7 @@ class TestGPQA:
         with pytest.raises(ConfigError, match=r"no subset 'gold'. Choose one of: diamond, main, extended"):
             gpqa.load_environment(subset="gold")
 
+    @pytest.mark.long
     def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")

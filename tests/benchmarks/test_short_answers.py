@@ -74,6 +74,7 @@ class TestDROP:
         with pytest.raises(DatasetError, match=r"passage, question and answers_spans; found \['text'\]"):
             only_example(drop, rows_file, {"text": "?"})
 
+    @pytest.mark.long
     def test_every_reference_answer_is_right_and_nothing_is_wrong(self, data, rewards):
         env = drop.load_environment(str(data / "drop" / "drop_v0_dev.jsonl.gz"))
         examples = list(env.examples)

@@ -9,6 +9,7 @@ from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 
 
 class TestHumanEval:
+    @pytest.mark.long
     def test_every_reference_solution_passes_and_nothing_does_not(self, data, rewards, needs_sandbox):
         env = humaneval.load_environment(str(data / "humaneval" / "HumanEval.jsonl.gz"))
         examples = list(env.examples)
@@ -87,6 +88,7 @@ class TestReverseText:
         env = reverse_text.load_environment(rows_file({"prompt": text}))
         assert score(env, env.examples[0], reply)["reward"] == reward
 
+    @pytest.mark.long
     def test_long_texts_are_compared_piece_by_piece(self):
         text = "ab" * 10_000
         assert reverse_text.ratio(text, text) == 1.0

@@ -357,6 +357,7 @@ class TestSdkClientsOfTheUser:
             return anthropic.AsyncAnthropic(base_url=server.root_url, **options)
         return openai.AsyncOpenAI(base_url=server.base_url, **options)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("protocol", [CHAT, TOKEN, TEXT, RESPONSES, MESSAGES], ids=names)
     async def test_answers_and_arguments_are_the_same(self, protocol):
         arguments = {"max_tokens": 9, "temperature": 0.5, "min_p": 0.1, "extra_body": {"top_k": 3}}

@@ -221,6 +221,7 @@ class TestPython:
         assert (answer.is_timed_out, answer.stdout) == (True, "begun\n")
         assert (await python.run("x", 10)).result == "5"
 
+    @pytest.mark.long
     async def test_is_ended_when_it_cannot_be_interrupted(self, python):
         stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
         with pytest.raises(PythonEndedError, match="could not be interrupted") as caught:

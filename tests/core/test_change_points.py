@@ -67,6 +67,7 @@ class TestAgainstStatsmodels:
 
 @pytest.mark.slow
 class TestSimulated:
+    @pytest.mark.long
     @pytest.mark.parametrize(("runs", "series"), [(5, 400), (10, 400), (30, 300), (100, 100)])
     def test_a_series_without_change_has_a_mark_as_seldom_as_it_says(self, runs, series):
         alarms = sum(bool(change_points(*nights(seed, runs), 0.05)) for seed in range(series))

@@ -176,6 +176,7 @@ class TestManyBenchmarks:
         found = decide(policy, **{f"edge{number}": evidence(self.EDGE, max_drop=0.0) for number in range(10)})
         assert {one.outcome for one in found.benchmarks} == {"BREACH"}
 
+    @pytest.mark.long
     @pytest.mark.slow
     def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_they_say(self):
         """200 releases of three benchmarks; once nothing changes, once all are worse by just the margin."""

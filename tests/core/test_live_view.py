@@ -92,6 +92,7 @@ def on_a_terminal(*flags, cwd):
     return written.decode(errors="replace"), "\n".join(screen.display)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "parts"),

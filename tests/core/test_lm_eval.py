@@ -331,6 +331,7 @@ def test_a_solver_has_the_same_score(folder):
     assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == same(outputs["metadata"]["avg_reward"])
 
 
+@pytest.mark.long
 def test_groups_and_unknown_names_are_refused(folder):
     with pytest.raises(UnsupportedTaskTypeError, match=r"'mmlu' of lm-eval is a group .*: mmlu_stem, mmlu_other"):
         get_environment("lm-eval://mmlu", include_path=str(folder))
@@ -338,6 +339,7 @@ def test_groups_and_unknown_names_are_refused(folder):
         get_environment("lm-eval://gsm8l", include_path=str(folder))
 
 
+@pytest.mark.long
 def test_tasks_are_listed():
     listed = subprocess.run(
         [sys.executable, "-m", "nightjar", "list", "--source", "lm-eval", "--json"], capture_output=True, check=True

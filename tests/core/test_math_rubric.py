@@ -91,6 +91,7 @@ class TestScores:
         pairs = [(str(number), str(draw.choice([number, -number, number + 1]))) for number in numbers]
         assert await rewards(rubric, *pairs) == [verify_response(*pair, 100)[0] for pair in pairs]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("seconds", "reward"), [(0.1, 0.0), (30, 1.0)])
     async def test_a_comparison_over_the_limit_is_wrong(self, rewards, seconds, reward):
         many = "1" * 100_000

@@ -82,6 +82,7 @@ def changed(value, path, odd):
     return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client_type", VALID)
 async def test_any_value_anywhere_in_an_answer(canned, client_type):
     tools = None if client_type == "openai_completions" else [FUNCTION]

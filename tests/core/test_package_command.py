@@ -100,6 +100,7 @@ def test_a_dockerfile_is_written(folder):
     assert "docker build -f Other -t" in (folder / "Other").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_image_is_built_that_serves_the_benchmark_and_runs_it(folder, engine, capfd):
     ended = package("bench.py:capitals", "-t", "team/capitals:1", "--include", "more.txt", "--push")

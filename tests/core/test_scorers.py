@@ -113,6 +113,7 @@ def test_the_number_that_is_stated(text, number):
     assert stated_number(text) == Decimal(number)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_long_texts_are_read_in_time_that_grows_with_them():
     for part in ("answer: ", "111 ", "1", "1.", "1,", "\\frac{", "A: \n", "1 1/", "$ ", "1" * 5_000 + " 1/2 "):

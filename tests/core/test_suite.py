@@ -117,6 +117,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_of_any_type_is_accepted_or_a_config_error(load, value):

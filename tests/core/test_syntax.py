@@ -20,6 +20,7 @@ class LetsOthersRun:
         time.sleep(0.0001)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_concurrent_threads_parse_the_same_source():
     source = Path(ast.__file__).read_bytes()

@@ -160,6 +160,7 @@ class TestWhatCannotBePlayed:
         with pytest.raises(ConfigError, match=f"'{game}'"):
             TextArenaEnv(game)
 
+    @pytest.mark.long
     def test_a_game_whose_data_is_missing_says_what_to_download(self, tmp_path, monkeypatch, capfd, nltk):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):

@@ -14,6 +14,8 @@ from nightjar.clients.protocols import PROTOCOLS
 from nightjar.environments.packages.catalog import built_in_packages
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
+pytestmark = pytest.mark.long
+
 BUILT_IN = sorted(package.env_id for package in built_in_packages())
 
 

@@ -5,7 +5,11 @@ import sys
 import textwrap
 import time
 
+import pytest
+
 from nightjar.model_server import Faults
+
+pytestmark = pytest.mark.long
 
 BENCH = """
     from {nemo} import benchmark, exact_match, scorer

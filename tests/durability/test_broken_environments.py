@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ENVIRONMENT = """
 import asyncio
 import time

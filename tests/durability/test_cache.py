@@ -7,6 +7,8 @@ import pytest
 
 from nightjar.model_server import Answer, Faults, last_user_text
 
+pytestmark = pytest.mark.long
+
 SETTINGS = ("-n", 5, "-r", 4, "--cache")
 
 

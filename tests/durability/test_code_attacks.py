@@ -4,6 +4,8 @@ import pytest
 
 from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
 
+pytestmark = pytest.mark.long
+
 ROW = {
     "prompt": 'import math\n\n\ndef twice(n):\n    """Doubles."""\n',
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(1.5) == 3.0\n",

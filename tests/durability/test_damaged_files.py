@@ -30,6 +30,7 @@ def run(nightjar, server, complete):
     return nightjar.run
 
 
+@pytest.mark.long
 def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
     for name, damage in (("attempts.jsonl", b"{}\n"), ("results.jsonl", b'{"reward": ""}\n')):
         lines = run.content[name].splitlines(keepends=True)

@@ -8,6 +8,8 @@ import pytest
 
 from nightjar.model_server import FaultKind, Faults
 
+pytestmark = pytest.mark.long
+
 FIVE_PERCENT = Faults(rate_429=0.02, rate_500=0.02, rate_dropped=0.01, seed=3)
 CAUSES = {
     FaultKind.RATE_LIMITED: "RateLimitError",

@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import Answer
 
+pytestmark = pytest.mark.long
+
 KEY = "sk-tell-nobody-0123456789"
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 AZURE = {"error": {"code": "content_filter", "message": "The prompt triggered the content management policy."}}
 OFTEN = ("--max-retries", 0, "--request-retries", 0, "--request-timeout", 2)
 

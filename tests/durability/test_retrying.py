@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
+pytestmark = pytest.mark.long
+
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
 SMALL = ("-n", 20, "-r", 2, "--request-retries", 0)
 

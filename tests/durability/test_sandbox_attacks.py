@@ -271,6 +271,7 @@ class TestExhaustion:
         assert result.stdout == ""
         assert await still_works(sandbox)
 
+    @pytest.mark.long
     async def test_a_sandbox_full_of_files_is_restarted(self, sandbox, only_local):
         said = ""
         for attempt in range(5):
@@ -325,6 +326,7 @@ time.sleep(61)
 
 
 class TestTheTimeLimit:
+    @pytest.mark.long
     @pytest.mark.parametrize("command", [
         "trap '' TERM INT HUP; while :; do sleep 60; done", "setsid sleep 61 & sleep 60",
         "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60", f"exec python3 -c '{DAEMON}'",

@@ -17,6 +17,8 @@ import pytest
 
 from nightjar.model_server import Answer, Faults, last_user_text
 
+pytestmark = pytest.mark.long
+
 BENCH = """
     from nightjar.compat.nemo import benchmark, numeric_match, scorer
     ROWS = [{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"} for a in range(200)]

@@ -6,6 +6,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 ENVIRONMENT = """
 import nightjar as vf
 

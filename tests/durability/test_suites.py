@@ -8,6 +8,8 @@ import pytest
 
 from nightjar.model_server import Faults
 
+pytestmark = pytest.mark.long
+
 SUITE = """\
 model = "m"
 api_base_url = "{url}"

@@ -2,9 +2,12 @@
 
 import signal
 
+import pytest
+
 from nightjar.model_server import Faults
 
 
+@pytest.mark.long
 def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
     server = serve(faults=Faults(latency_ms=20))
     settings = ("-n", 50, "-c", 4)

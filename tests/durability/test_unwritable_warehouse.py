@@ -47,6 +47,7 @@ def refused(nightjar, serve):
 
 
 class TestBeforeTheRun:
+    @pytest.mark.long
     @pytest.mark.parametrize(("warehouse", "reason"), [
         ("file", "Not a directory"), ("file/team", "Not a directory (file)"),
         ("house", "Not a directory (house/segments)"), ("x" * 300, f"File name too long ({'x' * 300}/segments)"),
@@ -160,6 +161,7 @@ class TestAWarehouseThatBreaksMeanwhile:
         (nightjar.folder / "outputs/warehouse").touch()
         return run
 
+    @pytest.mark.long
     def test_leaves_the_results_and_says_how_to_publish_them(self, nightjar, started):
         ended = started.wait()
         assert ended.code == 1
@@ -185,6 +187,7 @@ class TestAWarehouseThatBreaksMeanwhile:
         assert "To publish them later: nightjar publish outputs/" in ended.errors[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command", ["prices set m --input 1 --output 2", "prices remove m", "import {run_dir}", "rebuild {run_dir}"]
 )

@@ -10,6 +10,8 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.storage.folder import Folder
 
+pytestmark = pytest.mark.long
+
 FAN_IN = 4
 
 

@@ -67,7 +67,7 @@ ANYWAY_BYTES = 300_000_000
 OWN_BYTES = 500_000_000
 """What the one that asks may take, whatever is asked."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux alone")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux alone"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import RETIRED_FOR
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = 5
 ROLLOUTS = 2 * EXAMPLES
 PATIENCE_SECONDS = 240

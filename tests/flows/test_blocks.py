@@ -20,6 +20,8 @@ from nightjar.flows.evaluation import evaluate
 from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 BLOCKS = [getattr(blocks, name) for name in blocks.__all__]
 KEY, TEAM, JUDGE = "sk-key-tell-nobody-0123456789", "team-tell-nobody-0123456789", "judge-tell-nobody-0123456789"
 PASSWORD, LITERAL = "password-tell-nobody-0123456789", "literal-tell-nobody-0123456789"

@@ -29,7 +29,7 @@ from nightjar.flows.flow_runs import flow_run_name
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.tasks import evaluation as tasks
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
 SOME_FAIL = Faults(rate_500=0.3, seed=3)
 
 

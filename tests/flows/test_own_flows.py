@@ -17,6 +17,8 @@ from nightjar.evaluation import IncompleteRunError
 from nightjar.flows import evaluate
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
+pytestmark = pytest.mark.long
+
 PAGE = (Path(__file__).parents[2] / "docs" / "prefect.md").read_text().partition("## How it ends")[0]
 SOME_FAIL = Faults(rate_500=0.3, seed=3)
 NO_RETRIES = {"request_retries": 0, "max_retries": 0}

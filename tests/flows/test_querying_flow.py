@@ -63,6 +63,7 @@ async def test_a_refused_statement_and_a_misspelt_name_fail_the_run(sql, paramet
         await query(sql, parameters)
 
 
+@pytest.mark.long
 async def test_the_deployment_offers_a_form_with_described_flat_fields(own_folder):
     assert "deployment query/forms-query" in [each.what for each in await register(own_folder, "forms")]
     async with get_client() as client:

@@ -4,8 +4,11 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import httpx
+import pytest
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
+
+pytestmark = pytest.mark.long
 
 
 def test_a_second_start_is_refused(services):

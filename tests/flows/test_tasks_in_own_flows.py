@@ -19,7 +19,7 @@ from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.tasks.evaluation import aggregate, generate, load_env, publish, push, score
 from nightjar.warehouse import Warehouse
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
 
 
 def config(server, **fields):

@@ -23,7 +23,7 @@ from damage import damaged
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.model_server import FixedAnswer, ModelServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 MALFORMED, SOUND = 100, 40
 TIMEOUT_SECONDS = 2
 HEAD = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nConnection: close\r\n%s\r\n"

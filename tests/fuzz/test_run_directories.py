@@ -40,6 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, config: RunConfig) -> Path:
     return outcome.path
 
 
+@pytest.mark.long
 def test_it_is_published_as_it_was_or_not_at_all(run: Path, tmp_path: Path) -> None:
     chance = random.Random(1)
     house = Warehouse(tmp_path / "before")

@@ -57,6 +57,7 @@ def asked(path, names, chance):
     return "/".join(parts), given
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PAGES)
 def test_any_request_gets_a_page_or_a_refusal(view, path):
     chance = random.Random(path)

@@ -22,6 +22,8 @@ from nightjar.environments.packages.installation import InstallOptions, install,
 from nightjar.errors import EnvironmentPackageError
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
+pytestmark = pytest.mark.long
+
 OFFLINE = ("--no-build-isolation",)
 KINDS = {"sums": ["--kind", "single-turn"], "tries": ["--kind", "multi-turn"], "calc": ["--kind", "tool"]}
 PYPROJECT = """

@@ -112,6 +112,7 @@ class TestPrograms:
             out, err = program.communicate(timeout=60)
         assert (out, err, program.returncode) == ("started\n[1.0, 0.0]\n", "", 0)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
     def test_nothing_is_left_of_a_program_that_is_ended_while_it_compares(self, tmp_path, ended_by):
         with self.start(["1+1", "1+1"], tmp_path) as program:

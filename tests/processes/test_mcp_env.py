@@ -200,6 +200,7 @@ class TestServersThatDoNotStart:
         with pytest.raises(InfraError, match="it wrote to stderr: give me a key"):
             MCPEnv([python("import sys; sys.exit('give me a key')")], dataset=DATASET)
 
+    @pytest.mark.long
     async def test_one_that_does_not_answer_is_ended_and_so_are_the_others(self):
         before = set(psutil.Process().children())
         hanging = python(STUBBORN, "hanging", start_timeout_seconds=1)

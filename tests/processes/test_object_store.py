@@ -146,6 +146,7 @@ def filled(warehouse, location, published):
 
 
 class TestPublish:
+    @pytest.mark.long
     def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
         local = Warehouse(tmp_path / "warehouse")
         for house in (local, warehouse):
@@ -154,6 +155,7 @@ class TestPublish:
         assert warehouse.catalog() == local.catalog()
         assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
 
+    @pytest.mark.long
     def test_a_copy_in_a_folder_is_a_warehouse(self, filled, location, tmp_path):
         s3fs.S3FileSystem().get(location, str(tmp_path / "copy"), recursive=True)
         assert contents(Warehouse(tmp_path / "copy")) == contents(filled)
@@ -216,6 +218,7 @@ class TestReading:
 
 
 class TestTogether:
+    @pytest.mark.long
     def test_machines_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
@@ -254,6 +257,7 @@ class TestTogether:
 
 
 class TestPacking:
+    @pytest.mark.long
     def test_packing_on_request_changes_no_answer(self, filled, location, monkeypatch):
         before = contents(filled)
         assert len(open_store(location).catalog().segments) == 4
@@ -266,6 +270,7 @@ class TestPacking:
         assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
         assert contents(filled) == before
 
+    @pytest.mark.long
     def test_of_two_packs_of_the_same_either_may_go(self, filled, location, monkeypatch):
         before, store = contents(filled), open_store(location)
         published = list(store.catalog().segments.values())
@@ -313,6 +318,7 @@ class TestPruningWhileAnotherPacks:
 
         return arrange
 
+    @pytest.mark.long
     @pytest.mark.parametrize("moment", ["before", "after"])
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_a_run_that_is_pruned_while_it_is_packed_stays_away(self, place, run_dirs, meanwhile, moment, is_packed):

@@ -77,6 +77,7 @@ class TestActions:
         assert (len(client.asked), state["reward"], env._servers) == (1, 1.0, set())
         assert said(state["completion"]) == ['{"guess": 2}', "right, 1 tried"]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("answer", "reason"), [
         ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
         ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),

@@ -65,6 +65,7 @@ class TestTheTool:
         python = await ask()
         assert await python(code) == shown
 
+    @pytest.mark.long
     @needs_bubblewrap
     @pytest.mark.parametrize(("options", "dialogue"), [
         ({}, [("def double(x):\n    return 2 * x", r"\(no output\)"), ("double(21)", r"Out\[2\]: 42")]),

@@ -181,6 +181,7 @@ def test_a_command_drops_the_statement_that_it_stands_in(prompt):
     assert "Discarded, as its ';' is missing: SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["exit", "quit;", "\\q"])
 def test_words_of_other_prompts_are_understood(prompt, word):
     prompt.type(word, ENTER)
@@ -233,6 +234,7 @@ def test_dot_commands(prompt):
     assert prompt.end() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("typed", "completed"), [
     ("SELECT run_id FROM leader", "SELECT run_id FROM leaderboard"),
     ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"), ("SELE", "SELECT"), (".sche", ".schema"),
@@ -258,6 +260,7 @@ def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal,
     assert "42" in again.ask()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "shown"),
     [("table", "\nfour?\n"), ("csv", "\nfour?\n"), ("markdown", "| four? |"), ("json", '"four\\u0007"')],

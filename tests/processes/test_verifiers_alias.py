@@ -84,6 +84,7 @@ MISSING = {
 }
 
 
+@pytest.mark.long
 def test_names_and_errors_of_all_modules(run):
     code = f"""
         import importlib, json, sys

@@ -48,6 +48,7 @@ def command_of(file: Path) -> list[str]:
     return command.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_file_runs_as_it_says(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -78,6 +78,7 @@ def modules_with_examples() -> list[str]:
     return [name for name, path in zip(names, paths, strict=True) if ">>>" in path.read_text(encoding="utf-8")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_of_a_module_run(name: str) -> None:
     needed = NEEDED_BY.get(name)
@@ -132,6 +133,7 @@ def test_what_a_module_offers_is_documented_with_an_example(module: str) -> None
     assert not lacking, "\n".join(lacking)
 
 
+@pytest.mark.long
 def test_everything_can_be_imported_without_extras() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('docker', 'gymnasium', 'nltk', 'reasoning_gym', 'textarena')))\n"

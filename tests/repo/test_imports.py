@@ -97,6 +97,7 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("modules", "absent"), [
     ("nightjar.evaluation, nightjar.benchmarks.gsm8k", {"prefect"}),

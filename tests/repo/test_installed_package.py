@@ -127,6 +127,7 @@ def test_an_installation_offers_no_other_package_at_the_top(python: Path, tmp_pa
     assert run(python, tmp_path, "-c", code).stdout == "[]\n"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["0", "len(sys.path)"])
 def test_a_user_s_own_packages_and_nightjar_s_are_both_imported(python: Path, own_folder: Path, place: str) -> None:
@@ -135,6 +136,7 @@ def test_a_user_s_own_packages_and_nightjar_s_are_both_imported(python: Path, ow
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["prepend", "importlib"])
 def test_pytest_imports_both(python: Path, own_folder: Path, mode: str) -> None:
@@ -152,6 +154,7 @@ def test_a_flow_is_imported_alone_and_nightjar_without_prefect(tmp_path: Path) -
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_flow_and_task_is_offered_whichever_module_was_loaded_before(tmp_path: Path) -> None:
     code = """

@@ -85,6 +85,7 @@ def answer(commands: str, folder: Path, ids: dict[str, str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_answers_are_those_of_the_page(page: str, house: tuple[Path, dict[str, str]]) -> None:
     text = (ROOT / page).read_text()

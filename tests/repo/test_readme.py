@@ -31,6 +31,7 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_first_evaluation_and_the_first_question(tmp_path: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
     [evaluation] = [block for block in blocks if "nightjar model-server --port" in block]
@@ -49,6 +50,7 @@ def test_the_first_evaluation_and_the_first_question(tmp_path: Path) -> None:
     assert "env_id" in evaluated.stdout
 
 
+@pytest.mark.long
 def test_the_environment_of_the_readme_runs(tmp_path: Path) -> None:
     [code] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     (tmp_path / "environments").mkdir()

@@ -12,6 +12,8 @@ from comparing import compare, read_outcome
 from differences import DIFFERENCES, unexpected
 from side_by_side import HERE, RECORDED
 
+pytestmark = pytest.mark.long
+
 NAMES = [case.name for case in CASES]
 
 

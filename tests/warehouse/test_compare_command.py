@@ -28,6 +28,7 @@ def sides(folder, house):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("candidate", "decision", "strict"), [
     ("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2),
 ])  # fmt: skip
@@ -37,6 +38,7 @@ def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, de
     assert nightjar("compare", "before", candidate, "--strict", "--json").code == strict
 
 
+@pytest.mark.long
 def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
     told = nightjar("compare", "before", "uns", "--max-drop", 0.05)
     assert told.width <= 80
@@ -94,6 +96,7 @@ def test_runs_over_different_examples_are_refused(folder, nightjar, house):
     assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
 
 
+@pytest.mark.long
 def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(sides, nightjar):
     told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
     lines = [line for line in told.lines if line]

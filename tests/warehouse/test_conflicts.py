@@ -64,6 +64,7 @@ def everything(house):
 
 
 class TestPublish:
+    @pytest.mark.long
     @pytest.mark.parametrize(("change", "says"), [
         ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
         ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
@@ -97,6 +98,7 @@ class TestPublish:
             house.publish(unknown)
         assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
+    @pytest.mark.long
     @pytest.mark.parametrize("change", [
         {"attempt": 2},
         {"examples": 3, "dataset_fingerprint": "beef"},

@@ -22,6 +22,8 @@ from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.writing.packing import merge, pack_everything
 
+pytestmark = pytest.mark.long
+
 HEADER = b"model,since,input,output\n"
 ALL = "SELECT count(*), sum(reward), max(completion::VARCHAR) FROM rollouts"
 

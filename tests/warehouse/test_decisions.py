@@ -57,6 +57,7 @@ def test_are_tables_wherever_the_runs_are(warehouse):
     assert rows == [("gsm8k", 40, -0.5, None, ["b"])] * 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["{}/warehouse", "duckdb:{}/tables.db"])
 def test_two_who_write_at_once_lose_nothing(place, tmp_path):

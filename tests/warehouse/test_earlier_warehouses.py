@@ -164,6 +164,7 @@ def later(tmp_path_factory):
     return Copy(tmp_path_factory.mktemp("later"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["earlier", "mixed"])
 def test_a_new_column_is_null_in_what_was_published_before(houses, later, tmp_path, write_run, name):

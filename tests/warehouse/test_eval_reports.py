@@ -144,6 +144,7 @@ def test_a_long_conversation_is_cut():
     assert Clip(10).messages([{"role": "user", "content": "short"}]) == [{"role": "user", "content": "short"}]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH")
 def test_the_page_opens_offline_on_a_phone_and_a_desktop(reports, tmp_path):

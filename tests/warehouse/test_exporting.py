@@ -156,6 +156,7 @@ class TestDuckDb:
 
 
 class TestSelection:
+    @pytest.mark.long
     @pytest.mark.parametrize(("chosen", "expected"), [
         (Selection(), ["a", "b", "c"]),
         (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
@@ -212,6 +213,7 @@ class TestTheTarget:
         with pytest.raises(WarehouseError, match="inside the warehouse"):
             export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])
     def test_killed_it_leaves_nothing_under_the_name(self, house, tmp_path, name):
         for _ in range(3):
@@ -229,6 +231,7 @@ class TestTheTarget:
             Warehouse(tmp_path / "warehouse").publish(write_run(tmp_path / "evals", run_id))
         return tmp_path / "warehouse"
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["x", "x.duckdb"])
     @pytest.mark.parametrize(("where", "function"), [(exporting, "choose_runs"), (ExportConnection, "slices")])
     def test_a_run_that_is_removed_meanwhile_is_named(self, tmp_path, folder, monkeypatch, name, where, function):

@@ -142,6 +142,7 @@ class TestNights:
     def gate(self, house, asked="", **wanted):
         return gate(self.POLICY, candidate=asked, warehouse=house.warehouse, **wanted)
 
+    @pytest.mark.long
     def test_the_newest_night_beside_the_accepted_ones(self, house):
         for day in range(1, 8):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
@@ -164,6 +165,7 @@ class TestNights:
         with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
             self.gate(house, "nightly@2026-11-09")
 
+    @pytest.mark.long
     def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, house):
         for day in range(1, 4):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
@@ -185,6 +187,7 @@ class TestNights:
         found = gate(listed, candidate="nightly@2026-11-02", warehouse=house.warehouse)
         assert (found.decision, found.named("MISSING")) == ("NO-GO", ["mmlu"])
 
+    @pytest.mark.long
     def test_nights_of_other_settings_are_no_part_of_a_window(self, house):
         for day in range(1, 6):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.9, model="old" if day < 5 else "new")
@@ -197,6 +200,7 @@ def beside(found):
 
 
 class TestCommand:
+    @pytest.mark.long
     def test_the_exit_code_is_the_verdict_unless_that_is_switched_off(self, house, nightjar):
         for name in ("gsm8k", "mmlu"):
             for side, right in {"before": 300, "same": 300, "worse": 200}.items():

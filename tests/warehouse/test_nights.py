@@ -119,6 +119,7 @@ class TestVerdict:
         [one] = house.judge("2026-11-01", "gsm8k").evaluations
         assert one.run_id == "2026-11-01-gsm8k"
 
+    @pytest.mark.long
     @pytest.mark.slow
     def test_a_lucky_night_is_not_what_the_next_is_measured_by_alone(self, house):
         for day in range(1, 7):

@@ -10,6 +10,8 @@ from nightjar.warehouse.pruning import prune
 from nightjar.warehouse.storage.archives import Archives
 from nightjar.warehouse.writing.packing import pack_everything, remove_retired
 
+pytestmark = pytest.mark.long
+
 NAMES = ("gsm8k-1", "gsm8k-1.part-1-of-2", "gsm8k-1.part-2-of-2")
 
 

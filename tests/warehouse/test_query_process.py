@@ -17,7 +17,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"), pytest.mark.long]
 
 
 def doubling(levels):

@@ -116,6 +116,7 @@ class TestAnswers:
             published.query_all([("SELECT 1", None), ("FROM nowhere", None), ("DROP VIEW runs", None)])
         assert one(published, "SELECT 2") == (2,)
 
+    @pytest.mark.long
     def test_several_queries_see_the_same_state(self, tmp_path, run_writer):
         warehouse = Warehouse(tmp_path / "warehouse")
         warehouse.publish(run_writer.write(tmp_path / "first"))

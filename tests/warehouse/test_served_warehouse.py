@@ -92,6 +92,7 @@ def start(fork):
 
 @pytest.mark.parametrize("location", ["duckdb", "ducklake", "memory"], indirect=True)
 class TestAnyPlace:
+    @pytest.mark.long
     def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
         local = Warehouse(tmp_path / "warehouse")
         for house in (local, warehouse):
@@ -127,6 +128,7 @@ class TestAnyPlace:
 
 
 class TestTables:
+    @pytest.mark.long
     def test_a_content_is_kept_once_and_a_damaged_run_changes_nothing(self, warehouse, run_dirs, tmp_path, run_writer):
         for run_dir in run_dirs:
             warehouse.publish(run_dir)
@@ -176,6 +178,7 @@ class TestTables:
 
 
 class TestTogether:
+    @pytest.mark.long
     def test_processes_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]

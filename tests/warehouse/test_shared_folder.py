@@ -81,6 +81,7 @@ def segments(shared):
     return sorted((shared / "segments").iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("umask", ["002", "077"])
 def test_everybody_publishes(shared, place, write_run, as_nobody, umask):
     Warehouse(shared).publish(write_run(place, "one"))
@@ -112,6 +113,7 @@ def test_files_that_cannot_be_removed_stay_until_their_owner_removes_them(shared
     assert segments(shared) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", ["house._backend.ask(id)", "described_segments(folder)"])
 def test_a_segment_that_may_not_be_read_is_named(shared, place, write_run, as_nobody, asked):
     """It may be sound: the doctor does not set it aside."""

@@ -99,6 +99,7 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     assert series.points[0].value == pytest.approx(10 / 60)
 
 
+@pytest.mark.long
 def test_as_svg_and_json(nightly, nightjar, tmp_path):
     pytest.importorskip("vl_convert")
     nightly(1, [50] * 6)

@@ -76,6 +76,7 @@ class TestADamagedPack:
         assert sorted(pack.rows["examples"] for pack in packs(folder)) == [0, 3]
         assert house.query(TEXTS).rows == [(24, 24, 3)]
 
+    @pytest.mark.long
     @pytest.mark.parametrize("damaged", ["prompt", "content_id", "cut off", "missing"])
     def test_no_later_pack_relies_on_it(self, house, folder, evals, first, damage, damaged):
         if damaged == "missing":
@@ -216,6 +217,7 @@ class TestRunsThatWerePublishedAgain:
         assert house.query(TEXTS).rows == [(16, 16, 2)]
         assert diagnose(folder, deep=True).findings == []
 
+    @pytest.mark.long
     @pytest.mark.parametrize("newer", [1, 2, 3, 4])
     def test_compact_leaves_nothing_of_them(self, house, folder, outdated, newer):
         outdated(newer)
@@ -226,6 +228,7 @@ class TestRunsThatWerePublishedAgain:
         write_snapshot(folder)
         assert diagnose(folder, deep=True).findings == []
 
+    @pytest.mark.long
     def test_small_packs_of_them_alone_do_not_pile_up(self, house, folder, evals, write_run, monkeypatch):
         """Every fourth publish of the same run makes a pack of four others, which the next ones replace."""
         monkeypatch.setattr(packing, "FAN_IN", 4)

@@ -119,6 +119,7 @@ def test_the_address_for_others_has_the_name_of_this_machine(fork, tmp_path):
         server.communicate(timeout=30)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_ends_the_server_although_a_statement_runs(fork, tmp_path, run_writer):
     Warehouse(tmp_path / "warehouse").publish(run_writer.write(tmp_path / "run"))

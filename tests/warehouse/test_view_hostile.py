@@ -11,6 +11,8 @@ import pytest
 
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.long
+
 HOSTILE = (
     "'\"><script>alert(1)</script><svg onload=alert(1)>[a](javascript:alert(1))\u202e\x1b[31m\x9b2J\x00\u2028{{7*7}}"
 )

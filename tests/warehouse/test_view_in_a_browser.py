@@ -25,7 +25,11 @@ from nightjar.warehouse.storage.records import NOTES, Night, NightEvaluation, No
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"),
+    pytest.mark.slow,
+    pytest.mark.long,
+]
 HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
 LARGE = "large/" + "a-name-as-long-as-none-should-be-" * 4
 PAGES = (

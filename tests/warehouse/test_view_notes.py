@@ -54,6 +54,7 @@ def test_an_overruled_reward_leaves_the_recorded_reward_unchanged(view, warehous
     assert "0.7500" in view.get("/notes").text
 
 
+@pytest.mark.long
 def test_notes_are_shown_on_every_page_of_their_run(view, warehouse, run_writer, tmp_path):
     other = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 1.0), run_writer.rollout(1, 0, 1.0)]
     warehouse.publish(run_writer.write(tmp_path / "other", other, run_id="other", status="completed"), tidies=False)
@@ -116,6 +117,7 @@ def test_a_note_is_stored_unchanged_and_escaped(view, warehouse):
     assert view.get("/notes", headers={"cookie": "nightjar_author=%3Cscript%3E%ff"}).status_code == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("changed", "status"), [
     ({"run": "other"}, 404), ({"index": "9"}, 404), ({"example": "first"}, 400), ({"mark": "right"}, 400),
     ({"overruled_reward": "high"}, 400), ({"overruled_reward": "nan"}, 400), ({"comment": "x" * 10_001}, 400),

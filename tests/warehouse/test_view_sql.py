@@ -51,6 +51,7 @@ def test_a_long_or_wide_result_is_cut_with_a_notice(view):
     assert "The first 250 rows" in told.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
     ["SELECT repeat('x', 50000000) AS run_id", "SELECT repeat('x', 1000000) FROM range(1000)",

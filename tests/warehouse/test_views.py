@@ -75,6 +75,7 @@ class TestLeaderboard:
             ("mmlu", "m2", None, 0.25, 3, 0.75, "completed", moment(1), "elsewhere"),
         ]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("runs", "leader"), [
         ([("large", 1, {"num_examples": 1000}), ("small", 11, {"num_examples": 100})], "large"),
         ([("large", 1, {"num_examples": 1000}), *((f"s{n}", n, {"num_examples": 100}) for n in (11, 12))], "s12"),
@@ -107,6 +108,7 @@ class TestHistory:
             ("4", 0.5, 0.25, 2, moment(4)),
         ]  # fmt: skip
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("runs", "changes"), [
         ([("1", 1, {"avg_reward": 0.5, "dataset_fingerprint": "a"}),
           ("2", 2, {"avg_reward": 0.75, "dataset_fingerprint": "b"}),
@@ -146,6 +148,7 @@ class TestPassAtK:
         house.publish("run", {0: [0.5, 0.75]}, pass_threshold=0.75)
         assert house.ask("SELECT k, pass_at_k, pass_all_k FROM pass_at_k") == [(1, 0.5, 0.5), (2, 1.0, 0.0)]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("n", "correct"), [(64, 1), (64, 63), (256, 3), (1500, 700), (2000, 1000), (2000, 1)])
     def test_holds_for_many_rollouts(self, house, n, correct):
         house.publish("run", {0: [1.0] * correct + [0.0] * (n - correct)}, rollouts_per_example=n)
@@ -196,6 +199,7 @@ class TestRegressions:
             ("gsm8k", 12, 0.5, 0.0, -0.5, "hash-2", "before", "after"),
         ]
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("runs", "expected"), [
         ([({0: [1.0]}, 1), ({0: [0.5]}, 2), ({0: [0.5]}, 3), ({0: [0.0]}, 4, {"sampling_args": {}}),
           ({0: [0.0]}, 5, {"status": "running"})], []),

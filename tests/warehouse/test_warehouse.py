@@ -135,6 +135,7 @@ class TestPublish:
         assert json.loads(tools) == [{"name": "search"}]
         assert (json.loads(task), answer) == ({"question": "?"}, "42")
 
+    @pytest.mark.long
     @pytest.mark.parametrize("names", [["a", "A"], ["Reward"], [""], ["state", "STATE"], ["x", "reward", "PROMPT"]])
     def test_columns_of_the_environment_may_have_any_names(self, warehouse, tmp_path, run_writer, names):
         """To DuckDB, columns whose names differ in capitals only are one, and a column has a name."""
@@ -166,6 +167,7 @@ class TestPublish:
         lengths = "SELECT length(completion->>'$[0].content') FROM rollouts ORDER BY 1"
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
 
+    @pytest.mark.long
     @pytest.mark.parametrize("run_id", ["a/b*c ü'.x", ".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])
     def test_any_folder_name_and_run_id_works(self, tmp_path, run_writer, run_id):
         run_dir = run_writer.write(tmp_path / "gsm8k--a*b?[c] it's" / "key=value", run_id=run_id)

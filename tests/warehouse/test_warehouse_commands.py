@@ -91,6 +91,7 @@ class TestRebuild:
         assert "Not read: outputs/evals/gsm8k--gpt/bad" in ended.err
         assert everything(house) == before
 
+    @pytest.mark.long
     @pytest.mark.parametrize("file", ["runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"])
     def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, damage, file):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
@@ -124,6 +125,7 @@ class TestRebuild:
             ended = nightjar("warehouse", "rebuild", folder)
             assert (ended.code, fault in ended.err) == (1, True)
 
+    @pytest.mark.long
     def test_runs_published_meanwhile_are_there(self, house, evals, write_run, tmp_path):
         for number in range(10):
             write_run(evals, f"run-{number:02d}")
@@ -136,6 +138,7 @@ class TestRebuild:
         assert published > 0
         assert len(run_ids(house)) == 10 + published
 
+    @pytest.mark.long
     @pytest.mark.parametrize("put", [0, 3, 6, 8])
     def test_killed_between_two_new_segments_it_leaves_every_run(self, house, evals, write_run, put, tmp_path):
         """Ends the process when so many new segments are there: of six runs, and of three packs of two each."""
@@ -243,6 +246,7 @@ class TestPrune:
         house.publish(write_run(evals, "other", env_id="chess", status="failed", started_at="2026-01-01T00:00:00Z"))
         return house
 
+    @pytest.mark.long
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_the_newest_of_each_environment_and_model_stay(self, nights, nightjar, is_packed):
         if is_packed:
@@ -272,6 +276,7 @@ class TestPrune:
         assert "180d" in nightjar("warehouse", "prune", "--older-than", "soon").err
         assert len(run_ids(nights)) == 5
 
+    @pytest.mark.long
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_publishing_brings_a_run_back(self, nights, nightjar, evals, is_packed):
         before = everything(nights)
@@ -283,6 +288,7 @@ class TestPrune:
             nights.publish(evals / name)
         assert everything(nights) == before
 
+    @pytest.mark.long
     def test_an_older_version_does_not_take_its_place(self, nights, nightjar, evals, write_run):
         nightjar("warehouse", "compact")
         nights.publish(write_run(evals, "other", env_id="chess", attempt=2, started_at="2026-01-01T00:00:00Z"))
@@ -290,6 +296,7 @@ class TestPrune:
         assert run_ids(nights) == ["night-1", "night-2", "night-3", "night-4"]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
+    @pytest.mark.long
     def test_examples_of_other_runs_stay(self, house, evals, write_run, nightjar):
         """The second pack has left out the examples that the first one holds, and the first one goes."""
         publish(house, *(write_run(evals, name, env_id="first", examples=4) for name in ("first-1", "first-2")))
@@ -305,6 +312,7 @@ class TestPrune:
         assert house.query(counts).rows == [(18, 18, 3)]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
+    @pytest.mark.long
     def test_everything_may_go(self, nights, nightjar):
         nightjar("warehouse", "compact")
         ended = nightjar("warehouse", "prune", "--older-than", "1h", "--yes")
