@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 import nightjar.clients
 from nightjar.blocks.base import NightjarBlock
 from nightjar.clients import ClientConfig, ClientType
+from nightjar.clients.providers import is_same_host
 from nightjar.core.secrecy import in_environment
 from nightjar.evaluation.config import PROVIDERS, Provider, find_provider
 
@@ -91,10 +92,15 @@ class ModelEndpoint(NightjarBlock):
         config = ClientConfig(
             client_type=cast("ClientType", self.client_type or known.api_client_type),
             api_base_url=self.base_url or known.base_url,
-            api_key_var=own_key or self.key_variable or known.api_key_var,
+            api_key_var=own_key or self.key_variable or self._usual_variable(known),
             extra_headers={name: f"${variable}" for name, variable in self._header_variables().items()},
         )
         return config.model_copy(update={"timeout": self.request_timeout}) if self.request_timeout else config
+
+    def _usual_variable(self, known: Provider) -> str:
+        """Returns the provider's variable, unless the block has another host: a key is sent to its own host only."""
+        is_there = not self.base_url or is_same_host(self.base_url, known.base_url)
+        return known.api_key_var if is_there else self._variable("KEY")
 
     def variables(self) -> dict[str, str]:
         """Returns the environment variables that a client needs, named after the block, with their values."""

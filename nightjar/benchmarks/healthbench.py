@@ -24,14 +24,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nightjar.clients import ClientConfig
 from nightjar.core.messages import content_text
 from nightjar.core.rollout.state import State
 from nightjar.environments import SingleTurnEnv
 from nightjar.environments.data import BenchmarkData
 from nightjar.environments.parsers import AfterThinkParser, Parser, without_thoughts
 from nightjar.environments.rubrics import JudgeRubric
-from nightjar.environments.rubrics.judge_rubric import the_only
+from nightjar.environments.rubrics.judge_rubric import judge_config, the_only
 from nightjar.errors import ConfigError, DatasetError, ScoringError
 
 FILES = {
@@ -73,13 +72,13 @@ def load_environment(
     subset: str = "full",
     judge_model: str = "gpt-4.1-2025-04-14",
     judge_base_url: str = "https://api.openai.com/v1",
-    judge_api_key_var: str = "OPENAI_API_KEY",
+    judge_api_key_var: str | None = None,
 ) -> SingleTurnEnv:
     """Loads the subset ``full``, ``hard`` or ``consensus`` from the hub, or a file with the same columns."""
     if subset not in FILES:
         raise ConfigError(f"HealthBench has no subset {subset!r}. Choose one of: {', '.join(FILES)}")
     data = replace(DATA, data_file=FILES[subset])
-    judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
+    judge = judge_config(judge_base_url, judge_api_key_var)
     rubric = JudgeRubric(
         parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model, judge_prompt=JUDGE_PROMPT
     )

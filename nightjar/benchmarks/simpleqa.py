@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nightjar.clients import ClientConfig
 from nightjar.core.rollout.state import State
 from nightjar.environments import SingleTurnEnv
 from nightjar.environments.data import BenchmarkData
 from nightjar.environments.parsers import AfterThinkParser, Parser
 from nightjar.environments.rubrics import JudgeRubric
-from nightjar.environments.rubrics.judge_rubric import the_verdict
+from nightjar.environments.rubrics.judge_rubric import judge_config, the_verdict
 from nightjar.errors import DatasetError
 
 DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", (), nested={"metadata": dict})
@@ -57,11 +56,11 @@ def load_environment(
     dataset: str | None = None,
     judge_model: str = "gpt-4.1",
     judge_base_url: str = "https://api.openai.com/v1",
-    judge_api_key_var: str = "OPENAI_API_KEY",
+    judge_api_key_var: str | None = None,
     system_prompt: str | None = None,
 ) -> SingleTurnEnv:
     """Loads SimpleQA from the hub, or a file with ``problem`` (or ``question``) and ``answer`` (or ``true_answer``)."""
-    judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
+    judge = judge_config(judge_base_url, judge_api_key_var)
     rubric = JudgeRubric(
         parser=AfterThinkParser(),
         judge_client=judge,

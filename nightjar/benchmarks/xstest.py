@@ -22,13 +22,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nightjar.clients import ClientConfig
 from nightjar.core.rollout.state import State
 from nightjar.environments import SingleTurnEnv
 from nightjar.environments.data import BenchmarkData
 from nightjar.environments.parsers import AfterThinkParser, Parser
 from nightjar.environments.rubrics import JudgeRubric
-from nightjar.environments.rubrics.judge_rubric import the_verdict
+from nightjar.environments.rubrics.judge_rubric import judge_config, the_verdict
 from nightjar.environments.scorers.refusals import outcome_of
 from nightjar.errors import DatasetError
 
@@ -69,11 +68,11 @@ def load_environment(
     dataset: str | None = None,
     judge_model: str | None = None,
     judge_base_url: str = "https://api.openai.com/v1",
-    judge_api_key_var: str = "OPENAI_API_KEY",
+    judge_api_key_var: str | None = None,
     system_prompt: str | None = None,
 ) -> SingleTurnEnv:
     """Loads XSTest. ``judge_model`` classifies the replies. If it is None, they are classified by their wording."""
-    judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
+    judge = judge_config(judge_base_url, judge_api_key_var)
     rubric = JudgeRubric(
         parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model or "", judge_prompt=JUDGE_PROMPT
     )

@@ -8,18 +8,17 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from nightjar.clients.config import EndpointClientConfig
+from nightjar.clients.providers import PROVIDERS, is_loopback, is_same_host, key_variable
 from nightjar.core.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve
 from nightjar.errors import ConfigError, MissingKeyError, error_chain
 
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 NO_KEY = "EMPTY"
 """Sent to endpoints that need no key, because the SDKs require one."""
 HIDDEN_KEY = "[API key]"
 
-_PRIME_KEY_VAR = "PRIME_API_KEY"
+_PRIME = PROVIDERS["prime"]
 
 _logger = logging.getLogger(__name__)
 
@@ -48,31 +47,38 @@ def load_prime_config() -> dict[str, Any]:
 def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) -> str:
     """Returns the key of an endpoint from its variable. ``PRIME_API_KEY`` may also be in ``~/.prime/config.json``.
 
-    Endpoints on loopback need no key, unless ``is_needed``. Other endpoints without a key raise ``MissingKeyError``.
-    ``ConfigError`` means that no HTTP header can carry the key.
+    If the configuration names no variable, the variable of the host is used (``key_variable``). Endpoints on loopback
+    need no key, unless ``is_needed``. Other endpoints without a key raise ``MissingKeyError``. ``ConfigError`` means
+    that no key belongs to the host, or that no HTTP header can carry the key.
 
     Example:
         >>> resolve_api_key(EndpointClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="NOT_SET"))
         'EMPTY'
     """
-    key = os.environ.get(config.api_key_var, "").strip()
+    is_named = "api_key_var" in config.model_fields_set
+    variable = config.api_key_var if is_named else key_variable(config.api_base_url)
+    key = os.environ.get(variable, "").strip()
     if key:
         note_secrets(key)
-        return _sendable(key, f"Environment variable {config.api_key_var!r}")
-    if config.api_key_var == _PRIME_KEY_VAR and (saved := _saved("api_key")):
+        return _sendable(key, f"Environment variable {variable!r}")
+    if variable == _PRIME.api_key_var and _is_prime(config) and (saved := _saved("api_key")):
         return _sendable(saved, "'api_key' in ~/.prime/config.json")
-    if not is_needed and urlsplit(config.api_base_url).hostname in LOOPBACK_HOSTS:
+    if not is_needed and is_loopback(config.api_base_url):
         return NO_KEY
-    raise MissingKeyError([config.api_key_var])
+    raise MissingKeyError([variable])
 
 
 def request_headers(config: EndpointClientConfig) -> dict[str, str]:
-    """Returns the headers of every request, except the key: ``extra_headers``, and the team for Prime's key."""
+    """Returns the headers of every request, except the key: ``extra_headers``, and the team for Prime's host."""
     headers = resolve(config.extra_headers)
-    if config.api_key_var != _PRIME_KEY_VAR:
+    if config.api_key_var != _PRIME.api_key_var or not _is_prime(config):
         return headers
     team = os.environ.get("PRIME_TEAM_ID", "").strip() or _saved("team_id")
     return {**({"X-Prime-Team-ID": _sendable(team, "The team id")} if team else {}), **headers}
+
+
+def _is_prime(config: EndpointClientConfig) -> bool:
+    return is_same_host(config.api_base_url, _PRIME.base_url)
 
 
 def _saved(name: str) -> str:

@@ -1,9 +1,37 @@
-"""ensure_keys: environment variables that a program needs."""
+"""Which variable holds the key of an endpoint: a key is sent to the host that it belongs to, and to no other host."""
 
 import pytest
 
-from nightjar.clients.credentials import ensure_keys
-from nightjar.errors import MissingKeyError
+from nightjar.blocks import ModelEndpoint
+from nightjar.clients import ClientConfig
+from nightjar.clients.credentials import ensure_keys, request_headers, resolve_api_key
+from nightjar.environments.rubrics.judge_rubric import judge_config
+from nightjar.errors import ConfigError, MissingKeyError
+from nightjar.evaluation.config import Layer, parse_run_config, resolve_evaluation
+from nightjar.evaluation.config.nemo.services import usual_key
+
+PRIME, OPENAI, STRANGER, HERE = (
+    "https://api.pinference.ai/api/v1", "https://api.openai.com/v1", "https://stranger.example/v1", "http://127.0.0.1:9/v1",
+)  # fmt: skip
+REGISTRY = """\
+[[endpoint]]
+endpoint_id = "team"
+model = "m"
+url = "https://team.example/v1"
+key = "TEAM_KEY"
+headers = { X-Team = "$TEAM" }
+"""
+
+
+@pytest.fixture(autouse=True)
+def set_keys(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for provider in ("PRIME", "OPENAI", "ANTHROPIC", "NVIDIA", "NEMO"):
+        monkeypatch.setenv(f"{provider}_API_KEY", f"{provider} key")
+    monkeypatch.setenv("PRIME_TEAM_ID", "team")
+    for name in ("VLLM_API_KEY", "NEMO_MODEL_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_all_that_are_missing_are_named(monkeypatch):
@@ -15,3 +43,92 @@ def test_all_that_are_missing_are_named(monkeypatch):
         ensure_keys(["EMPTY_KEY", "SET_KEY", "UNSET_KEY"])
     assert isinstance(raised.value, MissingKeyError)
     assert raised.value.keys == ["EMPTY_KEY", "UNSET_KEY"]
+
+
+def key_of_run(**fields):
+    return resolve_api_key(parse_run_config({"env_id": "arithmetic", **fields}).client_config())
+
+
+class TestHosts:
+    @pytest.mark.parametrize(
+        ("fields", "key"),
+        [
+            ({}, "PRIME key"),
+            ({"base_url": PRIME}, "PRIME key"),
+            ({"provider": "openai"}, "OPENAI key"),
+            ({"base_url": OPENAI}, "OPENAI key"),
+            ({"provider": "anthropic", "base_url": OPENAI}, "OPENAI key"),
+            ({"base_url": HERE}, "EMPTY"),
+            ({"provider": "openai", "base_url": HERE}, "EMPTY"),
+            ({"base_url": STRANGER, "api_key_var": "OPENAI_API_KEY"}, "OPENAI key"),
+        ],
+    )
+    def test_a_run_sends_the_key_of_its_host_or_the_named_one(self, fields, key):
+        assert key_of_run(**fields) == key
+
+    @pytest.mark.parametrize("base_url", [STRANGER, "http://api.openai.com/v1", "https://api.openai.com.example/v1"])
+    @pytest.mark.parametrize("provider", [{}, {"provider": "openai"}])
+    def test_a_run_with_another_host_must_name_its_key(self, provider, base_url):
+        with pytest.raises(ConfigError, match=r"^base_url: No key belongs to the host '[a-z.]+'.* -k NAME"):
+            key_of_run(base_url=base_url, **provider)
+
+    def test_a_client_without_a_variable_sends_the_key_of_its_host(self):
+        assert resolve_api_key(ClientConfig(api_base_url=OPENAI)) == "OPENAI key"
+        assert resolve_api_key(ClientConfig(api_base_url=HERE)) == "EMPTY"
+        with pytest.raises(ConfigError, match=r"'stranger\.example'"):
+            resolve_api_key(ClientConfig(api_base_url=STRANGER))
+
+    def test_the_team_is_sent_to_prime_only(self):
+        assert request_headers(ClientConfig()) == {"X-Prime-Team-ID": "team"}
+        for url in (HERE, OPENAI, STRANGER):
+            assert request_headers(ClientConfig(api_base_url=url, api_key_var="PRIME_API_KEY")) == {}
+
+    def test_a_judge_gets_the_key_of_its_host(self):
+        assert judge_config().api_key_var == "OPENAI_API_KEY"
+        assert judge_config(STRANGER, "OWN_KEY").api_key_var == "OWN_KEY"
+        with pytest.raises(ConfigError, match=r"'stranger\.example'"):
+            judge_config(STRANGER)
+
+    def test_a_block_with_a_provider_and_another_host_does_not_use_the_providers_key(self):
+        assert ModelEndpoint(provider="openai").client_config().api_key_var == "OPENAI_API_KEY"
+        assert ModelEndpoint(provider="openai", base_url=OPENAI).client_config().api_key_var == "OPENAI_API_KEY"
+        assert ModelEndpoint(provider="openai", base_url=STRANGER).client_config().api_key_var != "OPENAI_API_KEY"
+
+
+class TestRegistry:
+    """An endpoint of the registry, with another base URL on the command line."""
+
+    @pytest.fixture
+    def resolved(self, tmp_path):
+        (tmp_path / "endpoints.toml").write_text(REGISTRY)
+
+        def resolved(**flags):
+            layer = Layer("flag", {"env_id": "arithmetic", "model": "team", **flags})
+            return resolve_evaluation([layer], tmp_path / "endpoints.toml").config
+
+        return resolved
+
+    def test_its_key_and_headers_stay_with_its_host(self, resolved):
+        there = resolved(base_url="https://team.example/v2")
+        assert (there.api_key_var, there.headers) == ("TEAM_KEY", {"X-Team": "$TEAM"})
+        here = resolved(base_url=HERE)
+        assert (here.model, here.api_key_var, here.headers) == ("m", "VLLM_API_KEY", {})
+        with pytest.raises(ConfigError, match=r"'stranger\.example'"):
+            resolved(base_url=STRANGER)
+
+
+class TestNemo:
+    @pytest.mark.parametrize(
+        ("base_url", "own_url", "variable"),
+        [
+            (STRANGER, None, "NEMO_API_KEY"),
+            (STRANGER, STRANGER, "NEMO_API_KEY"),
+            (STRANGER, OPENAI, None),
+            ("https://integrate.api.nvidia.com/v1", OPENAI, "NVIDIA_API_KEY"),
+            ("https://nvidia.com.example/v1", OPENAI, None),
+        ],
+    )
+    def test_keys_of_nemos_variables_stay_with_their_hosts(self, monkeypatch, base_url, own_url, variable):
+        if own_url:
+            monkeypatch.setenv("NEMO_MODEL_URL", own_url)
+        assert usual_key(base_url) == variable

@@ -131,8 +131,8 @@ class TestProviders:
         )  # fmt: skip
 
     def test_a_provider_sets_only_missing_fields(self):
-        config = parse(provider="anthropic", base_url="http://host:1/v1", api_key_var=None)
-        assert (config.base_url, config.api_key_var) == ("http://host:1/v1", "ANTHROPIC_API_KEY")
+        config = parse(provider="anthropic", base_url="http://host:1/v1", api_key_var="OWN_KEY")
+        assert (config.base_url, config.api_key_var) == ("http://host:1/v1", "OWN_KEY")
         assert config.api_client_type == "anthropic_messages"
 
     def test_results_depend_on_the_endpoint_and_not_on_its_name(self):

@@ -112,7 +112,7 @@ def test_sampling_parameters_are_merged():
         ({"provider": "openai"}, ("mine", "https://api.openai.com/v1", "OPENAI_API_KEY", {})),
         ({"model": "small"}, ("gpt-small", "https://small.example/v1", "SMALL_KEY", {})),
         ({"endpoint_id": "small"}, ("gpt-small", "https://small.example/v1", "SMALL_KEY", {})),
-        ({"base_url": "https://x.example/v1"}, ("mine", "https://x.example/v1", "PRIME_API_KEY", {})),
+        ({"base_url": "http://127.0.0.1:2/v1"}, ("mine", "http://127.0.0.1:2/v1", "VLLM_API_KEY", {})),
         ({"own_model": "small"}, ("gpt-small", "https://small.example/v1", "SMALL_KEY", {})),
     ],
 )

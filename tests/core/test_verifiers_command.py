@@ -125,7 +125,7 @@ class TestCommand:
         )  # fmt: skip
         client = evals("arithmetic", "-m", "two")[0].client_config
         assert [each.api_base_url for each in client.endpoint_configs] == ["http://two-a/v1", "http://two-b/v1"]
-        client = evals("arithmetic", "-m", "two", "-b", "http://other/v1")[0].client_config
+        client = evals("arithmetic", "-m", "two", "-b", "http://other/v1", "-k", "OTHER_KEY")[0].client_config
         assert (client.api_base_url, client.endpoint_configs) == ("http://other/v1", [])
         assert evals("arithmetic", "-m", "one", "-b", "http://b/v1", "-k", "K")[0].model == "one"
 

@@ -2,7 +2,8 @@
 
 Each endpoint is a server in a process of its own. Two programs ask it, in turn: ``nightjar eval run``, whose time is
 that of its metadata, without the start of the process, and the loop below, what a user would write with ``openai`` and
-``tenacity``. "Allowed" is the shortest time in which the endpoint could answer all questions. Medians of three.
+``tenacity``. "Allowed" is the shortest time in which the endpoint could answer all questions.
+Medians of three, each with other random refusals.
 
     make bench-endpoints ARGS="--only 'every 20th' --repeats 1"
 """
@@ -119,10 +120,11 @@ class Endpoint:
     counts: Any
     began_at: float = 0.0
     in_flight: int = 0
-    random: random.Random = field(default_factory=lambda: random.Random(1))
+    seed: int = 1
 
     def __post_init__(self) -> None:
         kind = self.kind
+        self.random = random.Random(self.seed)
         self.rate = Bucket(kind.per_second, max(1.0, kind.per_second))
         self.tokens = Bucket(kind.tokens_per_minute / 60, kind.tokens_per_minute)
         self.served = asyncio.Semaphore(kind.queue or 10**6)
@@ -171,10 +173,10 @@ def _answer(tokens: int) -> bytes:
     return orjson.dumps({**head, "choices": [choice], "usage": usage})
 
 
-def _serve(kind: Server, listening: socket.socket, counts: Any) -> None:
+def _serve(kind: Server, seed: int, listening: socket.socket, counts: Any) -> None:
     async def run() -> None:
         app = web.Application()
-        app.router.add_post("/v1/chat/completions", Endpoint(kind, counts).answer)
+        app.router.add_post("/v1/chat/completions", Endpoint(kind, counts, seed=seed).answer)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.SockSite(runner, listening, backlog=4096).start()
@@ -184,7 +186,7 @@ def _serve(kind: Server, listening: socket.socket, counts: Any) -> None:
 
 
 @contextmanager
-def _serving(kind: Server) -> Iterator[tuple[str, Any]]:
+def _serving(kind: Server, seed: int) -> Iterator[tuple[str, Any]]:
     counts = multiprocessing.Array("q", 3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
@@ -192,7 +194,7 @@ def _serving(kind: Server) -> Iterator[tuple[str, Any]]:
             listening.close()
             yield url, counts
             return
-        process = multiprocessing.get_context("fork").Process(target=_serve, args=(kind, listening, counts))
+        process = multiprocessing.get_context("fork").Process(target=_serve, args=(kind, seed, listening, counts))
         process.start()
         try:
             yield url, counts
@@ -263,10 +265,12 @@ class Measured:
     received: list[int] = field(default_factory=list)
 
 
-def _measure(case: Case, program: Callable[[Case, list[str], Path], tuple[float, int]], into: Measured) -> None:
+def _measure(
+    case: Case, program: Callable[[Case, list[str], Path], tuple[float, int]], seed: int, into: Measured
+) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        served = [stack.enter_context(_serving(kind)) for kind in case.servers]
+        served = [stack.enter_context(_serving(kind, seed)) for kind in case.servers]
         seconds, answered = program(case, [url for url, _ in served], folder)
         received = sum(counts[0] for _, counts in served)
         refused = sum(counts[2] for _, counts in served)
@@ -302,9 +306,9 @@ def main() -> None:
         if options.only not in case.name:
             continue
         ours, theirs = Measured(), Measured()
-        for _ in range(options.repeats):
-            _measure(case, _nightjar, ours)
-            _measure(case, _loop, theirs)
+        for seed in range(options.repeats):
+            _measure(case, _nightjar, seed, ours)
+            _measure(case, _loop, seed, theirs)
         line, is_met = _row(case, ours, theirs)
         are_met.append(is_met)
         print(line, flush=True)

@@ -20,7 +20,7 @@ from nightjar.core.text import shortened
 from nightjar.environments import load_environment
 from nightjar.environments.packages.lookup import environments_in
 from nightjar.errors import MissingKeyError
-from nightjar.evaluation.config.nemo.services import KEYS
+from nightjar.evaluation.config.nemo.services import usual_key
 from nightjar.evaluation.validating import Tried, Validation, validate
 
 _SHOWN = 60
@@ -38,7 +38,7 @@ def env_validate(
     api_key_var: Annotated[
         str | None,
         option(
-            "Variable with the model's key (default: NEMO_API_KEY, else NVIDIA_API_KEY).",
+            "Variable with the model's key (default: NEMO_API_KEY; NVIDIA_API_KEY for NVIDIA's hosts).",
             "--api-key-var",
             "-k",
             metavar="NAME",
@@ -62,8 +62,9 @@ def env_validate(
         raise typer.BadParameter("--model-url and --model-id require each other.")
     with environments_in(env_dir_path):
         loaded = load_environment(one_name(env, bench), **(env_args or {}))
-    key = _key(api_key_var)
-    client = None if model_url is None else ModelClient(model_url, model_id or "", key).client
+    client = None
+    if model_url is not None:
+        client = ModelClient(model_url, model_id or "", _key(api_key_var or usual_key(model_url))).client
     found = asyncio.run(validate(loaded, samples, client, model_id or ""))
     if as_json:
         echo(json.dumps({**asdict(found), "passed": not found.problems}, indent=2, default=str))
@@ -74,10 +75,9 @@ def env_validate(
 
 
 def _key(variable: str | None) -> str | None:
-    """Returns None if no variable is named and no default variable is set."""
     if variable is not None and not os.environ.get(variable):
         raise MissingKeyError([variable])
-    return next((os.environ[name] for name in (variable, *KEYS) if name and os.environ.get(name)), None)
+    return os.environ[variable] if variable else None
 
 
 def _show(found: Validation, *, who: str, verbose: bool) -> None:

@@ -19,11 +19,11 @@ from nightjar.cli.eval.flags import flag_names
 from nightjar.cli.options import option
 from nightjar.evaluation.config import Layer, parameters
 from nightjar.evaluation.config.nemo import ENDINGS, NemoConfigFile
-from nightjar.evaluation.config.nemo.services import KEYS, without_route
+from nightjar.evaluation.config.nemo.services import KEYS, URL, usual_key, without_route
 from nightjar.evaluation.config.user_config import user_defaults
 
 _option = partial(option, panel="Flags of NeMo Evaluator")
-_URL, _MODEL = "NEMO_MODEL_URL", "NEMO_MODEL_ID"
+_MODEL = "NEMO_MODEL_ID"
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ def _with(typed: Any, name: str, flag: str, value: Any) -> Any:
 
 def _of_variables(fields: Mapping[str, Any], model_url: str | None) -> list[Layer]:
     """Returns the values of NeMo Evaluator's variables. A key applies only to an endpoint that these flags name."""
-    url = os.environ.get(_URL)
+    url = os.environ.get(URL)
     has_url = model_url is not None or (url and not {"base_url", "provider"} & fields.keys())
-    layers = [Layer(_URL, {"base_url": without_route(url)})] if url and has_url and model_url is None else []
+    layers = [Layer(URL, {"base_url": without_route(url)})] if url and has_url and model_url is None else []
     if model := os.environ.get(_MODEL):
         layers.append(Layer(_MODEL, {"model": model}))
-    key = next((name for name in KEYS if os.environ.get(name)), None)
-    if key and has_url and not {"api_key_var", "provider"} & fields.keys():
+    key = usual_key(model_url or url or "") if has_url else None
+    if key and not {"api_key_var", "provider"} & fields.keys():
         layers.append(Layer(key, {"api_key_var": key}))
     return layers
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.clients import ClientConfig, EndpointClientConfig
+from nightjar.clients.providers import is_same_host, key_variable
 from nightjar.compat.verifiers.config import EvalConfig, EvalRunConfig, load_endpoints, load_toml_config
 from nightjar.compat.verifiers.evaluations import get_log_level, run_evaluations, run_evaluations_tui
 from nightjar.compat.verifiers.results import find_latest_incomplete_eval_results_path, is_valid_eval_results_path
@@ -145,13 +146,14 @@ def _endpoint_of(given: Mapping[str, Any]) -> tuple[str, ClientConfig]:
     if not isinstance(base_url, str):
         raise ValueError("api_base_url lists are no longer supported: name several rows of one endpoint_id")  # noqa: TRY004
     headers = _headers(given.get("header"), "--header")
+    own_headers = registered.get("extra_headers", {}) if is_same_host(base_url, url) else {}
     is_replicated = len(rows) > 1 and not {"api_base_url", "provider"} & given.keys()
     return model, ClientConfig(
         client_type=given.get("api_client_type", kind),
-        api_key_var=given.get("api_key_var", key),
+        api_key_var=given.get("api_key_var") or (key if is_same_host(base_url, url) else key_variable(base_url)),
         api_base_url=base_url,
         endpoint_configs=[_replica(row) for row in rows] if is_replicated else [],
-        extra_headers={**registered.get("extra_headers", {}), **given.get("headers", {}), **headers},
+        extra_headers={**own_headers, **given.get("headers", {}), **headers},
         extra_headers_from_state={
             "X-Session-ID": "example_id", **_headers(given.get("header_from_state"), "--header-from-state"),
         },

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.clients.credentials import key_hidden
+from nightjar.clients.providers import key_variable
 from nightjar.core.calling import call
 from nightjar.core.calling.decorators import teardown
 from nightjar.core.messages import Messages, Response, UserMessage
@@ -204,6 +205,15 @@ class JudgeRubric(Rubric):
         """Closes the client that this rubric created. The next request creates a new client."""
         if isinstance(self.judge_client, _LazyClient):
             await self.judge_client.forget()
+
+
+def judge_config(base_url: str | None = None, api_key_var: str | None = None) -> ClientConfig:
+    """Returns the endpoint of a judge, by default OpenAI's.
+
+    Raises ``ConfigError`` if no variable is named and no key belongs to the host.
+    """
+    url = base_url or _OPENAI_URL
+    return ClientConfig(api_base_url=url, api_key_var=api_key_var or key_variable(url))
 
 
 class _LazyClient:

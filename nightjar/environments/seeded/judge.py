@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from nightjar.clients import ClientConfig, resolve_client
+from nightjar.clients import resolve_client
 from nightjar.clients.client import AnyClient
 from nightjar.core.messages import UserMessage, content_text
 from nightjar.environments.parsers import without_thoughts
+from nightjar.environments.rubrics.judge_rubric import judge_config
 from nightjar.environments.scorers.texts import extract_json
 from nightjar.environments.seeded.eval_environment import ScorerInput
 from nightjar.errors import JudgeVerdictError, ScoringError
@@ -115,9 +116,7 @@ class ModelJudge:
 
     def __init__(self, model: str, base_url: str | None = None, api_key_var: str | None = None) -> None:
         self.model = model
-        self._config = ClientConfig(
-            api_base_url=base_url or "https://api.openai.com/v1", api_key_var=api_key_var or "OPENAI_API_KEY"
-        )
+        self._config = judge_config(base_url, api_key_var)
         self._client: AnyClient | None = None
 
     def open(self) -> AnyClient:

@@ -1,7 +1,8 @@
 """Configuration of runs and suites, and the providers and endpoints that a configuration can name."""
 
+from nightjar.clients.providers import PROVIDERS, Provider, find_provider
 from nightjar.environments.packages.lookup import ALL_EXAMPLES
-from nightjar.evaluation.config.endpoints import PROVIDERS, Endpoint, Endpoints, Provider, find_provider
+from nightjar.evaluation.config.endpoints import Endpoint, Endpoints
 from nightjar.evaluation.config.parameters import After, groups, parameters, plain_type, takes_fields
 from nightjar.evaluation.config.precedence import Evaluation, Layer, resolve_evaluation
 from nightjar.evaluation.config.registry import Registry

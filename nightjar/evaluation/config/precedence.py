@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nightjar.clients.providers import PROVIDERS, Provider, is_same_host
 from nightjar.errors import ConfigError
-from nightjar.evaluation.config.endpoints import PROVIDERS, Provider
 from nightjar.evaluation.config.registry import DEFAULT_PATH, Registry
 from nightjar.evaluation.config.run_config import (
     PLAIN_SAMPLING,
@@ -153,6 +153,8 @@ def _not_overridden(endpoint: dict[str, Any], given: Mapping[str, Any]) -> dict[
         return kept if named.api_client_type == PROVIDERS["prime"].api_client_type else {"model": endpoint["model"]}
     if "base_url" in given:
         endpoint.pop("replicas", None)
+        if not is_same_host(str(given["base_url"]), endpoint["base_url"]):  # its key and headers belong to its host
+            return {name: value for name, value in endpoint.items() if name not in {"api_key_var", "headers"}}
     elif "api_key_var" in given and "replicas" in endpoint:
         key = {"api_key_var": given["api_key_var"]}
         endpoint["replicas"] = [replica.model_copy(update=key) for replica in endpoint["replicas"]]

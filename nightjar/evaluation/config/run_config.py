@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
+from nightjar.clients.providers import PROVIDERS, Provider, key_variable
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.parts import PART_NAME, Part
 from nightjar.environments.packages.catalog import in_file
 from nightjar.environments.packages.lookup import EvalDefaults, ExampleCount, RolloutCount, eval_defaults
 from nightjar.errors import ConfigError
-from nightjar.evaluation.config.endpoints import PROVIDERS, Provider, ProviderName, Replica, VariableName
+from nightjar.evaluation.config.endpoints import ProviderName, Replica, VariableName
 from nightjar.evaluation.config.fields import EnvironmentSource, Middleware, NamedHeaders, OpenArguments, SamplingFields
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
 LEFT_EMPTY = {
     **dict.fromkeys(EvalDefaults.model_fields, "the value in the environment's pyproject.toml, else {default}"),
     **{field.name: "the provider's" for field in fields(Provider)},
+    "api_key_var": "the key of the provider whose host base_url names",
 }
 """Fields whose default comes from elsewhere, with a description of that place."""
 
@@ -164,7 +166,7 @@ class RunConfig(BaseModel):
         sampling = {"sampling_args": {**plain, **others}} if plain and isinstance(others, dict) else {}
         order = {"shuffle_seed": given.get("seed") or 0} if given.get("shuffle") else {}
         said = {name: value for name, value in given.items() if name not in order or value is not None}
-        return {**(asdict(provider) if provider else {}), **order, **said, **sampling}
+        return {**(asdict(provider) if provider else {}), **_key_of_host(said), **order, **said, **sampling}
 
     @field_validator("part")
     @classmethod
@@ -204,6 +206,20 @@ class RunConfig(BaseModel):
             extra_headers_from_state=self.headers_from_state,
             endpoint_configs=[replica.client_config(self.headers) for replica in self.replicas],
         )
+
+
+def _key_of_host(given: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the variable of the base URL's host, unless the configuration names a variable."""
+    if given.get("api_key_var") or not given.get("base_url") or given.get("replicas"):
+        return {}
+    try:
+        base_url = TypeAdapter(BaseUrl).validate_python(given["base_url"])
+    except ValidationError:
+        return {}  # the field reports it
+    try:
+        return {"api_key_var": key_variable(base_url)}
+    except ConfigError as error:
+        raise ValueError(f"base_url: {error}") from None
 
 
 def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfig) -> RunConfig:
@@ -249,9 +265,11 @@ def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def message_of(found: ErrorDetails) -> str:
     """Returns an error of pydantic in one line, with the field, and with the value unless that may be a secret."""
-    place = ".".join(str(part) for part in found["loc"])
+    text = found["msg"].removeprefix("Value error, ")
+    if not found["loc"]:  # of several fields; the text names them
+        return text
     shown = "" if found["type"] in {NOT_TO_BE_SHOWN, "missing"} else f" (found {found['input']!r})"
-    return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"
+    return f"{'.'.join(str(part) for part in found['loc'])}: {text}{shown}"
 
 
 def usual_name(parameters: Mapping[str, Any]) -> str:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field
 
-from nightjar.clients.credentials import LOOPBACK_HOSTS
+from nightjar.clients.providers import is_loopback
 from nightjar.compat.nemo.engine.artifacts import SHARD_FIELDS, Bundle, Result, bundle_of, write_all
 from nightjar.compat.nemo.engine.results import bundle_of_run, step_of_result
 from nightjar.compat.nemo.observability import ModelResponse, StepRecord
@@ -119,7 +118,7 @@ def _of_run_directory(path: Path) -> EvaluationPart:
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that results depend on, without the port of a local proxy."""
     settings = {name: value for name, value in config.items() if name not in (*SHARD_FIELDS, "output_dir")}
-    if urlsplit(str(settings.get("model_url") or "")).hostname in LOOPBACK_HOSTS:
+    if is_loopback(str(settings.get("model_url") or "")):
         del settings["model_url"]
     return settings
 

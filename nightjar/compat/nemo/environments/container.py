@@ -20,11 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
-from nightjar.clients.credentials import LOOPBACK_HOSTS
+from nightjar.clients.providers import is_loopback
 from nightjar.compat.nemo.engine.artifacts import Bundle, Result, build_artifact_bundle
 from nightjar.compat.nemo.environments.uris import number_of, taken_apart
 from nightjar.core.config_files import read_yaml
@@ -160,7 +159,7 @@ class ContainerEnvironment(EvalEnvironment):
     def _words(self, base_url: str, mounts: Iterable[str], variables: Iterable[str]) -> Iterator[str]:
         """Yields the engine's arguments; the engine takes the values of variables from its own environment."""
         yield from ("run", "--rm", "--name", f"nightjar-{uuid.uuid4().hex[:12]}")
-        if urlsplit(base_url).hostname in LOOPBACK_HOSTS:
+        if is_loopback(base_url):
             yield from ("--network", "host")
         for mount in mounts:
             yield from ("-v", mount)

@@ -196,7 +196,7 @@ class EvalConfig(Section):
         return self.services[service_name].model or service_name
 
     def get_api_key(self, service_name: str) -> str | None:
-        return os.environ.get(self.services[service_name].api_key_var)
+        return os.environ.get(self.services[service_name].api_key_var or "")
 
     def managed_services(self) -> dict[str, ExternalApiService]:
         """Returns no services, because Nightjar does not start services."""

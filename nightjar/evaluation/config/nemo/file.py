@@ -94,6 +94,7 @@ class NemoConfigFile:
         fields["env_args"] = {**benchmark.params, **self._judge_of(benchmark)}
         unwritten = {field for field, key in _KEYS.items() if key not in benchmark.model_fields_set}
         unwritten |= set() if service.names_its_key else {"api_key_var"}
+        fields = {name: value for name, value in fields.items() if value is not None or name != "api_key_var"}
         said = {name: value for name, value in fields.items() if name not in unwritten}
         return said, {name: value for name, value in fields.items() if name in unwritten}
 
