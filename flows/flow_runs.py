@@ -23,13 +23,14 @@ from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.core.failures import advice_line, failure_class
 from nightjar.core.secrecy import hidden_in_log
+from nightjar.core.standard_output import survive_reader
 from nightjar.engine import Run
 from nightjar.engine.runs import RunMetadata, Whereabouts
 from nightjar.errors import NightjarError, RunError
 from nightjar.evaluation import IncompleteRunError, Outcome
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.config.run_config import usual_name
-from nightjar.tasks.away import is_away, reach, tell
+from nightjar.tasks.away import is_away, reach, settle, tell
 from nightjar.warehouse.location import has_secret
 
 _UNATTENDED_WAIT_MINUTES = 10.0
@@ -160,7 +161,12 @@ _SEND_SECONDS = 60.0
 
 
 def nightjar_log_in_run_log() -> None:
-    """Sends Nightjar's log, from INFO on, to Prefect's API as well; installed once per process."""
+    """Sends Nightjar's log, from INFO on, to Prefect's API as well; installed once per process.
+
+    On a worker, the run no longer depends on the worker, which reads what the run prints.
+    """
+    if is_unattended():
+        survive_reader()
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_is_news)
         logging.getLogger(name).addFilter(hidden_in_log)
@@ -174,7 +180,8 @@ def nightjar_log_in_run_log() -> None:
 
 
 async def send_run_log() -> None:
-    """Sends the rest of the log before the state of the run says that it has ended."""
+    """Sends the rest of the log and of the task runs before the state of the run says that it has ended."""
+    await settle()
     if not is_away():
         await APILogWorker.drain_all(timeout=_SEND_SECONDS, at_exit=False)  # type: ignore[misc]
 

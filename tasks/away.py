@@ -1,9 +1,12 @@
-"""Calls Prefect's server without failing: a run continues while the server does not answer."""
+"""Calls Prefect's server without failing or waiting: a run continues while the server does not answer, or hangs."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial, wraps
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,8 +23,13 @@ logger = logging.getLogger("nightjar.prefect")
 
 Result = TypeVar("Result")
 
-SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError)
+SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError, TimeoutError)
 """Errors that Prefect raises, after its own retries, if its server does not answer or answers only with errors."""
+
+_START_SECONDS = 2.0
+"""Prefect's engine asks the server for the slots of a task's tags. A task that may not start by then starts anyway."""
+_CALL_SECONDS = 10.0
+_PAGE_SECONDS = 60.0
 
 _is_away = False
 _retries: list[int] = []
@@ -45,6 +53,29 @@ def note(*, away: bool) -> None:
     _is_away = away
 
 
+class _Work:
+    """The function of a task. Prefect's engine calls it; if the engine waits for the server, it starts without it."""
+
+    def __init__(self, call: Callable[[], Awaitable[Any]]) -> None:
+        self._call = call
+        self._early: asyncio.Future[Any] | None = None
+        self.is_asked = asyncio.Event()
+        self.has_succeeded = asyncio.Event()
+        self.result: Any = None
+
+    async def __call__(self) -> Any:
+        self.is_asked.set()
+        early, self._early = self._early, None
+        self.result = await (early or self._call())
+        self.has_succeeded.set()
+        return self.result
+
+    async def start(self) -> Any:
+        """Starts the work. If the engine asks for the work later, the engine gets the result of this start."""
+        self._early = asyncio.ensure_future(self._call())
+        return await self._early
+
+
 async def run_task(
     task: Task[..., Any], *args: Any, task_run_id: UUID | None = None, after: Iterable[UUID] | None = None
 ) -> Any:
@@ -52,36 +83,102 @@ async def run_task(
 
     The result of a cancelled task is None. No argument may be a future. ``after`` are ids of task runs from which
     Prefect's pages draw an arrow to this task run; None means the task runs that made the arguments. The task does not
-    wait for them.
+    wait for them. A server that hangs delays the task by two seconds, and the result by ten.
     """
-    if not _is_away:
-        try:
-            state: State[Any] = await _as_task_run(task, args, task_run_id, after)
-        except SERVER_IS_AWAY:
-            note(away=True)
-        else:
-            return None if state.is_cancelled() else await state.aresult()
-    result = await task.fn(*args)
+    call = partial(task.fn, *args)
+    result = await call() if _is_away else await _recorded(_Work(call), task, args, task_run_id, after)
     return None if isinstance(result, State) else result
+
+
+async def _recorded(
+    work: _Work, task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID | None, after: Iterable[UUID] | None
+) -> Any:
+    recording = asyncio.ensure_future(_as_task_run(_task_of(work, task), args, task_run_id, after))
+    try:
+        if not await _happens(work.is_asked, recording, _START_SECONDS):
+            _leave(recording)
+            return await work.start()  # if it fails, Prefect must not retry it as well
+        await _happens(work.has_succeeded, recording, None)
+        await asyncio.wait([recording], timeout=_CALL_SECONDS if work.has_succeeded.is_set() else None)
+        if not recording.done():
+            note(away=True)
+            _leave(recording)
+            return work.result
+        return await _result(recording, work)
+    except BaseException:
+        recording.cancel()
+        raise
+
+
+async def _result(recording: asyncio.Future[State[Any]], work: _Work) -> Any:
+    try:
+        state = recording.result()
+    except SERVER_IS_AWAY:
+        note(away=True)
+        return work.result if work.has_succeeded.is_set() else await work.start()
+    return state if state.is_cancelled() else await state.aresult()
+
+
+def _task_of(work: _Work, task: Task[..., Any]) -> Task[..., Any]:
+    """Returns a copy of the task whose function is the work."""
+
+    @wraps(task.fn)
+    async def function(*_args: Any, **_kwargs: Any) -> Any:
+        return await work()
+
+    copied = copy.copy(task)
+    copied.fn = function
+    return copied
+
+
+async def _happens(event: asyncio.Event, recording: asyncio.Future[Any], seconds: float | None) -> bool:
+    """Waits for the event, but not longer than for the end of the recording. Returns False if the time is over."""
+    waiting = asyncio.ensure_future(event.wait())
+    done, _ = await asyncio.wait([waiting, recording], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return bool(done)
+
+
+_left: set[asyncio.Future[Any]] = set()
+
+
+def _leave(recording: asyncio.Future[Any]) -> None:
+    """Lets Prefect record a task run when its server answers again, and does not wait for it."""
+    _left.add(recording)
+    recording.add_done_callback(_forget)
+
+
+def _forget(recording: asyncio.Future[Any]) -> None:
+    _left.discard(recording)
+    if not recording.cancelled() and (error := recording.exception()):
+        logger.debug("A task run was not recorded", exc_info=error)
+
+
+async def settle() -> None:
+    """Waits for task runs that a slow server records later than they end. Call it at the end of a flow."""
+    if _left and not _is_away:
+        await asyncio.wait(_left, timeout=_CALL_SECONDS)
 
 
 async def _as_task_run(
     task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID | None, after: Iterable[UUID] | None
-) -> State[Any] | Any:
+) -> State[Any]:
     parameters = get_call_parameters(task.fn, args, {})
     dependencies: dict[str, set[Any]] = {}
     if after is not None:
         dependencies = {next(iter(parameters)): {TaskRunResult(id=each) for each in after}}
         parameters = {name: quote(value) for name, value in parameters.items()}  # else Prefect draws an arrow for each
-    return await run_task_async(
+    state: State[Any] = await run_task_async(
         task, task_run_id=task_run_id, parameters=parameters, dependencies=dependencies, return_type="state"
-    )
+    )  # type: ignore[assignment]
+    return state
 
 
 async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
     """Calls the server even if the last call failed, for repeated calls. Returns None if the server does not answer."""
     try:
-        answer = await work()
+        async with asyncio.timeout(_CALL_SECONDS):
+            answer = await work()
     except SERVER_IS_AWAY:
         note(away=True)
         return None
@@ -94,6 +191,7 @@ async def tell(work: Callable[[], Awaitable[Any]]) -> None:
     if _is_away:
         return
     try:
-        await work()
+        async with asyncio.timeout(_PAGE_SECONDS):
+            await work()
     except SERVER_IS_AWAY:
         note(away=True)
