@@ -51,6 +51,11 @@ _ALARM, _ALARM_WITH_NOISE = 3.2, 5.0
 """Evidence, in nats, that the share has tripled: three refusals in a row, or five if noise is known."""
 _CALM = -2.0
 """Evidence, in nats, that ends a sample without an alarm."""
+_NOISE_SHARE, _LIMIT_SHARE = 0.6, 0.1
+"""The share of refusals in an experiment, relative to the share before, if noise or a limit is the reason.
+
+The share before is overestimated, because an experiment begins when many requests were refused by chance.
+"""
 _LIMIT_FOUND, _NOISE_FOUND = 4.6, -3.0
 """Evidence for a limit, in nats, with error rates of 1 % and 5 %."""
 _MOST_REFUSED = 8
@@ -251,7 +256,7 @@ class Pace:
     def _weigh(self, experiment: _Experiment, sample: Sample, now: float) -> None:
         """Ends an experiment as soon as the evidence suffices."""
         expected = experiment.share * sample.sent
-        evidence = 0.9 * expected - math.log(10) * sample.refused
+        evidence = (_NOISE_SHARE - _LIMIT_SHARE) * expected - math.log(_NOISE_SHARE / _LIMIT_SHARE) * sample.refused
         is_late = now - sample.since > _LONGEST_EXPERIMENT_SECONDS
         has_more = sample.refused > 2 * experiment.highest_share * sample.sent + 3
         is_most = sample.refused > sample.sent / 2 and (is_late or sample.refused > _MOST_REFUSED)
