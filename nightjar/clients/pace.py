@@ -33,7 +33,7 @@ Endpoint: TypeAlias = tuple[str, int]
 
 _FIRST_CUT = 0.95
 """In the first experiment, the number of requests sent for each request that was accepted before."""
-_SECOND_CUT = 0.75
+_SECOND_CUT = 0.85
 _LOWEST_RATE = 0.2
 _LONGEST_EXPERIMENT_SECONDS = 5.0
 _SAMPLE_SECONDS = 5.0
