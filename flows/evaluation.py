@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
-from prefect import State, Task, flow, tags
+from prefect import State, Task, tags
 from prefect.runtime import flow_run
 
 from nightjar import __version__
@@ -27,10 +27,11 @@ from nightjar.engine.runs import new_run_id
 from nightjar.errors import HubError, NightjarError, RunError, UnscoredError, WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, fetch_part, stopped_by_signals, wants_push, within_budget
 from nightjar.evaluation.config import After, RunConfig, takes_fields
+from nightjar.flows.checked_flow import checked_flow, refuse_secrets_of_call
 from nightjar.flows.flow_runs import (
     final_state,
     flow_run_name,
-    forget_parameter,
+    forget_parameters,
     is_unattended,
     label_flow_run,
     nightjar_log_in_run_log,
@@ -105,8 +106,8 @@ class Chain:
             self._run.stop(error)
 
 
-@flow(name="evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
-@takes_fields()
+@checked_flow("evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
+@takes_fields(refuse=refuse_secrets_of_call)
 async def evaluate(
     config: RunConfig,
     endpoint: Annotated[str, After("provider")] = "",
@@ -155,7 +156,7 @@ async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output
         check_warehouse(warehouse)
         await asyncio.to_thread(fetch_part, config, warehouse, folder)
         if where:
-            await forget_parameter("where")
+            await forget_parameters({"where"})
         with within_budget([config], warehouse):
             run_id = new_run_id(UUID(str(flow_run.id)))
             run = await run_task(tasks.load_env, config, folder, resume or None, where, run_id)

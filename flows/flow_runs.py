@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -105,12 +105,12 @@ async def label_flow_run(run: Run, location: str) -> None:
     await tell(label)
 
 
-async def forget_parameter(name: str) -> None:
-    """Removes a parameter of the flow run, so that it applies to this try but not to the next try."""
+async def forget_parameters(names: Collection[str]) -> None:
+    """Removes parameters of the flow run, so that they apply to this try but not to the next try."""
     flow_run_id = UUID(str(flow_run.id))
     async with get_client() as client:
         said = (await client.read_flow_run(flow_run_id)).parameters
-        await client.update_flow_run(flow_run_id, parameters={key: said[key] for key in said if key != name})
+        await client.update_flow_run(flow_run_id, parameters={key: said[key] for key in said if key not in names})
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from prefect import State, flow, get_run_logger
+from prefect import State, get_run_logger
 from prefect.states import Completed, Failed
 from pydantic import Field
 
 from nightjar import __version__
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import Warehouse
 
 
-@flow(name="gate", version=__version__, flow_run_name=named_after("suite", "night"), persist_result=False)
+@checked_flow("gate", version=__version__, flow_run_name=named_after("suite", "night"), persist_result=False)
 @logged
 async def gate(
     policy: Annotated[str, Field(min_length=1)],

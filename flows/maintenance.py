@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import State, flow
+from prefect import State
 from prefect.states import Completed, Failed
 
 from nightjar import __version__
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import backend
 
 
-@flow(name="upkeep", version=__version__, flow_run_name=named_after("warehouse"), persist_result=False)
+@checked_flow("upkeep", version=__version__, flow_run_name=named_after("warehouse"), persist_result=False)
 @logged
 async def upkeep(warehouse: WarehouseName = "", deep: bool = False) -> State[Any]:
     """Checks the warehouse, and merges its small segments if nothing needs action. Readers and publishers can continue.

@@ -14,7 +14,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
-from prefect import State, flow, get_run_logger, tags
+from prefect import State, get_run_logger, tags
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
@@ -42,6 +42,7 @@ from nightjar.evaluation.nights import (
     skip_night,
 )
 from nightjar.flows import gating
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.evaluation import evaluate
 from nightjar.flows.flow_runs import logged, name_unless_given, patient
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
@@ -57,7 +58,7 @@ def night_name() -> str:
     return name_unless_given(" ".join(filter(None, [Path(suite).stem or "benchmark", night])))
 
 
-@flow(name="benchmark", version=__version__, flow_run_name=night_name, persist_result=False)
+@checked_flow("benchmark", version=__version__, flow_run_name=night_name, persist_result=False)
 @logged
 async def benchmark(
     suite: Annotated[str, Field(min_length=1)],

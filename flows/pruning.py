@@ -13,12 +13,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from prefect import State, flow
+from prefect import State
 from prefect.states import Completed
 from pydantic import Field
 
 from nightjar import __version__
 from nightjar.errors import ConfigError
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
@@ -26,7 +27,9 @@ from nightjar.warehouse import backend
 from nightjar.warehouse.pruning import Criteria, parse_age
 
 
-@flow(name="prune", version=__version__, flow_run_name=named_after("older_than", "env", "model"), persist_result=False)
+@checked_flow(
+    "prune", version=__version__, flow_run_name=named_after("older_than", "env", "model"), persist_result=False
+)
 @logged
 async def prune(
     older_than: str = "",

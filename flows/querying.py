@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow
 from prefect.runtime import flow_run
 
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.flow_runs import nightjar_log_in_run_log
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.tasks import warehouse as tasks
@@ -26,11 +26,11 @@ _LONGEST_NAME = 60
 
 
 def _run_name() -> str:
-    text = " ".join(str(flow_run.parameters["sql"]).split())
+    text = " ".join(str(flow_run.parameters.get("sql")).split())
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 
-@flow(name="query", flow_run_name=_run_name, persist_result=False)
+@checked_flow("query", flow_run_name=_run_name, persist_result=False)
 async def query(
     sql: str,
     parameters: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it

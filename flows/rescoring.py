@@ -11,15 +11,17 @@ Run it::
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-from prefect import State, flow, tags
+from prefect import State, tags
 from pydantic import Field
 
 from nightjar import __version__
 from nightjar.evaluation import Outcome, check_warehouse, run_stages, stopped_by_signals
+from nightjar.evaluation.config.fields import OpenArguments
 from nightjar.evaluation.rescoring import load_rescored
 from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.flow_runs import (
     final_state,
     label_flow_run,
@@ -33,12 +35,12 @@ from nightjar.tasks.artifacts import artifact_key, show_run
 from nightjar.warehouse import Warehouse
 
 
-@flow(name="rescore", version=__version__, flow_run_name=named_after("run"), persist_result=False)
+@checked_flow("rescore", version=__version__, flow_run_name=named_after("run"), persist_result=False)
 @logged
 async def rescore(
     run: Annotated[str, Field(min_length=1)],
     rubric: str = "",
-    env_args: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
+    env_args: OpenArguments = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
     secrets: str = "",
     warehouse: WarehouseName = "",
 ) -> State[Outcome]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from prefect import State, flow
+from prefect import State
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Failed
@@ -28,6 +28,7 @@ from nightjar.engine.runs import Whereabouts
 from nightjar.errors import ConfigError
 from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.evaluation import evaluate
 from nightjar.flows.flow_runs import logged, named_after
 from nightjar.flows.named_blocks import warehouse_location
@@ -53,7 +54,7 @@ class Retried(NamedTuple):
         }
 
 
-@flow(name="retry-failed", version=__version__, flow_run_name=named_after("run", "suite"), persist_result=False)
+@checked_flow("retry-failed", version=__version__, flow_run_name=named_after("run", "suite"), persist_result=False)
 @logged
 async def retry_failed(
     run: str = "",

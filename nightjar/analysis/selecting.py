@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 import glob
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nightjar.core.files import scratch_folder
+from nightjar.core.files import scratch_folder, there_is
 from nightjar.core.parts import Part
 from nightjar.engine.runs import RunDirectory
 from nightjar.engine.runs.directory import run_directories
@@ -92,10 +91,8 @@ def _brought(run: str | Path, source: Warehouse, target: Warehouse) -> str:
 
 
 def _chosen(asked: str | Path, warehouse: Warehouse, converted: Path, *, each: bool) -> Sequence[str | Path]:
-    if os.path.exists(asked):  # noqa: PTH110 - Path's raises for a name that is too long
-        paths = [Path(asked)]
-    else:
-        paths = [Path(path) for path in sorted(glob.glob(str(asked), recursive=True))]  # noqa: PTH207 - absolute, too
+    found_paths = [asked] if there_is(asked) else sorted(glob.glob(str(asked), recursive=True))  # noqa: PTH207 - absolute, too
+    paths = [Path(path) for path in found_paths]
     if paths:
         found = {results.path: results for path in paths for results in find_results(path)}
         directories = _whole_ones(convert, list(found.values()), converted, each=each)

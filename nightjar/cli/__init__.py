@@ -38,7 +38,9 @@ def main() -> NoReturn:
 
 def _fail(message: str, code: int) -> NoReturn:
     if message:
-        echo(f"Error: {message}", err=True)
+        from nightjar.core.secrecy import hide_keys  # an error of an environment may quote a key
+
+        echo(f"Error: {hide_keys(message)}", err=True)
     _leave(code)
 
 

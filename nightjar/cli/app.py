@@ -117,7 +117,7 @@ class _Unloaded(TyperCommand):
 
 
 def summary(words: str) -> str:
-    """Reads the help of a command for the list of commands without importing its module."""
+    """Returns the summary of a command for the list of commands, without importing the command's module."""
     if words in GROUPS:
         return GROUPS[words]
     module, _, function = COMMANDS[words].partition(":")

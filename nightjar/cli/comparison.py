@@ -16,6 +16,7 @@ from nightjar.analysis import Comparison, Comparisons, Flip, Terms, Verdict, com
 from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
+from nightjar.core.files import there_is
 from nightjar.core.text import harmless
 from nightjar.reports import comparison as report
 from nightjar.reports.gate import error_rate, gate_record, gate_report, gate_rows, left_out, reasons
@@ -175,8 +176,8 @@ def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) 
 
 def _next_command(found: Comparison, flip: Flip, candidate: str, warehouse: str | None) -> str:
     """Returns the command that shows a flip, or a hint if the run is only in files of another program."""
-    is_directory = (Path(candidate) / "metadata.json").is_file()
-    if not is_directory and (Path(candidate).exists() or "*" in candidate):
+    is_directory = there_is(Path(candidate, "metadata.json"))
+    if not is_directory and (there_is(candidate) or "*" in candidate):
         return "--html FILE shows the answers that changed"
     command = ["nightjar", "eval", "samples", candidate if is_directory else found.candidate.run_id]
     command += ["--example", str(flip.example_id), *(["--warehouse", warehouse] if warehouse else [])]

@@ -13,7 +13,7 @@ from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, o
 from nightjar.cli.output import number, print_json, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
-from nightjar.hosting.supervisor import stop, supervise, supervise_in_background, worker_runs
+from nightjar.hosting.supervisor import Choices, stop, supervise, supervise_in_background, worker_runs
 
 _POLL_SECONDS = 1.0
 
@@ -24,6 +24,9 @@ def up(
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
     no_view: Annotated[bool, option("Do not serve the web view.", "--no-view")] = False,
+    view_port: Annotated[
+        int | None, option("Port of the web view (default: 4280, or the next free port).", min=1, max=65535)
+    ] = None,
 ) -> None:
     """Start the local Prefect server, a worker and the web view, and register the deployments.
 
@@ -32,11 +35,13 @@ def up(
     their schedules, limits, tags, default parameters and job variables. A run whose process has died becomes Crashed,
     so that the UI offers Retry.
     """
-    options = {"is_taken_over": take_over, "is_viewed": not no_view}
+    if no_view and view_port is not None:
+        raise typer.BadParameter("--no-view and --view-port contradict each other")
+    chosen = Choices(port, name_prefix, is_taken_over=take_over, is_viewed=not no_view, view_port=view_port)
     if detach:
-        echo(supervise_in_background(port, name_prefix, **options))
+        echo(supervise_in_background(chosen))
     else:
-        supervise(port, name_prefix, **options, announce=echo, notify=partial(echo, err=True))
+        supervise(chosen, announce=echo, notify=partial(echo, err=True))
 
 
 def down(
@@ -69,13 +74,15 @@ def status(as_json: JsonOption = False) -> None:
     found = read_status()
     (print_json if as_json else _print_status)(found)
     is_left_over = bool(found.services) and found.supervisor_pid is None
-    are_running = all(service.is_running for service in found.services)
-    raise typer.Exit(int(is_left_over or not (found.is_answering and are_running)))
+    raise typer.Exit(int(is_left_over or not (found.is_answering and found.are_running)))
 
 
 def _print_status(found: Status) -> None:
-    if found.api_url is None:
+    if found.is_starting:
+        echo(f"'nightjar up' is starting, as process {found.supervisor_pid}.")
+    elif found.api_url is None:
         echo("Nothing is running. Start it with: nightjar up --detach")
+    if found.api_url is None:
         return
     url, answer = found.api_url.removesuffix("/api"), "answers" if found.is_answering else "does not answer"
     print_labelled(
@@ -83,13 +90,18 @@ def _print_status(found: Status) -> None:
             "Server": f"{url} {answer}",
             "Web view": found.view_url,
             "Services": "\n".join(_services(found)),
-            "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not found').lower()}",
+            "Work pool": f"{found.work_pool}, {_work_pool(found)}",
             "Deployments": "\n".join(map(_deployment, found.deployments)),
             "Schedules": "\n".join(map(_schedule, found.schedules)) or "none",
             "In progress": "\n".join(map(_run, found.runs)) or "no run",
             "Log": found.log,
         }
     )
+
+
+def _work_pool(found: Status) -> str:
+    status = (found.work_pool_status or "not found").lower().replace("_", " ")
+    return "its worker is starting" if status == "not ready" and found.are_running else status
 
 
 def _services(found: Status) -> list[str]:

@@ -93,13 +93,14 @@ def _sendable(value: str, source: str) -> str:
 
 
 def ensure_keys(keys: Iterable[str]) -> None:
-    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty.
+    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty. Hides their values.
 
     Example:
         >>> ensure_keys(["PATH"])
     """
-    missing = [key for key in keys if not os.environ.get(key)]
-    if missing:
+    values = {key: os.environ.get(key, "") for key in keys}
+    note_secrets(*values.values())
+    if missing := [key for key, value in values.items() if not value]:
         raise MissingKeyError(missing)
 
 

@@ -137,8 +137,9 @@ class Pace:
     """How fast requests are sent to an endpoint.
 
     ``places`` limits the requests in flight. ``refused`` counts the requests that the endpoint refused as too many.
-    ``noise`` is the share of refusals that does not depend on the rate. ``changes`` is the history of limits: seconds
-    since the first request, requests in flight, requests per second (None for no limit).
+    ``noise`` is the share of refusals that does not depend on the rate. ``changes`` is the history of the limits. Each
+    entry has the seconds since the first request, the largest number of requests in flight, and the largest number of
+    requests per second. None means no limit.
     """
 
     def __init__(self) -> None:

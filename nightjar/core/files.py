@@ -24,6 +24,14 @@ _SETTLED_SECONDS = 60.0
 """The age in seconds up to which a folder may not have its lock yet."""
 
 
+def there_is(path: str | Path) -> bool:
+    """Returns whether the path exists. A name that no file can have, for instance because of its length, does not."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a path to write to. At the end of the block, the new file replaces ``path``, unless the block raises."""

@@ -247,7 +247,7 @@ def from_raw_message(message: Mapping[str, Any]) -> Message:
     """Converts a dict to a message, or raises ``ConfigError``. Tool calls may be nested as in OpenAI's format."""
     if not isinstance(message, _RAW_TYPES):
         raise ConfigError(
-            f"Not a chat message: {shortened(repr(message), _LONGEST_SHOWN)}: expected a dict or a message"
+            f"A chat message must be a dict or a message object, found {shortened(repr(message), _LONGEST_SHOWN)}"
         )
     raw = dict(message)
     if raw.get("tool_calls"):
@@ -257,7 +257,7 @@ def from_raw_message(message: Mapping[str, Any]) -> Message:
     except ValidationError as error:
         found = error.errors()[0]
         problem = ": ".join(part for part in (".".join(map(str, found["loc"])), found["msg"]) if part)
-        raise ConfigError(f"Not a chat message: {shortened(repr(raw), _LONGEST_SHOWN)}: {problem}") from error
+        raise ConfigError(f"{shortened(repr(raw), _LONGEST_SHOWN)} is not a chat message: {problem}") from error
 
 
 def _flat_tool_call(call: Any) -> Any:

@@ -24,7 +24,9 @@ _KEYS = (
     r"sk-(?!learn)[\w-]{8,}|sk_(?:live|test)_\w{8,}|nvapi[-_][\w-]{8,}|hf_[A-Za-z0-9]{16,}|gh[opsu]_\w{16,}"
     r"|github_pat_\w{16,}|gsk_\w{16,}|pit_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[A-Z0-9]{16}"
 )
-_FORMS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.+/=-]{{16,}})")
+KEY_FORMS = rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.+/=-]{{16,}})"
+"""A regular expression that finds values that look like keys. Schemas contain it, so servers refuse such values."""
+_FORMS = re.compile(KEY_FORMS)
 
 HIDDEN = "[secret]"
 DISTINCTIVE_LENGTH = 8
@@ -36,6 +38,9 @@ REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})
 """A reference to a secret: ``$NAME`` or ``${NAME}``, perhaps after a word such as ``Bearer``."""
 
 _REFERENCE = re.compile(REFERENCE)
+URL_WITH_LOGIN = r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@'\"]*:)(?!\$)[^/\s@'\"]+@"
+_PASSWORD = re.compile(URL_WITH_LOGIN)
+_NAMES_A_VARIABLE = re.compile(r"(?i)(_var|variable|_env|_key_name)s?$")
 _FORMATTER = logging.Formatter()
 
 
@@ -46,6 +51,11 @@ def is_secret_name(name: object) -> bool:
 
 def holds_key(text: str) -> bool:
     return _FORMS.search(text) is not None
+
+
+def holds_password(text: str) -> bool:
+    """Returns whether the text has a URL with a password."""
+    return _PASSWORD.search(text) is not None
 
 
 def without_keys(text: str, shown: str) -> str:
@@ -78,6 +88,18 @@ def note_secrets(*values: str) -> None:
             _Known.encoded = tuple(text.encode(errors="replace") for text in _Known.texts)
 
 
+def note_named_secrets(arguments: object, name: str = "") -> None:
+    """Notes the values of environment variables that arguments name, such as ``{"judge_api_key_var": "JUDGE_KEY"}``."""
+    if isinstance(arguments, Mapping):
+        for key, each in arguments.items():
+            note_named_secrets(each, str(key))
+    elif isinstance(arguments, list | tuple):
+        for each in arguments:
+            note_named_secrets(each, name)
+    elif isinstance(arguments, str) and (_NAMES_A_VARIABLE.search(name) or is_secret_name(arguments)):
+        note_secrets(os.environ.get(arguments, ""))
+
+
 def hide(text: str) -> str:
     for value in _Known.texts:
         if value in text:
@@ -86,7 +108,8 @@ def hide(text: str) -> str:
 
 
 def hide_keys(text: str) -> str:
-    return without_keys(hide(text), HIDDEN)
+    """Hides known secrets, values that look like keys, and passwords in URLs."""
+    return _PASSWORD.sub(rf"\g<1>{HIDDEN}@", without_keys(hide(text), HIDDEN))
 
 
 def hide_bytes(content: bytes) -> bytes:

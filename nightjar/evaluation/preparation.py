@@ -16,6 +16,7 @@ from typing import Any
 from nightjar.core.calling.functions import run_file
 from nightjar.core.parts import Part
 from nightjar.core.rollout.state import State
+from nightjar.core.secrecy import note_named_secrets
 from nightjar.core.text import shortened
 from nightjar.engine import Plan
 from nightjar.engine.runs.identity import fingerprint
@@ -48,6 +49,7 @@ class Prepared:
 
 def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
     folder = provide(config.env_id, config.env_source, config.environments_dir)
+    note_named_secrets([config.env_args, config.extra_env_kwargs])
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)
@@ -89,22 +91,22 @@ class Selection:
 
 
 def select_examples(examples: Examples, config: RunConfig) -> Selection:
-    order = list(range(_count(examples, config.env_id)))
+    try:
+        return _selected(examples, config)
+    except NightjarError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}{_place(error)}"
+        raise DatasetError(f"The dataset of environment {config.env_id!r} cannot be built: {reason}") from error
+
+
+def _selected(examples: Examples, config: RunConfig) -> Selection:
+    order = list(range(len(examples)))
     if config.shuffle_seed is not None:
         random.Random(config.shuffle_seed).shuffle(order)  # noqa: S311 - no secret is made of it
     if config.num_examples != ALL_EXAMPLES:
         order = order[: config.num_examples]
     return Selection({example_id: example_hash(examples[example_id]) for example_id in order})
-
-
-def _count(examples: Examples, env_id: str) -> int:
-    try:
-        return len(examples)
-    except NightjarError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}{_place(error)}"
-        raise DatasetError(f"The dataset of environment {env_id!r} cannot be built: {reason}") from error
 
 
 def _place(error: Exception) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from nightjar.core.files import there_is
 from nightjar.core.parts import Part
 from nightjar.engine.runs import RunDirectory, run_directories
 from nightjar.engine.runs.jsonl import scan_lines
@@ -83,7 +84,7 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
 
 def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
     """Returns the run for a run directory, a run id or the beginning of an id, among those of ``stored_runs``."""
-    if (Path(asked) / "metadata.json").is_file():
+    if there_is(Path(asked, "metadata.json")):
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
     found = [run for run in stored_runs(warehouse=warehouse) if run.run_id.startswith(asked)]

@@ -93,10 +93,13 @@ def stop_process(process: psutil.Process) -> None:
 
 
 _START_SECONDS = 90.0
+_RECENT_RUNS = 20
+WITHOUT_HEARTBEATS = "Its heartbeats stopped."
+"""How the message of a run begins that the automation marked as Crashed."""
 
 
 class LostRuns:
-    """Ends runs on this machine that have no process, or that no worker would cancel.
+    """Ends runs on this machine that have no process, or that no worker would cancel. Revives runs with a process.
 
     For ``settled_seconds`` after a change of state, the process may still be unknown.
     """
@@ -109,7 +112,11 @@ class LostRuns:
         self._gone_since: dict[str, float] = {}
 
     def settle(self) -> Iterator[str]:
-        """Marks runs without a process as Crashed or Cancelled, stops runs to be cancelled, and yields messages."""
+        """Marks runs without a process as Crashed or Cancelled, stops runs to be cancelled, and yields messages.
+
+        A run that was marked as Crashed because its heartbeats stopped is Running again if its process is alive.
+        """
+        yield from self._revive()
         active = active_flow_runs(self._api)
         ids = {run.id for run in active}
         self._gone_since = {run_id: since for run_id, since in self._gone_since.items() if run_id in ids}
@@ -121,6 +128,17 @@ class LostRuns:
                     yield from self._mark(run)
             elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:
                 yield from self._stop(run)
+
+    def _revive(self) -> Iterator[str]:
+        for record in self._api.flow_runs(states=("CRASHED",), sort="END_TIME_DESC", limit=_RECENT_RUNS):
+            run = ActiveFlowRun.of(record)
+            if not str(record["state"]["message"]).startswith(WITHOUT_HEARTBEATS) or run.is_elsewhere:
+                continue
+            if (process := run.process()) is None:
+                continue
+            message = f"Its process {process.pid} is alive, although its heartbeats stopped."
+            if self._api.set_state(run.id, "RUNNING", message, is_forced=True):
+                yield f"Run {run.name!r} ({run.id}) is Running again: its process is alive."
 
     def _is_ours(self, run: ActiveFlowRun) -> bool:
         return not run.is_elsewhere and (run.host is not None or run.work_pool == self._work_pool)

@@ -25,6 +25,7 @@ from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError
 
 from nightjar.errors import ConfigError
+from nightjar.hosting.active_runs import WITHOUT_HEARTBEATS
 from nightjar.hosting.server import FLOWS
 
 Make: TypeAlias = Callable[[PrefectClient], Awaitable[object]]
@@ -42,7 +43,7 @@ class Change:
 
 _ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed")
 _WITHIN = timedelta(seconds=120)
-"""Four heartbeats (``SETTINGS``). ``LostRuns`` finds a lost run on its own machine sooner."""
+"""Four heartbeats (``HEARTBEATS``). ``LostRuns`` finds a lost run on its own machine sooner."""
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
 _FLOW_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 
@@ -60,7 +61,7 @@ async def dead_runs(client: PrefectClient) -> Change:
         within=_WITHIN,
     )
     crashed = ChangeFlowRunState(
-        state=StateType.CRASHED, message="Its heartbeats stopped. Finished rollouts are kept; Retry resumes it."
+        state=StateType.CRASHED, message=f"{WITHOUT_HEARTBEATS} Finished rollouts are kept; Retry resumes it."
     )
     return await _installed(client, "Nightjar's runs without heartbeats are Crashed", trigger, crashed)
 

@@ -22,6 +22,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.callables import ParameterSchema
 
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.environments.packages.catalog import list_environments
@@ -36,7 +37,7 @@ from nightjar.flows.querying import query
 from nightjar.flows.rescoring import rescore
 from nightjar.flows.retrying import retry_failed
 from nightjar.hosting.automations import Change, WantedSchedule, dead_runs, night_notifications, planned_schedule
-from nightjar.hosting.server import POOL, prefixed
+from nightjar.hosting.server import HEARTBEATS, POOL, prefixed
 
 
 class Deployment(NamedTuple):
@@ -96,6 +97,7 @@ async def planned_deployments(
     suites: Sequence[Deployment] = (),
     *,
     is_taken_over: bool = False,
+    environment: Mapping[str, str] = {},
 ) -> list[Change]:
     """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
@@ -107,11 +109,12 @@ async def planned_deployments(
         prefix: the prefix of the names of deployments and work pool.
         suites: suites that get a new deployment. Existing deployments of suites in the folder are updated as well.
         is_taken_over: whether deployments that another folder registered become this folder's deployments.
+        environment: environment variables of the runs of new deployments.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
     declared = {**await _suites_there(client, folder), **declared}
-    wanted = [await _deployment(name, each, folder, pool.name) for name, each in declared.items()]
+    wanted = [await _deployment(name, each, folder, pool.name, environment) for name, each in declared.items()]
     there = [await _read(client, each.full_name) for each in wanted]
     if not is_taken_over:
         for each in filter(None, there):
@@ -149,20 +152,33 @@ async def _make_pool(pool: WorkPoolCreate, client: PrefectClient) -> None:
         await client.create_work_pool(pool)
 
 
-async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) -> RunnerDeployment:
+async def _deployment(
+    name: str, declared: Deployment, folder: Path, pool: str, environment: Mapping[str, str]
+) -> RunnerDeployment:
     deployment = await declared.flow.ato_deployment(
         name=name,
         description=declared.description,
         parameters=dict(declared.parameters),
         entrypoint_type=EntrypointType.MODULE_PATH,
         work_pool_name=pool,
-        job_variables={"working_dir": str(folder), "labels": {_FOLDER: _owner(folder)}},
+        job_variables={
+            "working_dir": str(folder),
+            "labels": {_FOLDER: _owner(folder)},
+            **({"env": dict(environment)} if environment else {}),
+        },
     )
-    parameters = deployment._parameter_openapi_schema.properties  # noqa: SLF001 - has no public name
-    if "env_id" in parameters:
+    schema = _Schema(**deployment._parameter_openapi_schema.model_dump(exclude_unset=True), additionalProperties=False)  # noqa: SLF001 - has no public name
+    if "env_id" in schema.properties:
         known = [each.env_id for each in list_environments(folder / ENVIRONMENTS_DIR)]
-        parameters["env_id"] = _offering(parameters["env_id"], known)
+        schema.properties["env_id"] = _offering(schema.properties["env_id"], known)
+    deployment._parameter_openapi_schema = schema  # noqa: SLF001
     return deployment
+
+
+class _Schema(ParameterSchema):
+    """Parameters of a flow. The server refuses a run with a parameter of another name before it stores the run."""
+
+    additionalProperties: bool  # noqa: N815 - a word of JSON Schema
 
 
 def _offering(parameter: dict[str, Any], choices: list[str]) -> dict[str, Any]:
@@ -259,7 +275,12 @@ async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) ->
     suites = [] if suite is None else [suite]
     async with get_client() as client:
         changes = await planned_deployments(
-            client, wanted.folder, wanted.prefix, suites, is_taken_over=wanted.is_taken_over
+            client,
+            wanted.folder,
+            wanted.prefix,
+            suites,
+            is_taken_over=wanted.is_taken_over,
+            environment=HEARTBEATS,
         )
         if suite is not None and wanted.cron is not None:
             schedule = WantedSchedule(deployment_name(suite, wanted.prefix), suite.name, wanted.cron, wanted.time_zone)

@@ -41,11 +41,11 @@ def prefixed(name: str, prefix: str) -> str:
 _HEALTH_SECONDS = 10.0
 
 SETTINGS = {
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the minimum; a run ends after four missing ones (automations.py)
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows progress
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that do not belong to a run may log
     # On disk, concurrency slots of deployments survive a restart of the server, and so do their runs
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",  # a run starts soon after it was submitted
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # a server that hangs counts as away
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error without a network
     # Task runs are recorded in batches: with a transaction for each, SQLite makes other requests wait for seconds
@@ -54,6 +54,12 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
 """Environment variables; Prefect reads them when it is imported."""
+
+HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""Environment of runs on a server that ``nightjar up`` does not watch; 30 seconds is Prefect's minimum.
+
+The automation in ``automations.py`` ends a run after four missing heartbeats. ``nightjar up`` looks at processes.
+"""
 
 
 def configured_prefect_api() -> str | None:
@@ -150,10 +156,13 @@ class PrefectApi:
         asked = {"flows": {"name": {"any_": list(FLOWS)}}, "flow_runs": chosen, "limit": MOST_RUNS, **request}
         return self.post("/flow_runs/filter", asked) or []
 
-    def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
-        """Proposes a state for a flow run, such as ``CRASHED``. Returns whether the server accepted the state."""
+    def set_state(self, flow_run_id: str, state: str, message: str, *, is_forced: bool = False) -> bool:
+        """Proposes a state for a flow run, such as ``CRASHED``. Returns whether the server accepted the state.
+
+        The server accepts a state after a final state only if ``is_forced``.
+        """
         proposed = {"type": state, "name": state.capitalize(), "message": message}
-        answer = self.post(f"/flow_runs/{flow_run_id}/set_state", {"state": proposed, "force": False})
+        answer = self.post(f"/flow_runs/{flow_run_id}/set_state", {"state": proposed, "force": is_forced})
         return answer is not None and answer["status"] == "ACCEPT"
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:

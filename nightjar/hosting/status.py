@@ -78,6 +78,14 @@ class Status:
     runs: list[RunStatus]
     log: str
 
+    @property
+    def is_starting(self) -> bool:
+        return self.supervisor_pid is not None and not self.services
+
+    @property
+    def are_running(self) -> bool:
+        return all(service.is_running for service in self.services)
+
 
 def read_status() -> Status:
     pid = supervisor_pid()

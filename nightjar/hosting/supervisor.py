@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from nightjar.core.home import VIEW_URL, home
+from nightjar.core.ports import first_free_port
 from nightjar.errors import ServiceError
 from nightjar.hosting.active_runs import ActiveFlowRun, LostRuns, active_flow_runs, is_watched, stop_process
 from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
@@ -43,19 +45,32 @@ _VIEW_PORT = 4280
 _LOST_RUNS_SECONDS = 5.0
 
 
+@dataclass(frozen=True)
+class Choices:
+    """The user's choices for ``nightjar up``. If ``view_port`` is None, any free port is used."""
+
+    port: int
+    prefix: str = ""
+    is_taken_over: bool = False
+    is_viewed: bool = True
+    view_port: int | None = None
+
+    def flags(self) -> list[str]:
+        switches = {"--take-over": self.is_taken_over, "--no-view": not self.is_viewed}
+        view_port = [] if self.view_port is None else ["--view-port", str(self.view_port)]
+        values = ["--port", str(self.port), "--name-prefix", self.prefix, *view_port]
+        return [*values, *(flag for flag, is_set in switches.items() if is_set)]
+
+
 class Supervisor:
-    def __init__(
-        self, port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool, notify: Callable[[str], None]
-    ) -> None:
-        self._port = port
-        self._prefix = prefix
-        self._is_taken_over = is_taken_over
+    def __init__(self, choices: Choices, notify: Callable[[str], None]) -> None:
+        self._choices = choices
         self._notify = notify
-        self._is_viewed, self._view_url = is_viewed, ""
+        self._view_url = ""
         self._services: list[Service] = []
         self._is_up = False
-        self._api = PrefectApi(f"http://127.0.0.1:{port}/api")
-        self._work_pool = prefixed(POOL, prefix)
+        self._api = PrefectApi(f"http://127.0.0.1:{choices.port}/api")
+        self._work_pool = prefixed(POOL, choices.prefix)
         self._every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
         self._lost_runs = LostRuns(self._api, self._work_pool, settled_seconds=2 * self._every_seconds)
         self._lost_results: LostResults | None = None
@@ -64,6 +79,7 @@ class Supervisor:
     def start(self) -> str:
         """Starts the services. Returns a text with the addresses and the next steps."""
         self._end_left_over()
+        self._check_view_port()
         self._use_server()
         from nightjar.hosting.deployments import (  # takes 3 s, while the server starts
             DEPLOYMENTS,
@@ -77,11 +93,12 @@ class Supervisor:
         self._forget_old_secrets = forget_old_secrets
         self._lost_results = LostResults(self._api, home() / "up.log")
         self._wait_for_server()
-        if self._is_viewed:
+        if self._choices.is_viewed:
             self._serve_view()
-        changes = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
+        prefix = self._choices.prefix
+        changes = asyncio.run(register(Path.cwd(), prefix, is_taken_over=self._choices.is_taken_over))
         updated = [each for each in changes if each.kind == "change"]
-        names = [deployment_name(each, self._prefix) for each in DEPLOYMENTS]
+        names = [deployment_name(each, prefix) for each in DEPLOYMENTS]
         pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
         worker = ("prefect", "worker", "start", *pool)
         self._services.append(Service("The worker", home() / "worker.log", worker))
@@ -134,9 +151,11 @@ class Supervisor:
 
     def _use_server(self) -> None:
         is_configured = configured_prefect_api() == self._api.url
-        os.environ.update({"PREFECT_API_URL": self._api.url, "PREFECT_SERVER_UI_API_URL": self._api.url, **SETTINGS})
+        os.environ.update({"PREFECT_API_URL": self._api.url, "PREFECT_SERVER_UI_API_URL": self._api.url})
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
         if not prefect_answers(self._api.url):
-            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._port))
+            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._choices.port))
             self._services.append(Service("Prefect's server", home() / "server.log", server))
         elif is_configured:
             self._notify(f"A Prefect server answers at {self._api.url} already. It is used.")
@@ -158,8 +177,13 @@ class Supervisor:
         if server.has_ended():
             raise ServiceError(f"Prefect's server did not start: {last_line(server.log)}. The log is {server.log}")
 
+    def _check_view_port(self) -> None:
+        asked = self._choices.view_port
+        if asked is not None and first_free_port([asked]) is None:
+            raise ServiceError(f"Port {asked} for the web view is in use. Choose another one with --view-port")
+
     def _serve_view(self) -> None:
-        port = free_port(_VIEW_PORT)
+        port = self._choices.view_port or free_port(_VIEW_PORT)
         view = ("nightjar", "view", "--no-browser", "--port", str(port))
         self._services.append(Service("The web view", home() / "view.log", view))
         self._view_url = os.environ[VIEW_URL] = f"http://127.0.0.1:{port}/"
@@ -210,18 +234,10 @@ class Supervisor:
             log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
 
 
-def supervise(
-    port: int,
-    prefix: str,
-    *,
-    is_taken_over: bool,
-    is_viewed: bool,
-    announce: Callable[[str], None],
-    notify: Callable[[str], None],
-) -> None:
+def supervise(choices: Choices, announce: Callable[[str], None], notify: Callable[[str], None]) -> None:
     with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, is_viewed=is_viewed, notify=notify)
+        supervisor = Supervisor(choices, notify)
         try:
             text = supervisor.start()
             _ready_file().write_text(text, encoding="utf-8")
@@ -235,15 +251,13 @@ def supervise(
             forget_state()
 
 
-def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool) -> str:
+def supervise_in_background(choices: Choices) -> str:
     """Starts a supervisor process. Returns the text of ``Supervisor.start`` once all services run."""
     check_nobody_supervises()
     log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
-    flags = {"--take-over": is_taken_over, "--no-view": not is_viewed}
-    wishes = ("--port", str(port), "--name-prefix", prefix, *(flag for flag, is_set in flags.items() if is_set))
-    process = spawn(log, ("nightjar", "up", *wishes))
+    process = spawn(log, ("nightjar", "up", *choices.flags()))
     wait_until(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
     if not ready.exists():
         raise ServiceError(last_line(log).removeprefix("Error: "))

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from nightjar.core.files import replace_file
+from nightjar.engine.runs import RunDirectory
 from nightjar.engine.runs.jsonl import JsonLines, Place, scan_lines
 from nightjar.errors import RunDirectoryError
 
@@ -107,6 +108,23 @@ class TestScan:
         path.write_bytes(b'{"a":1}\n' + damage + b'\n{"c":3}\n')
         with pytest.raises(RunDirectoryError, match=r"f\.jsonl, line 2 "):
             list(scan_lines(path))
+
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            ('{"reward":1.0,"reward":0.5}', "the name 'reward' occurs twice"),
+            ('{"state":{"a":1,"b":[{"c":1,"c":1}]}}', "the name 'c' occurs twice"),
+            ('{"state":' + "[" * 900 + "]" * 900 + "}", "the nesting is too deep"),
+        ],
+        ids=["a repeated name", "a repeated name inside", "900 levels"],
+    )
+    def test_what_two_readers_may_read_differently_is_damage(self, path, text, fault):
+        path.write_text(f'{{"fine": 1}}\n{text}\n')
+        with pytest.raises(RunDirectoryError, match=f"line 2 is damaged: {fault}"):
+            list(scan_lines(path))
+        (path.parent / "metadata.json").write_text(text)
+        with pytest.raises(RunDirectoryError, match=f"metadata.json is damaged: {fault}"):
+            RunDirectory(path.parent).read_metadata()
 
     def test_a_file_that_cannot_be_read_or_opened_is_an_error(self, tmp_path):
         with pytest.raises(RunDirectoryError, match="Is a directory"):

@@ -2,10 +2,11 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from subprocess import PIPE
 
@@ -106,6 +107,16 @@ class Services:
 
     def flow_run(self, flow_run_id):
         return self.call("GET", f"/flow_runs/{flow_run_id}")
+
+    def log_of(self, flow_run_id):
+        """Returns the first 200 messages of a flow run."""
+        chosen = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "limit": 200}
+        return [record["message"] for record in self.call("POST", "/logs/filter", chosen)]
+
+    def dump(self):
+        """Returns what is in the server's database, as SQL."""
+        with closing(sqlite3.connect(f"file:{self.folder / 'prefect/prefect.db'}?mode=ro", uri=True)) as database:
+            return "\n".join(database.iterdump())
 
     def artifact(self, flow_run_id, key):
         chosen = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}, "key": {"like_": key}}}

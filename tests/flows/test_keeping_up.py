@@ -13,6 +13,7 @@ import pytest
 from local_services import wait_for_answers
 
 from nightjar.errors import ServiceError, WarehouseError
+from nightjar.hosting.active_runs import WITHOUT_HEARTBEATS
 from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name, register
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
@@ -159,6 +160,44 @@ def test_killed_services_are_restarted_and_no_request_is_repeated(services):
     log = (services.folder / "home/up.log").read_text()
     assert log.count("ended by signal 9") >= 4
     assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
+
+
+PRINTING = """\
+import sys
+import nightjar.environments as environments
+import nightjar.environments.rubrics as rubrics
+
+def reward(completion):
+    print("scored" * 1000, flush=True)
+    print("scored" * 1000, file=sys.stderr, flush=True)
+    return 1.0
+
+def load_environment():
+    rows = [{"question": f"{n}?", "answer": str(n)} for n in range(100)]
+    return environments.SingleTurnEnv(dataset=rows, rubric=rubrics.Rubric(funcs=[reward]))
+"""
+
+
+def test_a_run_that_prints_continues_after_its_worker_was_killed(services):
+    (services.folder / "environments").mkdir(exist_ok=True)
+    (services.folder / "environments/printing.py").write_text(PRINTING)
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        flow_run = start(services, server, "printing", 100, env_id="printing")
+        wait_for_answers(server, 20)
+        kill(service_pids(services)["The worker"])
+        assert services.end_of(flow_run) == "COMPLETED"
+        assert server.stats().answered == 100
+
+
+def test_a_living_run_that_was_taken_for_dead_is_running_again(services):
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        flow_run = start(services, server, "alive", 200)
+        wait_for_answers(server, 10)
+        state = {"type": "CRASHED", "name": "Crashed", "message": f"{WITHOUT_HEARTBEATS} Retry resumes it."}
+        services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": state, "force": True})
+        services.wait_for(flow_run, "RUNNING")
+        assert services.end_of(flow_run) == "COMPLETED"
+        assert server.stats().answered == 200
 
 
 def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):

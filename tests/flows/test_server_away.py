@@ -1,6 +1,6 @@
-"""Prefect's server goes away while a command runs, for a while or for good: the run goes on, and the command ends.
+"""Prefect's server goes away or hangs while a command runs: the run continues, and the command ends.
 
-The command talks to the server through a gate, which a test closes.
+The command talks to the server through a gate, which a test closes or blocks.
 """
 
 import json
@@ -20,10 +20,15 @@ ROLLOUTS = 60
 
 
 class Gate:
-    """Forwards connections to a port while it is open; refuses them while it is closed."""
+    """Forwards connections to a port while it is open; refuses them while it is closed.
+
+    While it is blocked, it accepts connections and forwards nothing, like a server that hangs.
+    """
 
     def __init__(self, target):
         self._target = target
+        self._is_flowing = threading.Event()
+        self._is_flowing.set()
         self._passing = []
         self.port = 0
         self.open()
@@ -39,6 +44,12 @@ class Gate:
             each.close()
         self._passing.clear()
 
+    def block(self):
+        self._is_flowing.clear()
+
+    def unblock(self):
+        self._is_flowing.set()
+
     def _accept(self, listening):
         with suppress(OSError):
             while True:
@@ -48,10 +59,10 @@ class Gate:
                 for source, sink in ((here, there), (there, here)):
                     threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
-    @staticmethod
-    def _pass_on(source, sink):
+    def _pass_on(self, source, sink):
         with suppress(OSError), closing(source), closing(sink):
             while data := source.recv(65536):
+                self._is_flowing.wait()
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
 
@@ -60,6 +71,7 @@ class Gate:
 def gate(services):
     gate = Gate(services.port)
     yield gate
+    gate.unblock()
     with suppress(OSError):
         gate.close()
 
@@ -100,6 +112,33 @@ def test_a_run_reports_its_end_when_the_server_is_back(services, gate, tmp_path)
         gate.close()
         time.sleep(3)
         gate.open()
+        outcome, errors, _ = finish(process, server)
+    assert (outcome["status"], outcome["scored"]) == ("completed", ROLLOUTS)
+    assert "Traceback" not in errors
+    assert services.flow_run(outcome["flow_run_id"])["state_type"] == "COMPLETED"
+
+
+def test_a_server_that_hangs_delays_no_rollout(services, gate, tmp_path):
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=150)) as server:
+        process = start(services, gate, server, tmp_path)
+        gate.block()
+        since = time.monotonic()
+        wait_for_answers(server, ROLLOUTS)
+        generating = time.monotonic() - since
+        outcome, errors, seconds = finish(process, server)
+    assert (outcome["status"], outcome["scored"]) == ("completed", ROLLOUTS)
+    assert generating < 15  # 60 rollouts, 2 at a time, take 5 s; a shard may start 2 s late
+    assert seconds < 45  # each call to the server may take 10 s
+    assert errors.count("Prefect's server does not answer") == 1
+    assert "Traceback" not in errors
+
+
+def test_a_server_that_hangs_for_a_while_learns_the_end(services, gate, tmp_path):
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=500)) as server:
+        process = start(services, gate, server, tmp_path)
+        gate.block()
+        time.sleep(8)
+        gate.unblock()
         outcome, errors, _ = finish(process, server)
     assert (outcome["status"], outcome["scored"]) == ("completed", ROLLOUTS)
     assert "Traceback" not in errors

@@ -66,8 +66,52 @@ def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services
         assert server.stats().answered == 6
     message = services.flow_run(failed["id"])["state"]["message"]
     assert {
-        " - env_id: Field required",
-        " - num_examples: Input should be a valid integer, unable to parse string as an integer",
+        "env_id: Field required",
+        "num_examples: Input should be a valid integer, unable to parse string as an integer",
     } <= {*message.splitlines()}
     assert fired["auto_scheduled"]
     assert (datetime.fromisoformat(fired["expected_start_time"]) - due).total_seconds() % 60 == 0
+
+
+SECRET = "sk-planted-0123456789"
+
+
+class TestWrongParameters:
+    """Parameters of a run that is created over REST, as from a form or a schedule."""
+
+    @pytest.mark.parametrize(
+        ("parameters", "named"),
+        [
+            ({"nun_examples": 5}, "nun_examples"),
+            ({"env_args": {"api_key": SECRET}}, "env_args"),
+            ({"env_args": {"judge": {"note": SECRET}}}, "env_args"),
+            ({"api_key_var": SECRET}, "api_key_var"),
+            ({"num_examples": "many"}, "num_examples"),
+        ],
+    )
+    def test_the_server_refuses_them_and_stores_nothing(self, services, parameters, named):
+        refused = services.create("evaluate", {"env_id": "arithmetic", "model": "refused", **parameters})
+        assert refused.status_code == httpx.codes.CONFLICT
+        assert named in refused.text or "secret" in refused.text
+        assert SECRET not in services.dump()
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"env_args": {"key": SECRET}}, "env_args: key looks like a secret"),
+            ({"api_key_var": SECRET}, "api_key_var: must be the name of the environment variable"),
+        ],
+    )
+    def test_without_the_schema_the_run_fails_with_a_sentence_and_keeps_no_secret(self, services, parameters, message):
+        deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+        given = {"env_id": "arithmetic", "model": "refused", **parameters}
+        body = {"parameters": given, "state": {"type": "SCHEDULED"}, "enforce_parameter_schema": False}
+        flow_run = services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)["id"]
+        assert services.end_of(flow_run) == "FAILED"
+        found = services.flow_run(flow_run)
+        assert found["state"]["message"].startswith(message)
+        assert found["parameters"] == {"env_id": "arithmetic", "model": "refused"}
+        log = "\n".join(services.log_of(flow_run))
+        assert message in log
+        assert "Traceback" not in log
+        assert SECRET not in log + services.dump()

@@ -53,7 +53,7 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
 
 def test_every_flow_has_a_deployment() -> None:
     flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
-    named = set(re.findall(r'^@flow\(name="([\w-]+)"', flows, re.MULTILINE))
+    named = set(re.findall(r'^@checked_flow\(\s*"([\w-]+)"', flows, re.MULTILINE))
     assert {each.flow.name for each in DEPLOYMENTS} == set(FLOWS) == named
 
 

@@ -25,6 +25,7 @@ from nightjar.cli.options import (
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import FailureClass, RolloutOutcome, class_called
+from nightjar.core.files import there_is
 from nightjar.core.logs import log_to_stderr
 from nightjar.engine.runs import RunDirectory, new_run_id
 from nightjar.engine.runs.repair import repair
@@ -121,7 +122,7 @@ def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None
 
 def _run_id(wanted: str) -> str:
     try:
-        return wanted if Path(wanted).exists() else new_run_id(UUID(wanted))
+        return wanted if there_is(wanted) else new_run_id(UUID(wanted))
     except ValueError:
         return wanted
 

@@ -25,6 +25,7 @@ from nightjar.cli.options import (
 from nightjar.cli.output import columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in, recorded_failures, shown_outcomes
+from nightjar.core.files import there_is
 from nightjar.core.text import harmless
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, ServiceError
@@ -156,7 +157,7 @@ def eval_get(
 
 def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | None, HostedRun | None]:
     """Returns None for the server if it does not respond, and for the run if the server does not know it."""
-    if (Path(wanted) / "metadata.json").is_file():
+    if there_is(Path(wanted, "metadata.json")):
         wanted = str(RunDirectory(Path(wanted)).read_metadata().get("flow_run_id") or "")
     try:
         api = server_if_any(prefect_url) if wanted else None

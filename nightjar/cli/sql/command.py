@@ -72,8 +72,9 @@ def sql(
     Tables: runs, rollouts, attempts, examples, prices, metrics, errors. Views: leaderboard, history, pass_at_k,
     regressions, example_rewards, cost, retries. Macro: flips(a, b). Named queries: --list.
 
-    -P n=5 sets $n like the literal '5': a number in LIMIT $n and reward > $n, a text where it is compared with text. If
-    nothing implies the type, write it, as in to_days($n::INTEGER). Single quotes protect $n from the shell.
+    -P n=5 gives $n the value 5. The statement decides the type: $n is a number in LIMIT $n and in reward > $n, and a
+    text in a comparison with a text. If the statement does not decide the type, add the type, as in
+    to_days($n::INTEGER). Single quotes protect $n from the shell.
 
     Examples: nightjar sql "FROM leaderboard" --format csv
 

@@ -58,7 +58,7 @@ def bootstrap_ci(
 
 
 def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: float = 0.95) -> ConfidenceInterval | None:
-    """Returns the normal interval of a share of correct answers if the same problems were asked again.
+    """Returns a confidence interval, from the normal distribution, of the share of correct answers to these problems.
 
     ``problem_results`` are the numbers of answers and of correct answers of each problem. Returns None if a problem has
     fewer than two answers.
@@ -74,7 +74,7 @@ def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: floa
 
 
 def normal_ci(scores: Sequence[float], confidence: float = 0.95) -> ConfidenceInterval:
-    """Returns the normal interval of a mean; it is too narrow for few scores."""
+    """Returns a confidence interval of a mean from the normal distribution. With few scores, it is too narrow."""
     estimate = clustered_mean([score] for score in scores)
     return _ci(estimate, _normal(estimate.mean, estimate.stderr, confidence), confidence, "normal")
 

@@ -95,7 +95,10 @@ def _bare(text: str) -> str:
 
 
 def _same_value(given: str, reference: str) -> bool:
-    """Returns whether two texts are the same number; the given number may end an equation or have a unit."""
+    """Returns whether both texts are the same number.
+
+    ``given`` may be an equation that ends with the number, and may have a unit.
+    """
     if not re.fullmatch(r"\s*-?[$\d][\d,.$%\s]*", plain_text(reference)):
         return False
     amount = _ASIDE.split(plain_text(given), maxsplit=1)[0].rpartition("=")[2].strip()

@@ -120,7 +120,7 @@ class State(dict[str, Any]):
         self._original = known | {name: _snapshot(columns.get(name)) for name in remembered}
 
     def remember_input_of(self, other: State) -> None:
-        """Takes over the remembered columns of ``other``, which this state replaces."""
+        """Copies the remembered columns from ``other``. This state replaces ``other``."""
         self._original = getattr(other, "_original", {})
 
     def changed_input(self) -> dict[str, Any]:

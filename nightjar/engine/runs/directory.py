@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
 from nightjar.core.secrecy import hide_bytes
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, digest_of
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, check_strict, digest_of
 from nightjar.engine.runs.recorded import RecordedConfig, RecordedMetadata, first_fault
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
 
@@ -216,7 +216,9 @@ class RunDirectory:
     def _read(self, name: str, kind: type[BaseModel]) -> dict[str, Any]:
         path = self.path / name
         try:
-            content: dict[str, Any] = orjson.loads(path.read_bytes())
+            text = path.read_bytes()
+            content: dict[str, Any] = orjson.loads(text)
+            check_strict(content, text)
             check_format(content, path)
             kind.model_validate(content)
         except OSError as error:
@@ -225,6 +227,8 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is damaged: {error}") from error
         except ValidationError as error:
             raise RunDirectoryError(f"{path} is damaged: {first_fault(error)}") from error
+        except ValueError as error:
+            raise RunDirectoryError(f"{path} is damaged: {error}") from error
         return content
 
 

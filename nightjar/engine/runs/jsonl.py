@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b, file_digest
@@ -165,13 +167,36 @@ def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
 
 
 def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    text = line.rstrip(b"\n")
     try:
-        row = orjson.loads(line.rstrip(b"\n"))
+        row = orjson.loads(text)
+        check_strict(row, text)
     except orjson.JSONDecodeError as error:
         raise RunDirectoryError(f"{path}, line {number} is damaged: {error.msg} at column {error.colno}") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path}, line {number} is damaged: {error}") from error
     if not isinstance(row, dict):
         raise RunDirectoryError(f"{path}, line {number} is damaged: not a JSON object")
     return row
+
+
+def check_strict(content: object, text: bytes) -> None:
+    """Raises ``ValueError`` if an object in the text has a name twice, or if the text is nested too deeply.
+
+    A text that Nightjar wrote, and nobody changed, equals the text of its content. Only other texts are read again.
+    """
+    try:
+        if orjson.dumps(content) == text:
+            return
+        json.loads(text, object_pairs_hook=_without_repeated_names)
+    except (RecursionError, TypeError):
+        raise ValueError("the nesting is too deep") from None
+
+
+def _without_repeated_names(pairs: list[tuple[str, Any]]) -> None:
+    names = Counter(name for name, _ in pairs)
+    if len(names) < len(pairs):
+        raise ValueError(f"the name {names.most_common(1)[0][0]!r} occurs twice in an object")
 
 
 def digest_of(path: Path) -> str:

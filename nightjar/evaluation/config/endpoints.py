@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from nightjar.clients import ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl, EndpointClientConfig
+from nightjar.core.secrecy import KEY_FORMS, holds_key
 from nightjar.evaluation.config.fields import NamedHeaders
 
 
 def _check_variable(name: str) -> str:
-    if not (name.isascii() and name.isidentifier()):
+    if not (name.isascii() and name.isidentifier()) or holds_key(name):
         raise PydanticCustomError(NOT_TO_BE_SHOWN, "must be the name of the environment variable that holds the key")
     return name
 
 
-VariableName: TypeAlias = Annotated[str, AfterValidator(_check_variable)]
+_VARIABLE = {"type": "string", "pattern": r"^[A-Za-z_]\w*$", "not": {"pattern": KEY_FORMS}}
+VariableName: TypeAlias = Annotated[str, AfterValidator(_check_variable), WithJsonSchema(_VARIABLE)]
 """Name of an environment variable. A wrong value may be the key itself, so error messages do not show it."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from copy import copy
 from functools import wraps
 from types import NoneType
@@ -63,10 +63,14 @@ def _left_empty(field: FieldInfo, source: str) -> FieldInfo:
 
 
 def takes_fields(
-    kind: type[RunConfig] = RunConfig,
+    kind: type[RunConfig] = RunConfig, refuse: Callable[[Mapping[str, Any]], None] = refuse_secrets
 ) -> Callable[[Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]], AsyncFunction[T]]:
-    """Replaces the parameter ``config``, also in the docstring, by the fields, so that Prefect's form shows them."""
+    """Replaces the parameter ``config``, also in the docstring, by the fields, so that Prefect's form shows them.
+
+    ``refuse`` is called with the arguments of each call, before Prefect stores them.
+    """
     fields = parameters(kind)
+    form = type("_Form", (_Form,), {"refuse": staticmethod(refuse)})
 
     def decorate(function: Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]) -> AsyncFunction[T]:
         @wraps(function)
@@ -77,7 +81,7 @@ def takes_fields(
         signature = inspect.signature(function, eval_str=True)
         _, *others = signature.parameters.values()
         flat = {name: _parameter(name, field) for name, field in fields.items()}
-        taking_fields.__signature__ = _Form(_in_groups(_placed(flat, others)))  # type: ignore[attr-defined]
+        taking_fields.__signature__ = form(_in_groups(_placed(flat, others)))  # type: ignore[attr-defined]
         texts = "\n".join(f"    {name}: {field.description}" for name, field in fields.items())
         lines = (inspect.getdoc(function) or "").splitlines()
         taking_fields.__doc__ = "\n".join(texts if line.startswith("    config: ") else line for line in lines)
@@ -89,9 +93,13 @@ def takes_fields(
 class _Form(inspect.Signature):
     """A signature whose parameters are all optional: the configuration supplies the defaults."""
 
+    @staticmethod
+    def refuse(arguments: Mapping[str, Any]) -> None:
+        refuse_secrets(arguments)
+
     def bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
         """Binds the given arguments; refuses secrets, because Prefect stores the arguments next."""
-        refuse_secrets(kwargs)
+        self.refuse(kwargs)
         return self.bind_partial(*args, **kwargs)
 
 

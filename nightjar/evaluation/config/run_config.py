@@ -276,4 +276,4 @@ def usual_name(parameters: Mapping[str, Any]) -> str:
     """Returns the default name of a run: environment and model, or environment and registry endpoint."""
     default = RunConfig.model_fields["model"].default
     model = parameters.get("model", default)
-    return f"{parameters['env_id']} | {parameters.get('endpoint') or model if model == default else model}"
+    return f"{parameters.get('env_id')} | {parameters.get('endpoint') or model if model == default else model}"

@@ -18,7 +18,7 @@ import orjson
 
 from nightjar.engine.runs import summarize_rows
 from nightjar.engine.runs.directory import check_format, unsealed
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, scan_lines
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, check_strict, scan_lines
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, WarehouseError
 from nightjar.warehouse.storage.segments import make_version
 
@@ -128,7 +128,9 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:
     try:
-        content = orjson.loads(path.read_bytes())
+        text = path.read_bytes()
+        content = orjson.loads(text)
+        check_strict(content, text)
         check_format(content, path)
     except (OSError, ValueError) as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
