@@ -30,7 +30,7 @@ from nightjar.errors import NightjarError, RunError
 from nightjar.evaluation import IncompleteRunError, Outcome
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.config.run_config import usual_name
-from nightjar.tasks.away import is_away, reach, settle, tell
+from nightjar.tasks.away import is_away, reach, settle, tell, wait_until_back
 from nightjar.warehouse.location import has_secret
 
 _UNATTENDED_WAIT_MINUTES = 10.0
@@ -158,6 +158,8 @@ def refused(error: NightjarError) -> State[Any]:
 
 
 _SEND_SECONDS = 60.0
+_BACK_SECONDS = 600.0
+"""How long the run of a worker waits at its end for a server that does not answer."""
 
 
 def nightjar_log_in_run_log() -> None:
@@ -181,6 +183,8 @@ def nightjar_log_in_run_log() -> None:
 
 async def send_run_log() -> None:
     """Sends the rest of the log and of the task runs before the state of the run says that it has ended."""
+    if is_unattended():  # otherwise nobody would learn the end of the run
+        await wait_until_back(_BACK_SECONDS)
     await settle()
     if not is_away():
         await APILogWorker.drain_all(timeout=_SEND_SECONDS, at_exit=False)  # type: ignore[misc]

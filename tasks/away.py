@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import httpx
 from prefect import State, Task
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import TaskRunResult
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.settings import get_current_settings
@@ -29,6 +31,7 @@ SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAc
 _START_SECONDS = 2.0
 """Prefect's engine asks the server for the slots of a task's tags. A task that may not start by then starts anyway."""
 _CALL_SECONDS = 10.0
+_PAUSE_SECONDS = 2.0
 _PAGE_SECONDS = 60.0
 
 _is_away = False
@@ -158,6 +161,20 @@ async def settle() -> None:
     """Waits for task runs that a slow server records later than they end. Call it at the end of a flow."""
     if _left and not _is_away:
         await asyncio.wait(_left, timeout=_CALL_SECONDS)
+
+
+async def wait_until_back(seconds: float) -> None:
+    """Waits until the server answers again, at most for ``seconds``."""
+    until = time.monotonic() + seconds
+    while _is_away and time.monotonic() < until:
+        if await reach(_greet) is None:
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _greet() -> bool:
+    async with get_client() as client:
+        await client.hello()
+    return True
 
 
 async def _as_task_run(

@@ -94,7 +94,10 @@ class TestResuming:
         ("fields", "found"),
         [
             ({"env_args": {"split": "train"}}, {"env_args": ({}, {"split": "train"})}),
-            ({"base_url": "http://127.0.0.1:1/v1"}, {"base_url": ("https://api.pinference.ai/api/v1", "http://127.0.0.1:1/v1")}),
+            (
+                {"base_url": "http://127.0.0.1:1/v1"},
+                {"base_url": ("https://api.pinference.ai/api/v1", "http://127.0.0.1:1/v1")},
+            ),
             ({"sampling_args": {"temperature": 1.0}}, {"sampling_args": ({}, {"temperature": 1.0})}),
             (
                 {"api_client_type": "anthropic_messages"},
