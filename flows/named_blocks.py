@@ -18,6 +18,7 @@ from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError, WithJsonSchema
 
 from nightjar.blocks import EnvironmentSecrets, HubPublisher, ModelEndpoint, ResultsWarehouse
+from nightjar.clients.providers import is_usual_key
 from nightjar.core.secrecy import SECRETS_LABEL, hidden_in_errors, in_environment
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config import RunConfig
@@ -121,7 +122,10 @@ def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
     usual = RunConfig(env_id=config.env_id, provider=config.provider).model_copy(
         update={"provider": defaults["provider"]}
     )
-    if said := [field for field in _OF_THE_ENDPOINT if getattr(config, field) != getattr(usual, field)]:
+    said = [field for field in _OF_THE_ENDPOINT if getattr(config, field) != getattr(usual, field)]
+    if is_usual_key(config.base_url, config.api_key_var):  # nobody named the variable
+        said = [field for field in said if field != "api_key_var"]
+    if said:
         raise ConfigError(f"Block {name!r} sets the endpoint: remove {' and '.join(said)} from the parameters")
     client = endpoint.client_config()
     update: dict[str, Any] = {

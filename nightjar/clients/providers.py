@@ -70,3 +70,11 @@ def key_variable(base_url: str) -> str:
             "(api_key_var). If the host needs no key, any text will do: export NAME=none"
         )
     return found
+
+
+def is_usual_key(base_url: str, variable: str) -> bool:
+    """Returns whether the variable is used for the host without being named."""
+    try:
+        return key_variable(base_url) == variable
+    except ConfigError:
+        return False

@@ -19,6 +19,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from nightjar.cli.options import argument, json_object, json_value, option
+from nightjar.clients.providers import is_usual_key
 from nightjar.evaluation.config import RunConfig, groups, parameters, plain_type
 
 Command: TypeAlias = Callable[..., None]
@@ -243,6 +244,7 @@ def command_of(config: RunConfig) -> list[str]:
     """Returns the command that makes a run with this configuration, without the values that are defaults."""
     defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
     values = config.model_dump(mode="json")
+    defaults["api_key_var"] = values["api_key_var"] if is_usual_key(config.base_url, config.api_key_var) else None
     values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}
     command = ["nightjar", "eval", "run", config.env_id]
     for name, field in parameters().items():
