@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError, TimeoutError)
 """Errors that Prefect raises, after its own retries, if its server does not answer or answers only with errors."""
 
-_START_SECONDS = 2.0
+_START_SECONDS = 0.5
 """Prefect's engine asks the server for the slots of a task's tags. A task that may not start by then starts anyway."""
 _CALL_SECONDS = 10.0
 _PAUSE_SECONDS = 2.0
@@ -86,7 +86,7 @@ async def run_task(
 
     The result of a cancelled task is None. No argument may be a future. ``after`` are ids of task runs from which
     Prefect's pages draw an arrow to this task run; None means the task runs that made the arguments. The task does not
-    wait for them. A server that hangs delays the task by two seconds, and the result by ten.
+    wait for them. A server that hangs delays the task by half a second, and the result by ten.
     """
     call = partial(task.fn, *args)
     result = await call() if _is_away else await _recorded(_Work(call), task, args, task_run_id, after)

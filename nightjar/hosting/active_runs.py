@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import psutil
 
+from nightjar.engine.runs import Whereabouts
 from nightjar.hosting.server import WORKER_SECONDS, PrefectApi
 
 _STATES = ("PENDING", "RUNNING", "CANCELLING")
@@ -33,6 +34,7 @@ class ActiveFlowRun:
     work_pool: str | None
     host: str | None
     pid: int | None
+    where: Whereabouts | None
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
@@ -45,6 +47,7 @@ class ActiveFlowRun:
             work_pool=record["work_pool_name"],
             host=host or None,
             pid=int(pid) if pid.isdecimal() else None,
+            where=Whereabouts.from_labels(record["labels"] or {}),
         )
 
     @property
@@ -112,7 +115,7 @@ class LostRuns:
         self._gone_since: dict[str, float] = {}
 
     def settle(self) -> Iterator[str]:
-        """Marks runs without a process as Crashed or Cancelled, stops runs to be cancelled, and yields messages.
+        """Marks runs without a process as Completed, Crashed or Cancelled, and stops runs to be cancelled; yields messages.
 
         A run that was marked as Crashed because its heartbeats stopped is Running again if its process is alive.
         """
@@ -144,6 +147,12 @@ class LostRuns:
         return not run.is_elsewhere and (run.host is not None or run.work_pool == self._work_pool)
 
     def _mark(self, run: ActiveFlowRun) -> Iterator[str]:
+        if run.where is not None and run.where.is_complete():
+            if self._api.set_state(
+                run.id, "COMPLETED", "The run is complete. The server did not answer when it ended."
+            ):
+                yield f"Run {run.name!r} ({run.id}) is Completed: it ended while the server did not answer."
+            return
         state = "CANCELLED" if run.state == "CANCELLING" else "CRASHED"
         process = f"Process {run.pid}, which ran it," if run.pid else "The process that was to run it"
         rest = "Retry" if run.work_pool else "The same command with --resume"

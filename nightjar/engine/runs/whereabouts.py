@@ -45,7 +45,12 @@ class Whereabouts:
 
     def is_unfinished_here(self) -> bool:
         metadata = self._metadata() if self.folder == Path.cwd() else None
-        return metadata is not None and not (metadata.get("status") == "completed" and metadata.get("published_at"))
+        return metadata is not None and not _is_complete(metadata)
+
+    def is_complete(self) -> bool:
+        """Returns whether the run is here, completed and published."""
+        metadata = self._metadata()
+        return metadata is not None and _is_complete(metadata)
 
     def is_unpublished(self) -> bool:
         metadata = self._metadata()
@@ -55,3 +60,7 @@ class Whereabouts:
         with suppress(RunDirectoryError):
             return RunDirectory(self.folder / self.run_dir).read_metadata() if self.is_here else None
         return None
+
+
+def _is_complete(metadata: Mapping[str, Any]) -> bool:
+    return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
