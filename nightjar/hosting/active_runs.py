@@ -115,8 +115,9 @@ class LostRuns:
         self._gone_since: dict[str, float] = {}
 
     def settle(self) -> Iterator[str]:
-        """Marks runs without a process as Completed, Crashed or Cancelled, and stops runs to be cancelled; yields messages.
+        """Marks runs without a process as Completed, Crashed or Cancelled, and stops runs to be cancelled.
 
+        Yields a message for each of these runs.
         A run that was marked as Crashed because its heartbeats stopped is Running again if its process is alive.
         """
         yield from self._revive()
