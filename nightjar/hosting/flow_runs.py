@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.clients.providers import is_loopback
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.core.home import VIEW_URL
 from nightjar.engine import Run, open_runs
@@ -17,7 +16,7 @@ from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, ServiceError
 from nightjar.evaluation import IncompleteRunError, Outcome
 from nightjar.evaluation.config import RunConfig
-from nightjar.hosting.server import HEARTBEATS, SETTINGS, find_prefect_api
+from nightjar.hosting.server import SETTINGS, find_prefect_api
 from nightjar.hosting.state import read_state
 from nightjar.hosting.temporary_server import temporary_server
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -43,8 +42,7 @@ async def evaluate_as_flow(
 
     If ``api_url`` is None, a temporary server is used. ``load_env`` describes ``output_dir``, ``resume`` and ``where``.
     """
-    is_watched = api_url is None or is_loopback(api_url)
-    for name, value in {**SETTINGS, **_ON_A_TERMINAL, **({} if is_watched else HEARTBEATS)}.items():
+    for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
     if (up := read_state()) and up.view_url and up.api_url == api_url:
         os.environ.setdefault(VIEW_URL, up.view_url)

@@ -40,7 +40,11 @@ def prefixed(name: str, prefix: str) -> str:
 
 _HEALTH_SECONDS = 10.0
 
+HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""The shortest time in seconds that Prefect allows. A run ends after four missing heartbeats (``automations.py``)."""
+
 SETTINGS = {
+    **HEARTBEATS,
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows progress
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that do not belong to a run may log
     # On disk, concurrency slots of deployments survive a restart of the server, and so do their runs
@@ -54,12 +58,6 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
 """Environment variables; Prefect reads them when it is imported."""
-
-HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-"""Environment of runs on a server that ``nightjar up`` does not watch; 30 seconds is Prefect's minimum.
-
-The automation in ``automations.py`` ends a run after four missing heartbeats. ``nightjar up`` looks at processes.
-"""
 
 
 def configured_prefect_api() -> str | None:
