@@ -178,11 +178,10 @@ def load_environment():
 """
 
 
-def test_a_run_that_prints_continues_after_its_worker_was_killed(services):
-    (services.folder / "environments").mkdir(exist_ok=True)
-    (services.folder / "environments/printing.py").write_text(PRINTING)
+def test_a_run_that_prints_continues_after_its_worker_was_killed(services, tmp_path):
+    (tmp_path / "printing.py").write_text(PRINTING)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        flow_run = start(services, server, "printing", 100, env_id="printing")
+        flow_run = start(services, server, "printing", 100, env_id="printing", env_dir_path=str(tmp_path))
         wait_for_answers(server, 20)
         kill(service_pids(services)["The worker"])
         assert services.end_of(flow_run) == "COMPLETED"
