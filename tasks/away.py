@@ -28,6 +28,9 @@ Result = TypeVar("Result")
 SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError, TimeoutError)
 """Errors that Prefect raises, after its own retries, if its server does not answer or answers only with errors."""
 
+_AWAY_IN_CALL = (*SERVER_IS_AWAY, AssertionError)
+"""Also the error of Prefect's client if ``note`` lowers the number of retries while the client retries."""
+
 _START_SECONDS = 0.5
 """Prefect's engine asks the server for the slots of a task's tags. A task that may not start by then starts anyway."""
 _CALL_SECONDS = 10.0
@@ -116,7 +119,7 @@ async def _recorded(
 async def _result(recording: asyncio.Future[State[Any]], work: _Work) -> Any:
     try:
         state = recording.result()
-    except SERVER_IS_AWAY:
+    except _AWAY_IN_CALL:
         note(away=True)
         return work.result if work.has_succeeded.is_set() else await work.start()
     return state if state.is_cancelled() else await state.aresult()
@@ -196,7 +199,7 @@ async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
     try:
         async with asyncio.timeout(_CALL_SECONDS):
             answer = await work()
-    except SERVER_IS_AWAY:
+    except _AWAY_IN_CALL:
         note(away=True)
         return None
     note(away=False)
@@ -210,5 +213,5 @@ async def tell(work: Callable[[], Awaitable[Any]]) -> None:
     try:
         async with asyncio.timeout(_PAGE_SECONDS):
             await work()
-    except SERVER_IS_AWAY:
+    except _AWAY_IN_CALL:
         note(away=True)
