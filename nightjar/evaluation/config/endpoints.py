@@ -19,7 +19,7 @@ def _check_variable(name: str) -> str:
     return name
 
 
-_VARIABLE = {"type": "string", "pattern": r"^[A-Za-z_]\w*$", "not": {"pattern": KEY_FORMS}}
+_VARIABLE = {"type": "string", "pattern": r"^[A-Za-z_]\w*$", "not": {"type": "string", "pattern": KEY_FORMS}}
 VariableName: TypeAlias = Annotated[str, AfterValidator(_check_variable), WithJsonSchema(_VARIABLE)]
 """Name of an environment variable. A wrong value may be the key itself, so error messages do not show it."""
 
