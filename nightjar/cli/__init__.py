@@ -17,6 +17,7 @@ from typer import TyperException
 
 from nightjar.cli import app
 from nightjar.cli.terminal import echo
+from nightjar.core.secrecy import hide_keys
 from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
@@ -38,9 +39,7 @@ def main() -> NoReturn:
 
 def _fail(message: str, code: int) -> NoReturn:
     if message:
-        from nightjar.core.secrecy import hide_keys  # an error of an environment may quote a key
-
-        echo(f"Error: {hide_keys(message)}", err=True)
+        echo(f"Error: {hide_keys(message)}", err=True)  # an error of an environment may quote a key
     _leave(code)
 
 
