@@ -25,11 +25,13 @@ logger = logging.getLogger("nightjar.prefect")
 
 Result = TypeVar("Result")
 
-SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError, TimeoutError)
+SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError)
 """Errors that Prefect raises, after its own retries, if its server does not answer or answers only with errors."""
 
-_AWAY_IN_CALL = (*SERVER_IS_AWAY, AssertionError)
-"""Also the error of Prefect's client if ``note`` lowers the number of retries while the client retries."""
+_AWAY_IN_CALL = (*SERVER_IS_AWAY, TimeoutError, AssertionError)
+"""Errors of a single call: also the end of its time, and the error that Prefect's client raises if ``note`` lowers the
+number of retries while the client retries.
+"""
 
 _START_SECONDS = 0.5
 """Prefect's engine asks the server for the slots of a task's tags. A task that may not start by then starts anyway."""
