@@ -16,7 +16,7 @@ from prefect.logging.loggers import disable_logger
 
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.run_config import refuse_secrets
-from nightjar.flows.flow_runs import forget_parameters, refused
+from nightjar.flows.flow_runs import forget_parameters, refused, send_run_log
 
 _RUN_OF_WORKER = "PREFECT__FLOW_RUN_ID"
 """The variable that a worker sets for the process of a run."""
@@ -69,9 +69,12 @@ def checked_flow(
             refusal = next((each for each in (*args, *kwargs.values()) if isinstance(each, _Refusal)), None)
             if refusal is None:
                 return await function(*args, **kwargs)
-            if FlowRunContext.get() is not None:
-                await forget_parameters(refusal.names)
-            return refused(ConfigError(refusal.reason))  # type: ignore[return-value] # Prefect raises its error
+            if FlowRunContext.get() is None:
+                raise ConfigError(refusal.reason)
+            await forget_parameters(refusal.names)
+            state = refused(ConfigError(refusal.reason))
+            await send_run_log()
+            return state  # type: ignore[return-value] # Prefect raises its error
 
         # Prefect would look up the names in annotations in this module, not in the module of the flow.
         signature = inspect.signature(function, eval_str=True)

@@ -59,15 +59,16 @@ class Chain:
     generated. So the ids of task runs are made before the task runs begin, and each records its predecessors.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, loaded: UUID) -> None:
         self._run = run
+        self._loaded = loaded
         self._generated: dict[int, UUID] = {}
         self._scored: dict[int, UUID] = {}
         self._last = uuid4()
 
     async def generate(self, shard: Shard) -> None:
         self._generated[shard.number] = uuid4()
-        await self._stage(tasks.generate, shard, self._generated[shard.number], None)
+        await self._stage(tasks.generate, shard, self._generated[shard.number], [self._loaded])
 
     async def score(self, shard: Shard) -> None:
         """Scores a shard. A permanent failure stops the run, but failed rollouts do not."""
@@ -92,11 +93,11 @@ class Chain:
         is_public = publisher is not None and not publisher.private
         try:
             with in_environment({"HF_TOKEN": token} if token else {}):
-                await run_task(tasks.push, self._run, None, is_public, after=[self._last])
+                await run_task(tasks.push, self._run, None, is_public, task_run_id=uuid4(), after=[self._last])
         except HubError as error:
             self._run.unpushed = error
 
-    async def _stage(self, stage: Task[..., Any], shard: Shard, task_run_id: UUID, after: list[UUID] | None) -> None:
+    async def _stage(self, stage: Task[..., Any], shard: Shard, task_run_id: UUID, after: list[UUID]) -> None:
         stage = stage.with_options(refresh_cache=bool(shard.remaining))  # the journal decides, not the cache
         try:
             await run_task(stage, self._run, shard, task_run_id=task_run_id, after=after)
@@ -159,11 +160,12 @@ async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output
             await forget_parameters({"where"})
         with within_budget([config], warehouse):
             run_id = new_run_id(UUID(str(flow_run.id)))
-            run = await run_task(tasks.load_env, config, folder, resume or None, where, run_id)
+            loaded = uuid4()
+            run = await run_task(tasks.load_env, config, folder, resume or None, where, run_id, task_run_id=loaded)
         await label_flow_run(run, named.location)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
-            chain = Chain(run)
+            chain = Chain(run, loaded)
             async with shared_limit(run, endpoint, named.limit), run.stages() as stages:
                 async for shard in run.in_turn():
                     stages.create_task(chain.generate(shard))

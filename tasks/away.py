@@ -62,7 +62,7 @@ def note(*, away: bool) -> None:
 
 
 class _Work:
-    """The function of a task. Prefect's engine calls it; if the engine waits for the server, it starts without it."""
+    """The function of a task. Prefect's engine calls it; while the engine waits for the server, it can start before."""
 
     def __init__(self, call: Callable[[], Awaitable[Any]]) -> None:
         self._call = call
@@ -73,25 +73,34 @@ class _Work:
 
     async def __call__(self) -> Any:
         self.is_asked.set()
+        return await self.outcome()
+
+    async def outcome(self) -> Any:
+        """Returns the result of the early start if nobody took it yet, else of a new start."""
         early, self._early = self._early, None
-        self.result = await (early or self._call())
+        return await (early or self._run())
+
+    async def start_early(self) -> None:
+        """Runs the work once without raising its error. The engine gets the outcome if it asks for the work later."""
+        early = self._early = asyncio.ensure_future(self._run())
+        try:
+            await asyncio.wait([early])
+        except asyncio.CancelledError:
+            early.cancel()
+            raise
+
+    async def _run(self) -> Any:
+        self.result = await self._call()
         self.has_succeeded.set()
         return self.result
 
-    async def start(self) -> Any:
-        """Starts the work. If the engine asks for the work later, the engine gets the result of this start."""
-        self._early = asyncio.ensure_future(self._call())
-        return await self._early
 
-
-async def run_task(
-    task: Task[..., Any], *args: Any, task_run_id: UUID | None = None, after: Iterable[UUID] | None = None
-) -> Any:
+async def run_task(task: Task[..., Any], *args: Any, task_run_id: UUID, after: Iterable[UUID] = ()) -> Any:
     """Runs an async Prefect task and returns its result; without the server, calls the task's function.
 
     The result of a cancelled task is None. No argument may be a future. ``after`` are ids of task runs from which
-    Prefect's pages draw an arrow to this task run; None means the task runs that made the arguments. The task does not
-    wait for them. A server that hangs delays the task by half a second, and the result by ten.
+    Prefect's pages draw an arrow to this task run. The task does not wait for them. A server that hangs delays the task
+    by half a second, and the result by ten.
     """
     call = partial(task.fn, *args)
     result = await call() if _is_away else await _recorded(_Work(call), task, args, task_run_id, after)
@@ -99,13 +108,16 @@ async def run_task(
 
 
 async def _recorded(
-    work: _Work, task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID | None, after: Iterable[UUID] | None
+    work: _Work, task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID, after: Iterable[UUID]
 ) -> Any:
     recording = asyncio.ensure_future(_as_task_run(_task_of(work, task), args, task_run_id, after))
     try:
         if not await _happens(work.is_asked, recording, _START_SECONDS):
-            _leave(recording)
-            return await work.start()  # if it fails, Prefect must not retry it as well
+            await work.start_early()
+            seconds = 0.0 if work.has_succeeded.is_set() else _CALL_SECONDS  # the engine retries what failed
+            if not await _happens(work.is_asked, recording, seconds):
+                _leave(recording)
+                return await work.outcome()
         await _happens(work.has_succeeded, recording, None)
         await asyncio.wait([recording], timeout=_CALL_SECONDS if work.has_succeeded.is_set() else None)
         if not recording.done():
@@ -123,7 +135,7 @@ async def _result(recording: asyncio.Future[State[Any]], work: _Work) -> Any:
         state = recording.result()
     except _AWAY_IN_CALL:
         note(away=True)
-        return work.result if work.has_succeeded.is_set() else await work.start()
+        return work.result if work.has_succeeded.is_set() else await work.outcome()
     return state if state.is_cancelled() else await state.aresult()
 
 
@@ -183,15 +195,15 @@ async def _greet() -> bool:
 
 
 async def _as_task_run(
-    task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID | None, after: Iterable[UUID] | None
+    task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID, after: Iterable[UUID]
 ) -> State[Any]:
     parameters = get_call_parameters(task.fn, args, {})
-    dependencies: dict[str, set[Any]] = {}
-    if after is not None:
-        dependencies = {next(iter(parameters)): {TaskRunResult(id=each) for each in after}}
-        parameters = {name: quote(value) for name, value in parameters.items()}  # else Prefect draws an arrow for each
     state: State[Any] = await run_task_async(
-        task, task_run_id=task_run_id, parameters=parameters, dependencies=dependencies, return_type="state"
+        task,
+        task_run_id=task_run_id,
+        parameters={name: quote(value) for name, value in parameters.items()},  # else Prefect draws an arrow for each
+        dependencies={next(iter(parameters)): {TaskRunResult(id=each) for each in after}},
+        return_type="state",
     )  # type: ignore[assignment]
     return state
 

@@ -112,7 +112,7 @@ def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed
     text = SUITE.format(url="https://api.example.com/v1").replace('"arithmetic"', '"my-quiz"', 1) + BROKEN.replace(
         "gsm8k", "owner/other"
     )
-    ended = typed(text).wait()
+    ended = typed(f'api_key_var = "NO_SUCH_KEY"\n{text}').wait()
     assert ended.code == 1
     assert "Environments 'my-quiz', 'owner/other' are not installed" in ended.stderr
     assert not nightjar.runs

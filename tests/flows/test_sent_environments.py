@@ -77,9 +77,10 @@ def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, 
     assert found == [(1.0, first["env_source"]), (1.0, first["env_source"]), (0.0, other["env_source"])]
     parameters = services.flow_run(first["flow_run_id"])["parameters"]
     assert set(parameters) == {
-        "env_id", "env_source", "model", "base_url", "num_examples", "rollouts_per_example", "env_args",
+        "env_id", "env_source", "model", "base_url", "api_key_var", "num_examples", "rollouts_per_example", "env_args",
         "timeout_minutes",
     }  # fmt: skip
+    assert parameters["api_key_var"] == "EMPTY"  # so that no key of the deployment is sent to another host
 
 
 def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder):

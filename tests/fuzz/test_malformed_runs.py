@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +84,7 @@ def malformed(sound: bytes) -> list[bytes | tuple[bytes, ...]]:
 def serving(sound: bytes, bad: list[bytes | tuple[bytes, ...]]) -> Iterator[str]:
     """Gives two of seven questions a sound answer, and each other one a malformed answer of its own."""
     order: dict[bytes, int] = {}
-    loop, ports = asyncio.new_event_loop(), []
-    ready = threading.Event()
+    ready: Future[tuple[int, Callable[[], object]]] = Future()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -99,21 +100,19 @@ def serving(sound: bytes, bad: list[bytes | tuple[bytes, ...]]) -> Iterator[str]
         writer.close()
 
     async def serve() -> None:
+        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            ports.append(server.sockets[0].getsockname()[1])
-            ready.set()
-            await asyncio.Event().wait()
+            ready.set_result((server.sockets[0].getsockname()[1], partial(loop.call_soon_threadsafe, is_over.set)))
+            await is_over.wait()
 
-    task = loop.create_task(serve())
-    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])))
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert ready.wait(30)
+    port, stop = ready.result(30)
     try:
-        yield f"http://127.0.0.1:{ports[0]}/v1"
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        stop()
         thread.join()
-        loop.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
