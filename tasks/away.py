@@ -76,7 +76,9 @@ class _Work:
         return await self.outcome()
 
     async def outcome(self) -> Any:
-        """Returns the result of the early start if nobody took it yet, else of a new start."""
+        """Runs the work, but takes the outcome of the early start if that succeeded or nobody took it."""
+        if self.has_succeeded.is_set():
+            return self.result
         early, self._early = self._early, None
         return await (early or self._run())
 
@@ -114,9 +116,11 @@ async def _recorded(
     try:
         if not await _happens(work.is_asked, recording, _START_SECONDS):
             await work.start_early()
-            seconds = 0.0 if work.has_succeeded.is_set() else _CALL_SECONDS  # the engine retries what failed
-            if not await _happens(work.is_asked, recording, seconds):
+            if work.has_succeeded.is_set() and not work.is_asked.is_set():
                 _leave(recording)
+                return work.result
+            if not await _happens(work.is_asked, recording, _CALL_SECONDS):  # so that the engine retries what failed
+                recording.cancel()
                 return await work.outcome()
         await _happens(work.has_succeeded, recording, None)
         await asyncio.wait([recording], timeout=_CALL_SECONDS if work.has_succeeded.is_set() else None)
