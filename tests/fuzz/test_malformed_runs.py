@@ -13,7 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,17 +87,16 @@ def serving(sound: bytes, bad: list[bytes | tuple[bytes, ...]]) -> Iterator[str]
     ready: Future[tuple[int, Callable[[], object]]] = Future()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-        position = order.setdefault(await reader.readexactly(length), len(order))
-        block, place = divmod(position, 7)
-        parts = response(sound) if place < 2 else bad[5 * block + place - 2]
-        with suppress(ConnectionError):  # the client may go away
+        with closing(writer), suppress(ConnectionError):  # the client may go away
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+            position = order.setdefault(await reader.readexactly(length), len(order))
+            block, place = divmod(position, 7)
+            parts = response(sound) if place < 2 else bad[5 * block + place - 2]
             for part in (parts,) if isinstance(parts, bytes) else parts:
                 writer.write(part)
                 await writer.drain()
                 await asyncio.sleep(0 if isinstance(parts, bytes) else 1)
-        writer.close()
 
     async def serve() -> None:
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
