@@ -27,6 +27,13 @@ def up(
     view_port: Annotated[
         int | None, option("Port of the web view (default: 4280, or the next free port).", min=1, max=65535)
     ] = None,
+    database_url: Annotated[
+        str,
+        option(
+            "PostgreSQL database of the server (default: an SQLite file). $NAME stands for an environment variable, "
+            "as in 'postgresql://ann:$NAME@db/prefect'."
+        ),
+    ] = "",
 ) -> None:
     """Start the local Prefect server, a worker and the web view, and register the deployments.
 
@@ -37,7 +44,14 @@ def up(
     """
     if no_view and view_port is not None:
         raise typer.BadParameter("--no-view and --view-port contradict each other")
-    chosen = Choices(port, name_prefix, is_taken_over=take_over, is_viewed=not no_view, view_port=view_port)
+    chosen = Choices(
+        port,
+        name_prefix,
+        is_taken_over=take_over,
+        is_viewed=not no_view,
+        view_port=view_port,
+        database_url=database_url,
+    )
     if detach:
         echo(supervise_in_background(chosen))
     else:

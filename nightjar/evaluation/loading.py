@@ -28,6 +28,8 @@ from nightjar.evaluation.resuming import failed_where, find_resumable
 
 logger = logging.getLogger(__name__)
 
+_MOST_SHARDS = 16
+_SHARD_ROLLOUTS = 20
 _PATIENCE_SECONDS = 60.0
 """How long the retry of a flow run waits for the process that is still publishing the earlier results."""
 
@@ -70,6 +72,11 @@ def load_env(
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)
 
 
+def _usual_shards(prepared: Prepared) -> int:
+    rollouts = len(prepared.selection.hashes) * prepared.plan.rollouts_per_example
+    return max(1, min(_MOST_SHARDS, rollouts // _SHARD_ROLLOUTS))
+
+
 def open_run(
     prepared: Prepared,
     client: AnyClient,
@@ -105,7 +112,7 @@ def open_run(
         engine,
         replace(prepared.plan, chosen=None if chosen is None else chosen | opened.outdated),
         list(selection.hashes),
-        max_shards=config.max_shards,
+        max_shards=config.max_shards or _usual_shards(prepared),
         is_interleaved=config.interleave_scoring,
         time_limit_seconds=None if config.timeout_minutes is None else 60 * config.timeout_minutes,
         closing=[partial(tear_down, env), client.close],

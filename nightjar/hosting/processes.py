@@ -49,6 +49,7 @@ class Service:
     name: str
     log: Path
     module: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] = field(init=False)
     restarts: int = 0
     _started_at: float = field(init=False)
@@ -89,7 +90,7 @@ class Service:
             self.process.wait()
 
     def _start(self) -> None:
-        self.process = spawn(self.log, self.module)
+        self.process = spawn(self.log, self.module, self.environment)
         self._started_at, self._again_at = time.monotonic(), None
 
     def _pause(self) -> str:

@@ -20,6 +20,7 @@ from nightjar.core.home import VIEW_URL, home
 from nightjar.core.ports import first_free_port
 from nightjar.errors import ServiceError
 from nightjar.hosting.active_runs import ActiveFlowRun, LostRuns, active_flow_runs, is_watched, stop_process
+from nightjar.hosting.database import database_settings
 from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
 from nightjar.hosting.server import POOL, SETTINGS, PrefectApi, configured_prefect_api, prefect_answers, prefixed
 from nightjar.hosting.state import (
@@ -47,18 +48,23 @@ _LOST_RUNS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Choices:
-    """The user's choices for ``nightjar up``. If ``view_port`` is None, any free port is used."""
+    """The user's choices for ``nightjar up``. If ``view_port`` is None, any free port is used.
+
+    ``database_url`` may refer to environment variables, as in ``postgresql://ann:$NAME@db/prefect``.
+    """
 
     port: int
     prefix: str = ""
     is_taken_over: bool = False
     is_viewed: bool = True
     view_port: int | None = None
+    database_url: str = ""
 
     def flags(self) -> list[str]:
         switches = {"--take-over": self.is_taken_over, "--no-view": not self.is_viewed}
         view_port = [] if self.view_port is None else ["--view-port", str(self.view_port)]
-        values = ["--port", str(self.port), "--name-prefix", self.prefix, *view_port]
+        database = ["--database-url", self.database_url] if self.database_url else []
+        values = ["--port", str(self.port), "--name-prefix", self.prefix, *view_port, *database]
         return [*values, *(flag for flag, is_set in switches.items() if is_set)]
 
 
@@ -156,7 +162,12 @@ class Supervisor:
             os.environ.setdefault(name, value)
         if not prefect_answers(self._api.url):
             server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._choices.port))
-            self._services.append(Service("Prefect's server", home() / "server.log", server))
+            database = database_settings(self._choices.database_url)
+            self._services.append(Service("Prefect's server", home() / "server.log", server, database))
+        elif is_configured and self._choices.database_url:
+            raise ServiceError(
+                f"A Prefect server answers at {self._api.url} already: --database-url does not change it"
+            )
         elif is_configured:
             self._notify(f"A Prefect server answers at {self._api.url} already. It is used.")
         else:

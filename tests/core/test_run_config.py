@@ -20,7 +20,7 @@ def test_defaults_are_those_of_prime_eval_run():
     expected = {
         "model": "openai/gpt-4.1-mini", "num_examples": 5, "rollouts_per_example": 3, "max_concurrent": 32,
         "base_url": "https://api.pinference.ai/api/v1", "api_key_var": "PRIME_API_KEY", "max_retries": 0,
-        "max_shards": 16, "tolerated_failures": 0.0, "sampling_args": {},
+        "max_shards": None, "tolerated_failures": 0.0, "sampling_args": {},
     }  # fmt: skip
     assert parse(temperature=None).model_dump(include=expected.keys()) == expected
 

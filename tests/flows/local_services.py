@@ -38,6 +38,7 @@ class Services:
     def __init__(self, folder):
         self.port = free_port()
         self.folder = folder
+        self.database = ()
         self.api = f"http://127.0.0.1:{self.port}/api"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
@@ -53,7 +54,7 @@ class Services:
             (folder / name / "__init__.py").write_text(f'mine = "my own {name}"\n')
 
     def up(self):
-        return self.run("up", "--detach", "--port", str(self.port))
+        return self.run("up", "--detach", "--port", str(self.port), *self.database)
 
     def run(self, *arguments, folder=None):
         """Runs a command in a folder, by default that of the services."""

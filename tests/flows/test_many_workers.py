@@ -5,16 +5,13 @@ make many-workers
 
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
+from local_postgresql import PASSWORD, postgresql
 from local_services import Services
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
@@ -25,37 +22,6 @@ pytestmark = pytest.mark.skipif("NIGHTJAR_MANY_WORKERS" not in os.environ, reaso
 EVALUATIONS, WORKERS, AT_ONCE = 8, 4, 2
 LOCK = re.compile(r"database is locked|deadlock|could not serialize|lock timeout|OperationalError", re.IGNORECASE)
 WORKER = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", "four")
-
-
-@contextmanager
-def postgresql():
-    """Starts Debian's PostgreSQL server on loopback, and yields the URL for Prefect."""
-    [*found] = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    programs = found[-1].parent
-    user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}  # it refuses to run as root
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="nightjar-postgresql-") as folder:
-        if user:
-            shutil.chown(folder, **user)
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
-
-        def run(program, *arguments):
-            done = subprocess.run(
-                [programs / program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, **user
-            )
-            assert done.returncode == 0, done.stderr
-
-        run("initdb", "-D", f"{folder}/data", "-U", "nightjar", "--auth=trust", "--no-sync")
-        run("pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-o", options, "-w", "start")
-        try:
-            run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "nightjar", "prefect")
-            yield f"postgresql+asyncpg://nightjar@127.0.0.1:{port}/prefect"
-        finally:
-            run("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
 
 
 @contextmanager
@@ -99,7 +65,8 @@ def test_eight_evaluations_on_four_workers(tmp_path, database):
     with ExitStack() as stack:
         services = Services(tmp_path)
         if database == "PostgreSQL":
-            services.environment["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(postgresql())
+            services.environment["DB_PASSWORD"] = PASSWORD
+            services.database = ("--database-url", stack.enter_context(postgresql("DB_PASSWORD")))
         up = services.up()
         assert up.returncode == 0, up.stderr
         stack.callback(services.run, "down", "--yes")

@@ -143,8 +143,8 @@ class RunConfig(BaseModel):
     """Score each group as soon as it is generated, instead of after all generation."""
     independent_scoring: MayChange[bool] = False
     """Score each rollout by itself, not with the other rollouts of its example."""
-    max_shards: MayChange[int] = Field(16, ge=1)
-    """Maximum number of shards. For each shard, one Prefect task generates and another one scores."""
+    max_shards: MayChange[int | None] = Field(None, ge=1)
+    """Maximum number of shards, of which Prefect shows two tasks each (default: 16, and one for every 20 rollouts)."""
     part: str | None = Field(None, pattern=PART_NAME)
     """Run only this part of a run, such as 0a1b2c3d4e5f.part-2-of-4; the last part joins all parts (default: all)."""
 
