@@ -44,7 +44,13 @@ async def task_states(flow_run, count):
 async def test_a_complete_shard_shows_as_cached_on_a_retry():
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.04, seed=3)) as server:
-        size = {"base_url": server.url, "num_examples": 32, "rollouts_per_example": 1, "request_retries": 0}
+        size = {
+            "base_url": server.url,
+            "num_examples": 32,
+            "rollouts_per_example": 1,
+            "request_retries": 0,
+            "max_shards": 16,
+        }
         first = await run_as(flow_run, **size)
         failed, port = 32 - server.stats().answered, server.port
     assert 0 < failed < 6
