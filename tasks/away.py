@@ -158,9 +158,9 @@ def _task_of(work: _Work, task: Task[..., Any]) -> Task[..., Any]:
 async def _happens(event: asyncio.Event, recording: asyncio.Future[Any], seconds: float | None) -> bool:
     """Waits for the event, but not longer than for the end of the recording. Returns False if the time is over."""
     waiting = asyncio.ensure_future(event.wait())
-    done, _ = await asyncio.wait([waiting, recording], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([waiting, recording], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    return bool(done)
+    return event.is_set() or recording.done()  # either may happen after the time is over, and before this line
 
 
 _left: set[asyncio.Future[Any]] = set()
