@@ -41,12 +41,13 @@ from nightjar.flows.flow_runs import (
     send_run_log,
     tag_flow_run,
 )
+from nightjar.flows.judging import judge_again
 from nightjar.flows.named_blocks import Named, WarehouseName, named_blocks
 from nightjar.flows.shared_limit import shared_limit
 from nightjar.sandboxes.request import sandbox_access
 from nightjar.tasks import evaluation as tasks
 from nightjar.tasks.artifacts import artifact_key
-from nightjar.tasks.away import run_task
+from nightjar.tasks.away import run_task, tell
 from nightjar.warehouse import Warehouse
 
 logger = logging.getLogger("nightjar.prefect")
@@ -153,7 +154,8 @@ async def evaluate(
 async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output_dir: str) -> State[Outcome]:
     config, warehouse = patient(named.config) if is_unattended() else named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
-    with tags(*await tag_flow_run(config, endpoint)):
+    tagged = await tag_flow_run(config, endpoint)
+    with tags(*tagged):
         check_warehouse(warehouse)
         await asyncio.to_thread(fetch_part, config, warehouse, folder)
         if where:
@@ -178,4 +180,5 @@ async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output
             await chain.publish(warehouse, key)
             if wants_push(run):
                 await chain.push(named.publisher)
+        await tell(lambda: judge_again(tagged, warehouse))
     return final_state(Outcome.of(run, warehouse))

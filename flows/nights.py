@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from prefect import State, get_run_logger, tags
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled
 from pydantic import Field
 
 from nightjar import __version__
@@ -45,6 +45,7 @@ from nightjar.flows import gating
 from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.evaluation import evaluate
 from nightjar.flows.flow_runs import logged, name_unless_given, patient
+from nightjar.flows.judging import state_of
 from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.flows.neighbours import date_of_night, later_due, wait_for_earlier
 from nightjar.tasks.artifacts import show_night
@@ -120,7 +121,12 @@ async def benchmark(
             gated = await gating.gate(gate, judged.suite, judged.night, warehouse, return_state=True)
             judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
         await show_night(judged)
-    return _final_state(judged, gated, is_cancelled=stop.is_set())
+    if stop.is_set():
+        return Cancelled(message=judged.line, data=judged)
+    state = state_of(judged, gated)
+    if not state.is_completed():
+        get_run_logger().error(judged.line)
+    return state
 
 
 async def _label(plan: NightPlan) -> None:
@@ -175,14 +181,3 @@ async def _as_flow_run(plan: NightPlan, evaluation: Evaluation, parameters: dict
 def _say(ended: EndedEvaluation) -> None:
     if ended.error is not None:
         get_run_logger().error("%s: %s", ended.evaluation.label, ended.error)
-
-
-def _final_state(night: Night, gated: State[Any] | None, *, is_cancelled: bool) -> State[Night]:
-    if is_cancelled:
-        return Cancelled(message=night.line, data=night)
-    by_gate = None if night.verdict == "incomplete" else gated
-    if night.verdict == "accepted" if by_gate is None else by_gate.is_completed():
-        return Completed(message=night.line, data=night)
-    get_run_logger().error(night.line)
-    name = night.verdict.capitalize() if by_gate is None else by_gate.name
-    return Failed(name=name, message=night.line, data=night)

@@ -22,19 +22,14 @@ from prefect.states import Completed, Failed
 from pydantic import Field
 
 from nightjar import __version__
-from nightjar.analysis.judging import find_night, night_of
 from nightjar.core.failures import FailureClass, class_called, classes_in
 from nightjar.engine.runs import Whereabouts
 from nightjar.errors import ConfigError
-from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.flows.checked_flow import checked_flow
 from nightjar.flows.evaluation import evaluate
 from nightjar.flows.flow_runs import logged, named_after
-from nightjar.flows.named_blocks import warehouse_location
 from nightjar.tasks import flow_runs as tasks
-from nightjar.tasks.artifacts import show_night
-from nightjar.warehouse import Warehouse
 
 _ENDED_WELL = "Completed"
 
@@ -66,7 +61,7 @@ async def retry_failed(
     """Retries runs that failed or crashed, each as the same flow run, and waits for them.
 
     Runs in progress and cancelled runs are left alone. If an earlier retry is still running, this one does nothing.
-    Nights whose evaluations were retried are judged again.
+    A retried evaluation of a night judges its night again.
 
     Args:
         run: Id of a run, the beginning of the id, or the id of the flow run. If empty, all recent runs are retried.
@@ -83,9 +78,7 @@ async def retry_failed(
     failed = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
     chosen = [each for each in failed if _is_ours(each) and _is_of(each, error_class)]
     retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
-    state = await _final_state(retried)
-    await _judge_again(retried)
-    return state
+    return await _final_state(retried)
 
 
 async def _one(run: str) -> FlowRun:
@@ -128,18 +121,6 @@ async def _again(failed: FlowRun, wait_minutes: float) -> Retried:
     state: State[Any] = await evaluate(**parameters, return_state=True)  # type: ignore[assignment]
     flow_run_id = state.state_details.flow_run_id
     return Retried(failed, await tasks.read(flow_run_id) if flow_run_id else failed)
-
-
-async def _judge_again(retried: Sequence[Retried]) -> None:
-    concerned = {
-        (str(each.before.parameters.get("warehouse") or ""), *night)
-        for each in retried
-        if (night := night_of(each.before.tags)) is not None
-    }
-    for location, suite, date in sorted(concerned):
-        warehouse = Warehouse(await warehouse_location(location))
-        if (known := await asyncio.to_thread(find_night, warehouse.nights(), suite, date)) is not None:
-            await show_night(await asyncio.to_thread(end_night, warehouse, known))
 
 
 async def _final_state(retried: Sequence[Retried]) -> State[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,9 +16,10 @@ from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
-from nightjar.errors import ConfigError, WarehouseError
+from nightjar.errors import ConfigError, ServiceError, WarehouseError
 from nightjar.evaluation.nights import end_night, judged_now
 from nightjar.hosting.hosted_runs import with_flow_run_states
+from nightjar.hosting.server import ENDED, PrefectApi, find_prefect_api
 from nightjar.reports.nights import change_of, how_to_complete, number, why
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.storage.records import Night, checked_night
@@ -109,10 +111,21 @@ def _judge(suite: str, night: str, warehouse: str | None, *, as_json: bool, is_a
     place = Warehouse(resolve_warehouse(warehouse))
     found = _find(place, suite, night)
     judged = end_night(place, replace(found, is_accepted_by_hand=is_accepted or found.is_accepted_by_hand))
+    with suppress(ServiceError):  # only its pages show the state
+        _show_accepted(judged)
     if as_json:
         print_json(judged)
     else:
         echo(harmless(judged.line))
+
+
+def _show_accepted(night: Night) -> None:
+    """Marks the flow run of an accepted night as Completed."""
+    if night.verdict == "accepted" and night.flow_run_id and (api_url := find_prefect_api()):
+        api = PrefectApi(api_url)
+        found = api.get(f"/flow_runs/{night.flow_run_id}")
+        if found is not None and found["state_type"] in ENDED - {"COMPLETED"}:
+            api.set_state(night.flow_run_id, "COMPLETED", night.line, is_forced=True)
 
 
 def _find(warehouse: Warehouse, suite: str, night: str) -> Night:

@@ -97,6 +97,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
     assert ended["state"]["message"] == "2 of 2 retried runs are complete now"
     assert errors(services, "night") == errors(services, "in-place") == []
     assert verdict(services) == "accepted"
+    assert services.end_of(started) == "COMPLETED", "the night was completed later"
     assert services.flow_run(failed)["state_type"] == "COMPLETED"
     assert services.flow_run(other)["state_type"] == "FAILED"
     rows = json.loads(services.artifact(first, "retry-failed"))

@@ -1,0 +1,66 @@
+"""The final state of a night, also when its evaluations are completed after its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.states import Completed, Failed
+
+from nightjar.analysis.judging import find_night, night_of
+from nightjar.errors import NightjarError
+from nightjar.evaluation.nights import end_night
+from nightjar.flows.gating import gate
+from nightjar.tasks.artifacts import show_night
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.records import Night
+
+logger = logging.getLogger("nightjar.prefect")
+
+
+def state_of(night: Night, gated: State[Any] | None) -> State[Night]:
+    """Returns the state of a night that has ended. ``gated`` is the state of its gate, if it has one."""
+    by_gate = None if night.verdict == "incomplete" else gated
+    if night.verdict == "accepted" if by_gate is None else by_gate.is_completed():
+        return Completed(message=night.line, data=night)
+    name = night.verdict.capitalize() if by_gate is None else by_gate.name
+    return Failed(name=name, message=night.line, data=night)
+
+
+async def judge_again(tags: Iterable[str], warehouse: Warehouse) -> None:
+    """Judges the night of an evaluation with these tags again, if the night has ended.
+
+    If the verdict changes, the night is shown again, and its flow run gets the state of a night with this verdict.
+    """
+    if (of_night := night_of(tags)) is None:
+        return
+    try:
+        await _judge_again(*of_night, warehouse)
+    except NightjarError as error:
+        logger.warning("The night %s of %s was not judged again: %s", *reversed(of_night), error)
+
+
+async def _judge_again(suite: str, night: str, warehouse: Warehouse) -> None:
+    known = await asyncio.to_thread(lambda: find_night(warehouse.nights(), suite, night))
+    if known is None or known.flow_run_id is None:
+        return
+    async with get_client() as client:
+        ran = await client.read_flow_run(UUID(known.flow_run_id))
+        if ran.state is None or not ran.state.is_final():
+            return
+        judged = await asyncio.to_thread(end_night, warehouse, known)
+        if judged.verdict == known.verdict:
+            return
+        await show_night(judged)
+        given = ran.parameters
+        gated: State[Any] | None = None
+        if policy := given.get("gate"):
+            gated = await gate(policy, judged.suite, judged.night, given.get("warehouse", ""), return_state=True)
+        state = state_of(judged, gated)
+        state.data = None  # the night is in the warehouse
+        await client.set_flow_run_state(ran.id, state, force=True)
