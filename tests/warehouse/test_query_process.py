@@ -193,6 +193,33 @@ def test_threads_are_answered_at_once(folder):
         assert [one.result(30).rows[0][1] for one in asked] == list(range(8))
 
 
+def test_the_time_limit_of_a_query_does_not_count_its_wait_for_others(folder):
+    house, others = Warehouse(folder), process.MOST_AT_ONCE
+    with ThreadPoolExecutor(others) as pool:
+        asked = [pool.submit(house.query, "SELECT sleep_ms(3_000)") for _ in range(others)]
+        while len(process._processes._busy) < others:
+            time.sleep(0.001)
+        assert house.query("SELECT 7", timeout_seconds=1.5).rows == [(7,)]
+        assert len([one.result(30) for one in asked]) == others
+
+
+def test_the_next_query_of_a_busy_thread_does_not_overtake_a_waiting_thread():
+    places, order = process._Places(1), []
+
+    def take(name):
+        with places.taken(10):
+            order.append(name)
+
+    with ThreadPoolExecutor(1) as pool:
+        with places.taken(10):
+            waiting = pool.submit(take, "waiting")
+            while not places._waiting:
+                time.sleep(0.001)
+        take("busy")
+        waiting.result(10)
+    assert order == ["waiting", "busy"]
+
+
 def test_a_copy_of_a_program_has_its_own_process(start, folder, scratch):
     forked = """
 import os, sys

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -34,13 +35,20 @@ QUERY_TIMEOUT_SECONDS = 60.0
 
 
 class TimeLimit:
-    """A time limit that starts with the first attempt and covers all attempts together. Infinity means no limit."""
+    """A time limit that starts with the first attempt and covers all attempts together. Infinity means no limit.
+
+    Waiting for other queries is no attempt.
+    """
 
     def __init__(self, seconds: float = QUERY_TIMEOUT_SECONDS) -> None:
         if not seconds > 0:
             raise WarehouseError(f"The time limit of a query has to be more than 0 seconds, found {seconds:g}.")
         self._seconds = seconds
         self._ends_at: float | None = None
+
+    @property
+    def longest_wait(self) -> float:
+        return min(max(self._seconds, QUERY_TIMEOUT_SECONDS), threading.TIMEOUT_MAX)
 
     def left(self) -> float:
         """Raises WarehouseError if the time is up."""
@@ -172,6 +180,38 @@ class _QueryProcess:
         )
 
 
+class _Places:
+    """Gives places in the order of the requests. With a semaphore, a busy thread overtakes threads that wait."""
+
+    def __init__(self, free: int) -> None:
+        self._lock = threading.Lock()
+        self._free = free
+        self._waiting: deque[threading.Event] = deque()
+
+    @contextmanager
+    def taken(self, longest_wait: float) -> Iterator[None]:
+        turn = threading.Event()
+        try:
+            with self._lock:
+                self._waiting.append(turn)
+                self._give()
+            if not turn.wait(longest_wait):
+                raise WarehouseError(f"The query waited {longest_wait:g} s for other queries. Try again in a moment.")
+            yield
+        finally:
+            with self._lock:
+                if turn.is_set():
+                    self._free += 1
+                elif turn in self._waiting:
+                    self._waiting.remove(turn)
+                self._give()
+
+    def _give(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            self._waiting.popleft().set()
+
+
 class _Processes:
     def __init__(self) -> None:
         self._of_others: list[_QueryProcess] = []
@@ -182,9 +222,7 @@ class _Processes:
             self._idle.append(self._start())
 
     def ask(self, kind: str, given: bytes, limit: TimeLimit) -> Any:
-        if not (self._places.acquire(blocking=False) or self._places.acquire(timeout=limit.left())):
-            raise limit.over()
-        try:
+        with self._places.taken(limit.longest_wait):
             process = self._take()
             self._busy.add(process)
             try:
@@ -196,8 +234,6 @@ class _Processes:
                 self._busy.discard(process)
             self._idle.append(process)
             return answer
-        finally:
-            self._places.release()
 
     def stop(self) -> None:
         """Stops the queries of all threads, for instance when the program has to end.
@@ -219,7 +255,7 @@ class _Processes:
     def _reset(self) -> None:
         self._idle: list[_QueryProcess] = []
         self._busy: set[_QueryProcess] = set()
-        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._places = _Places(MOST_AT_ONCE)
 
     def _take(self) -> _QueryProcess:
         with suppress(IndexError):
