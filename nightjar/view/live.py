@@ -47,14 +47,12 @@ class LiveRuns:
         self._updated_at = self._searched_at = -_SEARCH_SECONDS
 
     def recent(self) -> list[LiveRun]:
-        self._update()
-        return _newest_first(run for run in self._known.values() if run.is_recent)
+        return _newest_first(run for run in self._update() if run.is_recent)
 
     def unpublished(self) -> list[LiveRun]:
         """Returns the runs that crashed, and the ended runs that are not marked as published, newest first."""
-        recent = self.recent()
         return _newest_first(
-            run for run in self._known.values() if run not in recent and not run.metadata.get("published_at")
+            run for run in self._update() if not run.is_recent and not run.metadata.get("published_at")
         )
 
     def find(self, run_id: str, *, is_urgent: bool = False) -> LiveRun | None:
@@ -62,21 +60,21 @@ class LiveRuns:
 
         With ``is_urgent``, searches again even if the last search was recent.
         """
-        self._update(is_urgent=is_urgent)
-        return next((run for run in self._known.values() if run.run_id == run_id), None)
+        return next((run for run in self._update(is_urgent=is_urgent) if run.run_id == run_id), None)
 
-    def _update(self, *, is_urgent: bool = False) -> None:
+    def _update(self, *, is_urgent: bool = False) -> list[LiveRun]:
         with self._lock:
             now = time.monotonic()
             if now - self._searched_at >= (_UPDATE_SECONDS if is_urgent else _SEARCH_SECONDS):
                 self._search()
                 self._searched_at = now
             elif now - self._updated_at < _UPDATE_SECONDS:
-                return
+                return list(self._known.values())
             for path, run in list(self._known.items()):
                 if not run.is_settled:
-                    self._update_run(path, LiveRun(run.directory) if run.was_replaced() else run)
+                    self._update_run(path, LiveRun(run.directory) if run.was_replaced() else run.copy())
             self._updated_at = time.monotonic()
+            return list(self._known.values())
 
     def _update_run(self, path: Path, run: LiveRun) -> None:
         try:

@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -92,7 +93,7 @@ class LiveRun:
         """Whether the run is in progress, or ended so recently that it may not be published yet."""
         if self.metadata.get("status") == "running":
             return self.status == "running"
-        return time.time() - self.directory.last_session()[0] < _PUBLISHING_SECONDS
+        return time.time() - self._began < _PUBLISHING_SECONDS
 
     @property
     def is_settled(self) -> bool:
@@ -141,6 +142,14 @@ class LiveRun:
         The end of a run replaces its files, because it sorts the results.
         """
         return self._results.was_replaced() or self._attempts.was_replaced()
+
+    def copy(self) -> LiveRun:
+        """Returns a copy to update, because other threads may be reading this object."""
+        copied = copy(self)
+        vars(copied).update(
+            {name: copy(value) for name, value in vars(self).items() if isinstance(value, dict | deque)}
+        )
+        return copied
 
     def update(self) -> None:
         """Reads the added lines. Raises ``RunDirectoryError`` if the directory is damaged or was removed."""

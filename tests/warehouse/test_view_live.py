@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -111,6 +112,26 @@ class TestProgress:
         assert view.get("/runs/run/1/1?raw=1").json()["completion"] == said
         assert "Conversation" not in view.get("/runs/run/9/9").text
         assert "so far" not in view.get("/runs/other/samples").text
+
+
+def test_a_page_can_be_written_while_its_run_grows(view, run_writer):
+    run = view.app.state.live.find("run")
+    shown = iter(run.latest)
+    next(shown)
+    add(view, run_writer.rollout(1, 0, 1.0))
+    assert "3 of 4" in view.get("/live/run").text
+    assert len(list(shown)) == 1
+
+
+def test_a_folder_that_is_removed_between_two_looks_at_the_disk_is_no_error(view, monkeypatch):
+    view.get("/live")
+    metadata = view.folder / "metadata.json"
+    metadata.write_text(metadata.read_text().replace('"running"', '"completed"'))
+    assert "run" in view.get("/live").text
+    monkeypatch.setattr(live, "_UPDATE_SECONDS", 1000.0)
+    monkeypatch.setattr(live, "_SEARCH_SECONDS", 1000.0)
+    shutil.rmtree(view.folder)
+    assert [view.get(page).status_code for page in ("/", "/live", "/runs/run")] == [200] * 3
 
 
 def test_crashed_and_unpublished_runs_are_listed_until_they_are_published(view, run_writer, tmp_path):
