@@ -155,7 +155,8 @@ def _files(run_dir: str | None) -> dict[str, int]:
 
 def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | None) -> list[tuple[str, Any, Any, bool]]:
     found = settings_of(warehouse, [run_id, *([before["run_id"]] if before else [])])
-    own, earlier = found[run_id], found[before["run_id"]] if before else found[run_id]
+    own = found.get(run_id, {})  # the run or the earlier run may have been removed just now
+    earlier = found.get(before["run_id"], own) if before else own
     return [(name, value, earlier[name], value != earlier[name]) for name, value in own.items()]
 
 

@@ -9,10 +9,12 @@ It can neither change anything nor make the server run a query.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
 from types import FrameType
@@ -50,6 +52,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGES = (runs, live, run, samples, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
 _SHUTDOWN_SECONDS = 5
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -206,6 +209,8 @@ def _show_error(request: Request, error: Exception) -> Response:
         status = 200 if request.url.path == "/" else 404
         return page(request, "empty.html", status, location=request.app.state.warehouse.location)
     status = 404 if isinstance(error, LookupError) else 400 if isinstance(error, ConfigError) else 500
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return page(request, "error.html", status, message=str(error))
 
 
