@@ -2,15 +2,17 @@
 
 A sandbox can read programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, the requested Python
 packages and their dependencies (other packages may hold the answers of an environment), and the files of ``/etc`` that
-programs need to start. ``/workspace``, ``/tmp``, ``/dev/shm`` and folders that environments commonly write to are in
-memory, with a size limit. ``/proc`` shows only the sandbox's own processes, and ``/dev`` only harmless devices. A
-sandbox sees no other files.
+programs need to start. Folders below ``/usr`` that belong neither to a package of the system nor to a language or
+compiler are empty, because they may be projects with secrets. ``/workspace``, ``/tmp``, ``/dev/shm`` and folders that
+environments commonly write to are in memory, with a size limit. ``/proc`` shows only the sandbox's own processes, and
+``/dev`` only harmless devices. A sandbox sees no other files.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +38,14 @@ _OPTIONS = ("info-fd", "userns-block-fd", "seccomp")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _PREFIXES = ("/usr", "/usr/local")
 _PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
+_UPPER_LEVELS = 4
+_DPKG = Path("/var/lib/dpkg/info")
+_TOOLCHAIN = re.compile(
+    r"(?:x86_64|i[3-6]86|aarch64|arm\w*|riscv64|powerpc64le|s390x)-(?:\w+-)?linux-\w+"
+    r"|(?:R|cmake|erlang|file|gcc|gconv|ghc|git-core|golang|i18n|java|jvm|llvm|locale|lua|misc|node_modules|nodejs|ocaml"
+    r"|octave|perl|php|pkgconfig|python|ruby|rustlib|tcl|tcltk|terminfo|tk|zoneinfo)-?[\d.]*t?"
+)
+"""Folders that languages and compilers need where dpkg does not list them: in ``/usr/local``, and on other systems."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types", "magic")
 _BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
 SMALL_FILES: Mapping[str, bytes] = {
@@ -124,13 +134,18 @@ def _namespaces(bubblewrap: Bubblewrap, *, is_root: bool) -> list[str]:
 def _files(packages: Mapping[str, Path]) -> list[str]:
     arguments = _parents("/usr/local/any")
     shown = _shown()
+    emptied: list[str] = []
     for place in shown:
         if place.is_symlink():
             arguments += [*_parents(str(place)), "--symlink", str(place.readlink()), str(place)]
         else:
             arguments += _read_only(str(place), str(place))
-    for path in _covered(shown):
-        arguments += ["--perms", "0755", "--tmpfs", path, "--remount-ro", path]
+            found = _foreign_folders(place, place.stat().st_mtime_ns)
+            arguments += _empty(found)  # at once, because Python's own folders may follow inside
+            emptied += found
+    covered = _covered(shown)
+    arguments += _empty(covered)
+    arguments += [word for path in (*emptied, *covered) for word in ("--remount-ro", path)]
     arguments += _parents("/etc/any")
     for name in _ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
@@ -163,6 +178,31 @@ def _covered(shown: Iterable[Path]) -> list[str]:
     places = {place.resolve() for place in shown}
     real = {path.resolve() for path in found if path.is_dir()}
     return sorted(str(path) for path in real if path not in places and not places.isdisjoint(path.parents))
+
+
+@functools.lru_cache
+def _foreign_folders(place: Path, changed_ns: int) -> list[str]:  # noqa: ARG001 - part of the key
+    """Returns the folders in a folder below ``/usr`` that may be projects."""
+    if str(place.parent) not in {"/", *_PREFIXES} or place.name == "include":
+        return []
+    with os.scandir(place) as entries:
+        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [
+        folder.path
+        for folder in folders
+        if not _TOOLCHAIN.fullmatch(folder.name) and folder.path.removeprefix("/usr") not in _packaged()
+    ]
+
+
+@functools.cache
+def _packaged() -> frozenset[str]:
+    """Returns the upper folders and files of dpkg's packages, without ``/usr``: some packages list ``/lib`` instead."""
+    lines = (line for path in _DPKG.glob("*.list") for line in path.read_bytes().splitlines())
+    return frozenset(os.fsdecode(line.removeprefix(b"/usr")) for line in lines if line.count(b"/") <= _UPPER_LEVELS)
+
+
+def _empty(folders: Iterable[str]) -> list[str]:
+    return [word for folder in folders for word in ("--perms", "0755", "--tmpfs", folder)]
 
 
 def _storage(total_bytes: int) -> list[str]:

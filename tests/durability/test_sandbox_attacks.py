@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from nightjar.environments.tools.python_env import PythonEnv
 from nightjar.environments.tools.sandbox_env import SandboxEnv
 from nightjar.errors import SandboxError
 from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
-from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider
+from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider, bubblewrap
 from nightjar.sandboxes.bubblewrap import STORAGE
 from nightjar.sandboxes.python_repl import PythonEndedError, PythonRepl
 
@@ -420,6 +421,38 @@ class TestSecrets:
         await sandbox.start()
         assert await out(sandbox, f"ls -A {folder}; echo end") == "end\n"
         await sandbox.close()
+
+    @pytest.mark.skipif(not os.access("/usr/lib", os.W_OK), reason="writes into /usr")
+    @pytest.mark.parametrize("has_dpkg", [True, False])
+    async def test_a_project_below_usr_is_not_there_and_programs_run(
+        self, provider, only_local, has_dpkg, monkeypatch, tmp_path
+    ):
+        if not has_dpkg:
+            monkeypatch.setattr(bubblewrap, "_DPKG", tmp_path)
+        bubblewrap._packaged.cache_clear()
+        bubblewrap._foreign_folders.cache_clear()
+        name = f"nightjar-{os.getpid()}"
+        projects = [Path(folder, name) for folder in ("/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/bin")]
+        sandbox = provider.new_sandbox(CreateSandboxRequest(**LIMITS))
+        try:
+            for project in projects:
+                (project / "inside").mkdir(parents=True)
+                (project / ".env").write_text(SECRET)
+            monkeypatch.chdir(projects[0])
+            monkeypatch.syspath_prepend(projects[0] / "inside")
+            await sandbox.start()
+            assert await out(sandbox, f"find /usr/*/{name} /usr/local/*/{name} -type f; echo end") == "end\n"
+            assert (await run(sandbox, f"touch {projects[1]}/file")).exit_code != 0
+            for command in ("perl -MPOSIX -e 1", "git init -q", "node -e 1", "TZ=Asia/Tokyo date | grep JST"):
+                ended = await run(sandbox, command)
+                assert ended.exit_code in {0, 127}, ended.stderr  # 127: this machine does not have it
+            assert "fine" in await out(sandbox, "python3 -c 'import ssl, sqlite3; print(\"fine\")'")
+        finally:
+            await sandbox.close()
+            for project in projects:
+                shutil.rmtree(project, ignore_errors=True)
+            bubblewrap._packaged.cache_clear()
+            bubblewrap._foreign_folders.cache_clear()
 
     async def test_users_of_this_machine_are_not_there(self, sandbox, only_local):
         assert await out(sandbox, "cat /etc/passwd") == "user:x:1000:1000::/workspace:/bin/sh\n"
