@@ -40,12 +40,13 @@ _PREFIXES = ("/usr", "/usr/local")
 _PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
 _UPPER_LEVELS = 4
 _DPKG = Path("/var/lib/dpkg/info")
-_TOOLCHAIN = re.compile(
+_USUAL = re.compile(
     r"(?:x86_64|i[3-6]86|aarch64|arm\w*|riscv64|powerpc64le|s390x)-(?:\w+-)?linux-\w+"
-    r"|(?:R|cmake|erlang|file|gcc|gconv|ghc|git-core|golang|i18n|java|jvm|llvm|locale|lua|misc|node_modules|nodejs|ocaml"
-    r"|octave|perl|php|pkgconfig|python|ruby|rustlib|tcl|tcltk|terminfo|tk|zoneinfo)-?[\d.]*t?"
+    r"|(?:R|ca-certificates|cmake|erlang|file|fonts|gcc|gconv|ghc|git-core|golang|i18n|java|jvm|llvm|locale|lua|man|misc"
+    r"|node_modules|nodejs|ocaml|octave|perl|php|pkgconfig|python|ruby|rustlib|sgml|tcl|tcltk|terminfo|tk|xml|zoneinfo)"
+    r"-?[\d.]*t?"
 )
-"""Folders that languages and compilers need where dpkg does not list them: in ``/usr/local``, and on other systems."""
+"""Usual folders of languages and the system that dpkg does not list: in ``/usr/local``, and on other systems."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types", "magic")
 _BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
 SMALL_FILES: Mapping[str, bytes] = {
@@ -190,7 +191,7 @@ def _foreign_folders(place: Path, changed_ns: int) -> list[str]:  # noqa: ARG001
     return [
         folder.path
         for folder in folders
-        if not _TOOLCHAIN.fullmatch(folder.name) and folder.path.removeprefix("/usr") not in _packaged()
+        if not _USUAL.fullmatch(folder.name) and folder.path.removeprefix("/usr") not in _packaged()
     ]
 
 
