@@ -49,7 +49,7 @@ SETTINGS = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that do not belong to a run may log
     # On disk, concurrency slots of deployments survive a restart of the server, and so do their runs
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
-    "PREFECT_WORKER_QUERY_SECONDS": "2",  # a run starts soon after it was submitted
+    "PREFECT_WORKER_QUERY_SECONDS": "1",  # a run starts soon after it was submitted
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # a server that hangs counts as away
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error without a network
     # Task runs are recorded in batches: with a transaction for each, SQLite makes other requests wait for seconds

@@ -25,12 +25,12 @@ from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi, find_prefect_api
 from nightjar.hosting.submitting import HostedOptions, Submitted, check_options, forget_secrets, submit, submit_parts
 
-POLL_SECONDS = 10.0
+POLL_SECONDS = 1.0
 _QUIET_SECONDS = 30.0
 """After this time without news, a line says that the run is still followed."""
 
 _SETTLED_SECONDS = 5.0
-"""How long log lines may arrive after the end of a run."""
+"""How long log lines may arrive after the end of a run that did not send its log before it ended."""
 
 _AWAY_SECONDS = 600.0
 _STOP_SECONDS = 60.0
@@ -49,7 +49,7 @@ def eval_logs(
     ] = 1_000,
     poll_interval: Annotated[
         float, option("Seconds between requests to the server.", min=0.1, metavar="SECONDS")
-    ] = 5.0,
+    ] = POLL_SECONDS,
     prefect_url: PrefectUrlOption = None,
     as_json: Annotated[bool, option("Print a JSON object per line.", "--json")] = False,
 ) -> None:
@@ -159,7 +159,9 @@ class _Watch:
 
     @property
     def is_over(self) -> bool:
-        return self.run.is_ended and time.monotonic() - self._changed_at >= _SETTLED_SECONDS
+        has_sent_log = self.run.state == "COMPLETED" or class_in(self.run.message) is not None
+        rest = 0.0 if has_sent_log else _SETTLED_SECONDS
+        return self.run.is_ended and time.monotonic() - self._changed_at >= rest
 
     def _note_away(self, error: ServiceAwayError) -> None:
         now = time.monotonic()

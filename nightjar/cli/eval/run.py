@@ -52,7 +52,7 @@ class HostedFlags:
         False
     )
     poll_interval: Annotated[
-        float | None, _hosted("Seconds between requests to the server (default: 10).", metavar="SECONDS", min=0.1)
+        float | None, _hosted("Seconds between requests to the server (default: 1).", metavar="SECONDS", min=0.1)
     ] = None
     allow_sandbox_access: Annotated[bool, _hosted("Let the run create sandboxes.", "--allow-sandbox-access")] = False
     allow_instances_access: Annotated[
