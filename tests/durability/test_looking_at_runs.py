@@ -9,6 +9,7 @@ from nightjar.model_server import ArithmeticSolver, Faults, FixedAnswer, ModelSe
 
 pytestmark = pytest.mark.long
 
+LONG_MODEL = "other/model-70B-instruct-with-a-long-name-2026-11-26"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
 
@@ -16,7 +17,7 @@ def make_runs(nightjar):
     """Makes three runs: two that are complete, of two models, and one of which some rollouts failed."""
     for typed, answerer, faults in (
         (("-n", 2, "-r", 1), ArithmeticSolver(), Faults()),
-        (("-n", 2, "-r", 2, "-m", "other/model"), FixedAnswer(HOSTILE), Faults()),
+        (("-n", 2, "-r", 2, "-m", LONG_MODEL), FixedAnswer(HOSTILE), Faults()),
         (("-n", 8, "-r", 1), ArithmeticSolver(), Faults(rate_malformed=0.5, seed=1)),
     ):
         with ModelServer(answerer, faults=faults) as server:
@@ -41,7 +42,7 @@ def test_runs_are_listed_newest_first_and_filtered(shared):
     wrong = shared.start("eval", "list", "--status", "nonsense").wait()
     assert (wrong.code, "'nonsense'" in " ".join(wrong.errors)) == (2, True)
     printed = shared.start("eval", "list", COLUMNS="80").wait()
-    assert all(one in printed.stdout for one in (*ids, "other/model", "INCOMPLETE"))
+    assert all(one in printed.stdout for one in (*ids, f"arithmetic | {LONG_MODEL}\n", "INCOMPLETE"))
     assert max(map(len, printed.stdout.splitlines())) <= 80
 
 

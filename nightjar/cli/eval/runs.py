@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -35,9 +37,15 @@ from nightjar.hosting.hosted_runs import STATUSES, HostedRun, ListedRun, find_ho
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi
 
-_WIDE = 100
-"""The smallest width of a terminal that has room for the start times of runs."""
-
+_NAME = "Environment | model"
+_UNLIMITED = 10_000
+_WHOLE_WORDS: Any = {
+    "initial_indent": "  ",
+    "subsequent_indent": "  ",
+    "break_long_words": False,
+    "break_on_hyphens": False,
+}
+_HEADINGS = ("Run", "Started", _NAME, "Status", "Type", "Examples", "Average", "Cost")
 _LOG_LINES = 10
 
 
@@ -100,19 +108,29 @@ def _matches(run: ListedRun, patterns: Mapping[str, str], status: str | None) ->
 
 
 def _print_runs(runs: Sequence[ListedRun]) -> None:
+    """Prints a line per run. On a narrow terminal, leaves out the start, or prints the name on a line of its own."""
     console = Console(markup=False, emoji=False)
-    headings = ["Run", "Started", "Environment | model", "Status", "Type", "Examples", "Average", "Cost"]
+    unlimited = console.options.update_width(_UNLIMITED)
     rows = [_cells(run) for run in runs]
-    if console.width < _WIDE:
-        for row in (headings, *rows):
-            del row[1]
-    console.print(columns(headings, rows, numbers=headings[-3:], folded=("Environment | model",)))
+    for left_out in ((), ("Started",), (_NAME,), ("Started", _NAME)):
+        kept = [heading for heading in _HEADINGS if heading not in left_out]
+        table = columns(kept, [[row[heading] for heading in kept] for row in rows], numbers=kept[-3:], folded=())
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+    if _NAME in kept:
+        console.print(table)
+        return
+    table.box = None
+    with console.capture() as printed:
+        console.print(table)
+    for line, row in zip_longest(printed.get().splitlines(), [None, *rows]):
+        echo(line if row is None else f"{line}\n{fill(harmless(row[_NAME]), console.width, **_WHOLE_WORDS)}")
 
 
-def _cells(run: ListedRun) -> list[str]:
+def _cells(run: ListedRun) -> dict[str, str]:
     reward, cost = run.value("avg_reward"), run.stored.cost if run.stored else None
     examples = run.value("num_examples")
-    return [
+    cells = (
         run.run_id,
         run.started_at[5:16].replace("T", " "),
         f"{run.value('env_id')} | {run.value('model')}",
@@ -121,7 +139,8 @@ def _cells(run: ListedRun) -> list[str]:
         f"{'all' if examples == -1 else examples} × {run.value('rollouts_per_example')}",
         "–" if reward is None else f"{reward:.3f}",
         "–" if cost is None else f"{cost:.2f}",
-    ]
+    )
+    return dict(zip(_HEADINGS, cells, strict=True))
 
 
 def eval_get(
