@@ -84,6 +84,13 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
 
 def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
     """Returns the run for a run directory, a run id or the beginning of an id, among those of ``stored_runs``."""
+    if (found := stored_run(asked, warehouse)) is None:
+        raise ConfigError(f"There is no run {asked!r}. List them: nightjar eval list")
+    return found
+
+
+def stored_run(asked: str, warehouse: str | None = None) -> StoredRun | None:
+    """Returns the run as ``find_stored_run`` does, or None if there is no such run."""
     if there_is(Path(asked, "metadata.json")):
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
@@ -92,7 +99,7 @@ def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
         case [run]:
             return run
         case []:
-            raise ConfigError(f"There is no run {asked!r}. List them: nightjar eval list")
+            return None
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
             raise ConfigError(f"{len(several)} runs begin with {asked!r}: {ids}. Type more characters of the id")

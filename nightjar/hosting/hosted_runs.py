@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any, Self, get_args
 from uuid import UUID
 
 from nightjar.core.failures import FailureClass, class_in, failure_class
+from nightjar.core.files import there_is
 from nightjar.engine.runs import Status, Whereabouts, new_run_id
-from nightjar.errors import ConfigError, ServiceError
+from nightjar.errors import ConfigError, MissingWarehouseError, ServiceError, WarehouseError
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.resuming import check_where
-from nightjar.evaluation.stored_runs import StoredRun
+from nightjar.evaluation.stored_runs import StoredRun, stored_run, stored_runs
 from nightjar.hosting.server import ENDED, MOST_RUNS, WORKER_SECONDS, PrefectApi, find_prefect_api, page_of
+from nightjar.warehouse.location import Kind, kind_of, seen_from_anywhere
 from nightjar.warehouse.storage.records import Night
 
 logger = logging.getLogger(__name__)
@@ -127,6 +130,53 @@ def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
             raise ConfigError(f"{len(several)} runs match {asked!r}: {ids}. Type more of the id")
+
+
+def results_of(run: HostedRun) -> StoredRun | None:
+    """Returns the run from the warehouse or run directory that its flow run names, or None if it has no results.
+
+    Raises ``ServiceError`` if the warehouse cannot be read here.
+    """
+    where = Whereabouts.from_labels(run.labels)
+    if where is None:
+        return None
+    directory = where.folder / where.run_dir
+    is_here = where.is_here and there_is(directory / "metadata.json")
+    try:
+        found = _published(run, where)
+    except WarehouseError as error:
+        if not is_here:
+            raise ServiceError(f"The results of run {run.run_id} cannot be read here: {error}") from error
+        found = None
+    return found or (stored_run(str(directory)) if is_here else None)
+
+
+def results_in_other_folders(runs: Iterable[HostedRun], known: Collection[str]) -> Iterator[StoredRun]:
+    """Yields unknown runs from the folders on this machine that their flow runs name as warehouses."""
+    labelled = {run.run_id: Whereabouts.from_labels(run.labels) for run in runs if run.run_id not in known}
+    unknown = {run_id: where for run_id, where in labelled.items() if where and where.is_here and where.warehouse}
+    for folder, location in {(where.folder, str(where.warehouse)) for where in unknown.values()}:
+        with suppress(WarehouseError):
+            if kind_of(place := seen_from_anywhere(location, folder)) is Kind.FOLDER:
+                yield from (run for run in stored_runs(warehouse=place) if run.run_id in unknown)
+
+
+def _published(run: HostedRun, where: Whereabouts) -> StoredRun | None:
+    if where.warehouse is None:
+        raise WarehouseError("the location of its warehouse holds a secret and is not recorded. Name it: --warehouse")
+    location = seen_from_anywhere(where.warehouse, where.folder)
+    try:
+        found = stored_run(run.run_id, location)
+    except MissingWarehouseError:
+        found = None
+    except WarehouseError as error:
+        raise WarehouseError(f"{error}. Set the credentials of the worker here, or name a copy: --warehouse") from error
+    if found is None and not where.is_here and kind_of(location) is Kind.FOLDER:
+        raise WarehouseError(
+            f"its warehouse is {location} on machine {where.host}. Run the command there, or make the folder available "
+            "here and name it: --warehouse FOLDER"
+        )
+    return found
 
 
 STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))

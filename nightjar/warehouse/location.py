@@ -99,6 +99,18 @@ def folder_of(location: str) -> Path:
     return path
 
 
+def seen_from_anywhere(location: str, folder: Path) -> str:
+    """Returns a location that is relative to a folder, such as ``outputs/warehouse``, as an absolute location.
+
+    >>> seen_from_anywhere("duckdb:team.db", Path("/srv"))
+    'duckdb:/srv/team.db'
+    """
+    if location.startswith("duckdb:"):
+        return f"duckdb:{folder / location.removeprefix('duckdb:')}"
+    is_path = kind_of(location) is Kind.FOLDER and not _URL.match(location)
+    return str(folder / Path(location).expanduser()) if is_path else location
+
+
 def is_in_memory(location: str) -> bool:
     return "memory://" in location
 

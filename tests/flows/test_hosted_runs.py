@@ -122,6 +122,23 @@ def test_following_shows_every_line_of_the_log_once(typed):
     assert json.loads(first)["message"] == on_server[-2]
 
 
+def test_results_are_shown_in_another_folder(typed):
+    flow_run_id = flow_run_of(typed.follow()[1])
+    run_id = flow_run_id[-12:]
+    assert json.loads(typed("eval", "get", run_id, "--json").stdout)["scored"] == 2
+    assert [row["reward"] for row in json.loads(typed("eval", "samples", run_id, "--json").stdout)] == [1.0, 1.0]
+    assert "| Scored | 2 of 2 rollouts, 2 examples |" in typed("eval", "report", run_id).stdout
+    [listed] = [run for run in typed.listed() if run["flow_run_id"] == flow_run_id]
+    assert listed["avg_reward"] == 1.0
+    typed.services.call("PATCH", f"/flow_runs/{flow_run_id}/labels", {"nightjar/folder": "far:/srv/team"})
+    for command in ("samples", "report"):
+        said = typed("eval", command, run_id, code=1).stderr
+        assert said.startswith(f"Error: The results of run {run_id} cannot be read here: its warehouse is ")
+        assert "/srv/team/outputs/warehouse on machine far. Run the command there" in said
+        assert said.count("\n") == 1
+    assert "on machine far. Run the command there" in typed("eval", "get", run_id).stderr
+
+
 CLASSES = {
     "raises": ("environment code", "ScoringError -> ValueError"),
     "import": ("dependency", "No module named 'nobody_has_this'"),

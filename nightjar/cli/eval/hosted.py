@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,10 +18,13 @@ from nightjar.cli.options import HostedRunArgument, JsonOption, PrefectUrlOption
 from nightjar.cli.output import print_json, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in
+from nightjar.core.files import there_is
+from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, ServiceAwayError, ServiceError
 from nightjar.evaluation.config import Evaluation
 from nightjar.evaluation.config.suite import BUDGETS
-from nightjar.hosting.hosted_runs import HostedRun, find_hosted_run, flow_run_of
+from nightjar.evaluation.stored_runs import StoredRun, stored_run
+from nightjar.hosting.hosted_runs import HostedRun, find_hosted_run, flow_run_of, results_of
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi, find_prefect_api
 from nightjar.hosting.submitting import HostedOptions, Submitted, check_options, forget_secrets, submit, submit_parts
@@ -115,6 +119,37 @@ def hosted_run(wanted: str, prefect_url: str | None) -> tuple[PrefectApi, Hosted
     if run is None:
         raise ConfigError(f"The Prefect server at {api.url} knows no run {wanted!r}. List them: nightjar eval list")
     return api, run
+
+
+def find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | None, HostedRun | None]:
+    """Returns None for the server if it does not respond, and for the run if the server does not know it."""
+    if there_is(Path(wanted, "metadata.json")):
+        wanted = str(RunDirectory(Path(wanted)).read_metadata().get("flow_run_id") or "")
+    try:
+        api = server_if_any(prefect_url) if wanted else None
+        return api, find_hosted_run(api, wanted) if api else None
+    except ServiceError as error:
+        echo(f"The Prefect server gave no information: {error}", err=True)
+        return None, None
+
+
+def find_run(wanted: str, warehouse: str | None, prefect_url: str | None) -> StoredRun:
+    """Returns a run that is stored here, or else where the server says. With a warehouse, looks only there."""
+    found = stored_run(wanted, warehouse) or (None if warehouse else run_elsewhere(wanted, prefect_url))
+    if found is None:
+        raise ConfigError(f"There is no run {wanted!r}. List them: nightjar eval list")
+    return found
+
+
+def run_elsewhere(wanted: str, prefect_url: str | None) -> StoredRun | None:
+    """Returns a run from the warehouse or run directory that the server names; None if the server does not know it."""
+    _, hosted = find_hosted(wanted, prefect_url)
+    if hosted is None:
+        return None
+    if (found := stored_run(hosted.run_id) or results_of(hosted)) is None:
+        commands = next_commands(hosted.run_id, ("get", "logs"), prefect_url)
+        raise ConfigError(f"Run {hosted.run_id} is {hosted.state} and has no published results. See: {commands}")
+    return found
 
 
 def _read(api: PrefectApi, run: HostedRun) -> HostedRun:

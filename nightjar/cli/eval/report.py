@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -13,11 +14,21 @@ from rich.console import Console
 
 from nightjar.analysis import describe_run, selected
 from nightjar.analysis.run_statistics import RunStatistics
-from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, WarehouseOption, argument, option
+from nightjar.cli.eval.hosted import run_elsewhere
+from nightjar.cli.options import (
+    AlphaOption,
+    ClusterOption,
+    JsonOption,
+    PrefectUrlOption,
+    WarehouseOption,
+    argument,
+    option,
+)
 from nightjar.cli.output import columns, labelled, number, print_json
 from nightjar.cli.terminal import echo
+from nightjar.core.files import there_is
 from nightjar.errors import ConfigError
-from nightjar.evaluation.stored_runs import stored_runs
+from nightjar.evaluation.stored_runs import stored_run, stored_runs
 from nightjar.reports.evaluation import RENDERERS, Report, gather
 from nightjar.reports.formats import finite
 from nightjar.reports.html import write_page
@@ -34,6 +45,7 @@ class ReportFormat(StrEnum):
     LATEX = "latex"
 
 
+_RUN_ID = re.compile(r"[\w.-]+")
 _SUFFIXES = {"markdown": "md", "html": "html", "csv": "csv", "json": "json", "latex": "tex"}
 _RENDERERS: dict[str, Callable[[Report], str]] = {**RENDERERS, "html": render_html}
 
@@ -53,6 +65,7 @@ def eval_report(
     by: Annotated[str | None, option("Field of info, or 'task', whose values are categories.", metavar="FIELD")] = None,
     alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
 ) -> None:
     """Write a report on runs: a table, then for each run intervals, plots, samples and failures.
 
@@ -62,8 +75,8 @@ def eval_report(
     """
     if with_results and not (all_formats or form is ReportFormat.JSON):
         raise typer.BadParameter("--with-results requires --format json or --all-formats")
-    place = Warehouse(resolve_warehouse(warehouse))
-    with selected(paths or [_newest(warehouse)], place, each=True) as (where, found):
+    asked, place = _located(paths or [_newest(warehouse)], warehouse, prefect_url)
+    with selected(asked, place, each=True) as (where, found):
         run_ids = list(dict.fromkeys(run_id for run_ids in found for run_id in run_ids))
         report = gather(run_ids, where, by=by, alpha=alpha, results=with_results)
     if all_formats:
@@ -74,6 +87,21 @@ def eval_report(
         _write(report, form, output / f"report.{_SUFFIXES[form]}" if is_folder else output)
     else:
         echo(_RENDERERS[form](report).encode("utf-8", "replace").decode(), nl=False)
+
+
+def _located(asked: Sequence[str], warehouse: str | None, prefect_url: str | None) -> tuple[list[str], Warehouse]:
+    """Returns names for ``selected``, and the warehouse. Runs that are not here are found where the server says."""
+    ids = [one for one in asked if not warehouse and _RUN_ID.fullmatch(one) and not there_is(one)]
+    found = {one: run_elsewhere(one, prefect_url) for one in ids if stored_run(one) is None}
+    others = {one: run for one, run in found.items() if run is not None}
+    places = {run.warehouse.location: run.warehouse for run in others.values() if run.path is None}
+    if len(places) > 1:
+        raise ConfigError(
+            f"The runs are in several warehouses: {', '.join(places)}. Copy the runs here: "
+            "nightjar eval pull RUN --from WAREHOUSE"
+        )
+    names = [str(others[one].path or others[one].run_id) if one in others else one for one in asked]
+    return names, next(iter(places.values()), Warehouse(resolve_warehouse(warehouse)))
 
 
 def _newest(warehouse: str | None) -> str:
@@ -97,13 +125,15 @@ def eval_stats(
     cluster: ClusterOption = None,
     alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the results of a run with their uncertainty: intervals, pass@k, categories, spread.
 
     Example: nightjar eval stats 0a1b2c --by subject
     """
-    with selected([run], Warehouse(resolve_warehouse(warehouse))) as (where, [run_ids]):
+    asked, place = _located([run], warehouse, prefect_url)
+    with selected(asked, place) as (where, [run_ids]):
         if len(run_ids) > 1:
             raise ConfigError(f"{run!r} matches {len(run_ids)} runs: {', '.join(run_ids[:5])}. Name one of them")
         found = describe_run(run_ids[0], warehouse=where, by=by, cluster=cluster, alpha=alpha)

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
-from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ import typer
 from rich.console import Console
 
 from nightjar.cli.eval.flags import command_of
-from nightjar.cli.eval.hosted import next_commands, record_of, server_if_any
+from nightjar.cli.eval.hosted import find_hosted, find_run, next_commands, record_of, server_if_any
 from nightjar.cli.options import (
     JsonOption,
     OutputDirOption,
@@ -27,13 +26,19 @@ from nightjar.cli.options import (
 from nightjar.cli.output import columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in, recorded_failures, shown_outcomes
-from nightjar.core.files import there_is
 from nightjar.core.text import harmless
-from nightjar.engine.runs import RunDirectory
-from nightjar.errors import ConfigError, ServiceError
+from nightjar.errors import ServiceError
 from nightjar.evaluation.resuming import rescoring_command, saved_config
-from nightjar.evaluation.stored_runs import StoredRun, find_stored_run, stored_runs
-from nightjar.hosting.hosted_runs import STATUSES, HostedRun, ListedRun, find_hosted_run, hosted_runs, joined
+from nightjar.evaluation.stored_runs import StoredRun, find_stored_run, stored_run, stored_runs
+from nightjar.hosting.hosted_runs import (
+    STATUSES,
+    HostedRun,
+    ListedRun,
+    hosted_runs,
+    joined,
+    results_in_other_folders,
+    results_of,
+)
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi
 
@@ -79,8 +84,9 @@ def eval_list(
     """
     hosted = [] if output_dir or warehouse else _hosted_runs(prefect_url)
     patterns = {name: pattern for name, pattern in {"env_id": env, "model": model}.items() if pattern is not None}
-    runs = joined(hosted, stored_runs(output_dir, warehouse))
-    found = [run for run in runs if _matches(run, patterns, status)]
+    stored = stored_runs(output_dir, warehouse)
+    stored += results_in_other_folders(hosted, {run.run_id for run in stored})
+    found = [run for run in joined(hosted, stored) if _matches(run, patterns, status)]
     found.sort(key=lambda run: run.started_at, reverse=True)
     shown = found[(page - 1) * limit : page * limit]
     if as_json:
@@ -153,13 +159,8 @@ def eval_get(
 
     Example: nightjar eval get 0a1b2c
     """
-    api, hosted = (None, None) if warehouse else _find_hosted(run, prefect_url)
-    try:
-        found = find_stored_run(hosted.run_id if hosted else run, warehouse=warehouse)
-    except ConfigError:
-        if hosted is None:
-            raise
-        found = None
+    api, hosted = (None, None) if warehouse else find_hosted(run, prefect_url)
+    found = stored_run(hosted.run_id, warehouse) or _results(hosted) if hosted else find_stored_run(run, warehouse)
     log = _last_lines(api, hosted) if api and hosted and hosted.failure else []
     if as_json:
         print_json(_record(found, hosted, log))
@@ -171,19 +172,16 @@ def eval_get(
     for line in log:
         echo(harmless(f"  {line}".replace("\n", "\n  ")))
     run_id = found.run_id if found else hosted.run_id if hosted else run
-    echo(f"Next: {next_commands(run_id, ('samples', 'view-config') if found else ('logs',))}", err=True)
+    commands = ("samples", "view-config") if found else ("logs",)
+    echo(f"Next: {next_commands(run_id, commands, prefect_url)}", err=True)
 
 
-def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | None, HostedRun | None]:
-    """Returns None for the server if it does not respond, and for the run if the server does not know it."""
-    if there_is(Path(wanted, "metadata.json")):
-        wanted = str(RunDirectory(Path(wanted)).read_metadata().get("flow_run_id") or "")
+def _results(run: HostedRun) -> StoredRun | None:
     try:
-        api = server_if_any(prefect_url) if wanted else None
-        return api, find_hosted_run(api, wanted) if api else None
+        return results_of(run)
     except ServiceError as error:
-        echo(f"The Prefect server gave no information: {error}", err=True)
-        return None, None
+        echo(str(error), err=True)
+        return None
 
 
 def _last_lines(api: PrefectApi, run: HostedRun) -> list[LogLine]:
@@ -237,7 +235,7 @@ def _stored_description(run: StoredRun) -> dict[str, Any]:
         "Finished": _moment(values.get("finished_at")),
         "Runtime": values.get("time_ms") is not None and f"{values['time_ms'] / 1000:,.1f} s",
         "Rollouts": f"{values['num_examples']} examples × {values['rollouts_per_example']} = {values['rollouts']}",
-        **(_results(values) if "scored" in values else {}),
+        **(_scores(values) if "scored" in values else {}),
         "Cost": run.cost is not None and f"{run.cost:.4f}",
         "Tags": ", ".join(values.get("tags") or ()),
         "Suite": values.get("suite"),
@@ -246,7 +244,7 @@ def _stored_description(run: StoredRun) -> dict[str, Any]:
     }
 
 
-def _results(values: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(values: Mapping[str, Any]) -> dict[str, Any]:
     reward, error = values["avg_reward"], values.get("stderr")
     stops, errors = values.get("stop_conditions") or {}, values.get("errors") or {}
     examples = values.get("error_examples") or {}
@@ -279,12 +277,17 @@ def _moment(written: str | None) -> str:
     return f"{written[:19].replace('T', ' ')} UTC" if written else ""
 
 
-def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+def eval_view_config(
+    run: RunArgument,
+    warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show the configuration of a run, and the command that runs it again.
 
     Example: nightjar eval view-config 0a1b2c
     """
-    directory = find_stored_run(run, warehouse=warehouse).directory
+    directory = find_run(run, warehouse, prefect_url).directory
     config = saved_config(directory)
     command = rescoring_command(directory.read_config()) or command_of(config)
     values = config.model_dump(mode="json")

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption, option
+from nightjar.cli.eval.hosted import find_run
+from nightjar.cli.options import JsonOption, PageOption, PrefectUrlOption, RunArgument, WarehouseOption, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.messages import content_text
 from nightjar.core.text import harmless
-from nightjar.evaluation.stored_runs import SampleGroup, StoredRun, find_stored_run, groups_of
+from nightjar.evaluation.stored_runs import SampleGroup, StoredRun, groups_of
 
 _LONGEST_TEXT = 1_500
 _ROLLOUTS, _GROUPS = 3, 20
@@ -40,13 +41,14 @@ def eval_samples(
     skip: Annotated[int, option("Skip this number of rollouts or examples.", min=0, metavar="N")] = 0,
     full: Annotated[bool, option("Do not shorten texts.", "--full")] = False,
     warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the rollouts of a run with prompt, completion, answer, reward and error; or the examples, one per line.
 
     Examples: nightjar eval samples 0a1b2c --failed | nightjar eval samples 0a1b2c --flipped --grouped
     """
-    found = find_stored_run(run, warehouse=warehouse)
+    found = find_run(run, warehouse, prefect_url)
     size = limit or (_GROUPS if grouped else _ROLLOUTS)
     first = skip + (page - 1) * size
     wanted = _wanted(found, example=example, failed=failed, wrong=wrong, flipped=flipped)
