@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from prefect.deployments.flow_runs import arun_deployment
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Scheduled
 
+from nightjar.engine.runs import Whereabouts
 from nightjar.evaluation.config import Evaluation
 from nightjar.evaluation.nights import NightPlan
 from nightjar.tasks.away import reach
@@ -103,6 +105,7 @@ async def _cancel(flow_run_ids: Sequence[UUID]) -> bool:
 
 _PAGE = 200
 _LOOK_SECONDS = 3.0
+_LOST_DAYS = 7
 
 
 async def earlier_in_progress() -> str | None:
@@ -125,6 +128,18 @@ async def failed_since(hours: float, suite: str) -> list[FlowRun]:
             tags=(f"suite:{suite}",) if suite else (),
             due_after=datetime.now(UTC) - timedelta(hours=hours),
         )
+
+
+async def lost_results() -> list[Whereabouts]:
+    """Returns the places of unpublished results in this folder, of runs that crashed or were cancelled in a week."""
+    async with get_client() as client:
+        runs = await read_flow_runs(
+            client,
+            states=(StateType.CRASHED, StateType.CANCELLED),
+            due_after=datetime.now(UTC) - timedelta(days=_LOST_DAYS),
+        )
+    places = filter(None, (Whereabouts.from_labels(each.labels) for each in runs))
+    return [each for each in places if each.folder == Path.cwd() and each.is_unpublished()]
 
 
 async def read(flow_run_id: UUID) -> FlowRun:

@@ -44,6 +44,8 @@ class Change:
 _ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed")
 _WITHIN = timedelta(seconds=120)
 """Four heartbeats (``HEARTBEATS``). ``LostRuns`` finds a lost run on its own machine sooner."""
+_SETTLED = timedelta(seconds=30)
+"""Within this time, ``LostRuns`` corrects the state of a run on its machine."""
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
 _FLOW_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 
@@ -93,10 +95,14 @@ async def night_notifications(client: PrefectClient, suite: str, within: timedel
         body=f"No night of {suite} has ended for {within}. See: nightjar status, nightjar nights --suite {suite}",
     )
     failed = EventTrigger(
-        expect={f"prefect.flow-run.{end}" for end in ("Failed", "TimedOut", "Crashed")},
+        posture=Posture.Proactive,
+        after={f"prefect.flow-run.{end}" for end in ("Failed", "TimedOut", "Crashed")},
+        expect={"prefect.flow-run.Running"},  # a run that was wrongly marked as Crashed
         match=_FLOW_RUNS,
         match_related=_of_flows(["benchmark"]),
-        **at_once,
+        for_each={"prefect.resource.id"},
+        threshold=1,
+        within=_SETTLED,
     )
     failed_message = message(
         subject="A night failed",
