@@ -14,7 +14,6 @@ from nightjar.core.files import scratch_folder
 from nightjar.core.secrecy import hide
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory
-from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.environments.datasets import hub_dataset_name
 from nightjar.errors import HubError
 
@@ -74,7 +73,7 @@ def write_parquet(directory: RunDirectory, metadata: Mapping[str, Any], target: 
     from pyarrow import parquet
 
     schema = _schema(sorted(metadata.get("avg_metrics") or ()))
-    rows = (_row(line.row) for line in scan_lines(directory.results_path))
+    rows = (_row(line.row) for line in directory.results())
     with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
         while batch := [*islice(rows, _BATCH_ROWS)]:
             writer.write_table(pa.Table.from_pylist(batch, schema))

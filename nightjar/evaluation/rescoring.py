@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from nightjar.clients.client import UnaskedClient
 from nightjar.core.files import replace_file
 from nightjar.core.messages import dump_messages, normalize_messages
 from nightjar.core.parts import Part
-from nightjar.core.rollout.records import Key
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory, new_run_id, runs_folder
-from nightjar.engine.runs.jsonl import JsonLines, parse_line, scan_lines, whole_lines
+from nightjar.engine.runs.jsonl import JsonLines, parse_line, whole_lines
 from nightjar.errors import ConfigError, RunDirectoryError
 from nightjar.evaluation.loading import open_run
 from nightjar.evaluation.preparation import Prepared, prepare
@@ -59,9 +59,9 @@ def load_rescored(
 def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
     """Checks that the environment still has the examples of the source. Only their answer and info may differ."""
     hashes, examples = (prepared.whole or prepared.selection).hashes, prepared.env.examples
-    rows = (line.row for path in (source.attempts_path, source.results_path) for line in scan_lines(path))
-    other = {row["example_id"] for row in rows if hashes.get(row["example_id"]) != row["example_hash"]}
-    results = (line.row for line in scan_lines(source.results_path)) if other else ()
+    rows = (line.row for line in chain(source.attempts(), source.results()))
+    other = {row["example_id"] for row in rows if hashes.get(row["example_id"]) != row.get("example_hash")}
+    results = (line.row for line in source.results()) if other else ()
     asked = {row["example_id"]: row["prompt"] for row in results if row["example_id"] in other & hashes.keys()}
     mended = {
         each for each, prompt in asked.items() if dump_messages(normalize_messages(examples[each]["prompt"])) == prompt
@@ -85,16 +85,10 @@ def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Contain
         raise RunDirectoryError(f"Run {source.run_id!r} cannot be scored again: {reason}") from error
     if taken is not None:
         path = directory.attempts_path
-        lines = ((line, parse_line(line, path, number)["example_id"]) for number, _, line in whole_lines(path))
+        lines = ((raw.text, parse_line(raw.text, path, raw.number)["example_id"]) for raw in whole_lines(path))
         replace_file(path, (line for line, example_id in lines if example_id in taken))
-    generated = {_key(line.row) for line in scan_lines(source.attempts_path) if line.row["error"] is None}
-    failed = [line.row for line in scan_lines(source.results_path) if line.row["error"] is not None]
+    generated = {line.key for line in source.attempts() if line.row["error"] is None}
+    failed = (line for line in source.results() if line.row["error"] is not None and line.key not in generated)
     results = JsonLines(directory.results_path)
-    results.append(
-        [row for row in failed if _key(row) not in generated and (taken is None or row["example_id"] in taken)]
-    )
+    results.append([line.row for line in failed if taken is None or line.key.example_id in taken])
     results.close()
-
-
-def _key(row: Mapping[str, Any]) -> Key:
-    return Key(row["example_id"], row["rollout_index"])

@@ -13,7 +13,6 @@ from typing import Any
 from nightjar.core.files import there_is
 from nightjar.core.parts import Part
 from nightjar.engine.runs import RunDirectory, run_directories
-from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.errors import ConfigError, RunDirectoryError, WarehouseError
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -53,7 +52,7 @@ class StoredRun:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields rollouts as in ``results.jsonl``; from the warehouse, only the columns that a reader needs."""
         if self.path is not None:
-            yield from (line.row for line in scan_lines(RunDirectory(self.path).results_path))
+            yield from (line.row for line in RunDirectory(self.path).results())
             return
         for row in self.warehouse.query(_ROLLOUTS, [self.run_id]).records():
             message = row.pop("error_message")

@@ -15,10 +15,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from nightjar.core.failures import outcome_of
+from nightjar.core.rollout.records import Key
 from nightjar.engine.runs import RunDirectory
+from nightjar.engine.runs.jsonl import Line, Place, RawLine, parse_line, read_checksums
+from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, read_line
+from nightjar.errors import RunDirectoryError
 
 _KEPT_SECONDS = 600.0
 _MOST_BYTES = 16 << 20
@@ -26,15 +28,11 @@ _RATE_SECONDS = 60.0
 _PUBLISHING_SECONDS = 60.0
 _LATEST = 10
 _DEFAULT_PASS_THRESHOLD = 0.5
-_DAMAGE = (KeyError, TypeError, ValueError, AttributeError)
-"""Errors that a damaged line raises. Damaged lines are skipped."""
 _TEXT_COLUMNS = ("suite", "rescored_from", "flow_run_id")
 _ROLLOUT_COLUMNS = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "info", "task", "tool_defs", "reward",
     "metrics", "is_truncated", "stop_condition", "model", "attempts",
 )  # fmt: skip
-
-Key = tuple[int, int]
 
 
 class LiveRun:
@@ -56,7 +54,8 @@ class LiveRun:
         self.directory = directory
         self._finished: deque[float] = deque()
         self._began = 0.0
-        self._results, self._attempts = _GrowingFile(directory.results_path), _GrowingFile(directory.attempts_path)
+        self._results = _GrowingFile(directory.results_path, RecordedResult)
+        self._attempts = _GrowingFile(directory.attempts_path, RecordedAttempt)
 
     @property
     def run_id(self) -> str:
@@ -156,34 +155,32 @@ class LiveRun:
         self.metadata = self.directory.read_metadata()
         with suppress(OSError):
             self._began = self.directory.last_session()[0]
-        for place, row in self._results.new_lines():
-            with suppress(*_DAMAGE):
-                self._add_result(place, row)
+        for line in self._results.new_lines():
+            self._add_result(line)
         since = time.time() - _RATE_SECONDS
-        for _, row in self._attempts.new_lines():
-            with suppress(*_DAMAGE):
-                self._finished.append(float(row.get("finished_at") or 0))
-                if row.get("error"):
-                    self.failed_attempts[self._error_chain(row["error"])] += 1
+        for line in self._attempts.new_lines():
+            self._finished.append(line.row.get("finished_at") or 0)
+            if line.row["error"]:
+                self.failed_attempts[self._error_chain(line.row["error"])] += 1
         while self._finished and self._finished[0] < since:
             self._finished.popleft()
 
-    def _add_result(self, place: int, row: dict[str, Any]) -> None:
-        key = (int(row["example_id"]), int(row["rollout_index"]))
-        self.places[key] = place
+    def _add_result(self, line: Line) -> None:
+        key = line.key
+        self.places[key] = line.place.offset
         self.failures.pop(key, None)  # the rollout may have been repeated: the last line counts
         self.rewards.pop(key, None)
-        error, reward = row.get("error"), None
+        error, reward = line.row["error"], None if line.row["error"] else line.row["reward"]
         if error:
             self.failures[key] = self._error_chain(error)
-        elif row.get("reward") is not None:
-            self.rewards[key] = reward = float(row["reward"])
-        name = str(error.get("error")) if error else ""
+        elif reward is not None:
+            self.rewards[key] = reward
+        name = error["error"] if error else ""
         self.latest.appendleft({"example_id": key[0], "rollout_index": key[1], "reward": reward, "error": name})
 
     def _error_chain(self, error: Mapping[str, Any]) -> str:
-        chain = str(error.get("error_chain_repr") or error.get("error"))
-        self.messages.setdefault(chain, str(error.get("message") or ""))
+        chain: str = error["error_chain_repr"] or error["error"]
+        self.messages.setdefault(chain, error["message"])
         return chain
 
     def examples(self, show: str = "") -> list[dict[str, Any]]:
@@ -192,8 +189,8 @@ class LiveRun:
         If ``show`` is ``wrong``, ``right`` or ``failed``, returns the examples with such a rollout.
         """
         strips: dict[int, list[dict[str, Any]]] = {}
-        for example_id, index in sorted(self.places):
-            strips.setdefault(example_id, []).append(self._strip_item((example_id, index)))
+        for key in sorted(self.places):
+            strips.setdefault(key.example_id, []).append(self._strip_item(key))
         return [
             {"example_id": example_id, "strip": strip, "rollouts": len(strip), "mean": _mean(strip)}
             for example_id, strip in strips.items()
@@ -202,14 +199,14 @@ class LiveRun:
 
     def read_rollout(self, example_id: int, rollout_index: int) -> dict[str, Any] | None:
         """Returns the columns of ``rollouts`` that pages show. Returns None if the results have no such rollout."""
-        place = self.places.get((example_id, rollout_index))
+        place = self.places.get(Key(example_id, rollout_index))
         if place is None:
             return None
         try:
             with self.directory.results_path.open("rb") as file:
                 file.seek(place)
-                row = orjson.loads(file.readline())
-        except (OSError, orjson.JSONDecodeError):  # the results were sorted just now
+                row = parse_line(file.readline(), self.directory.results_path, 0)
+        except (OSError, RunDirectoryError):  # the results were sorted just now
             return None
         return self._rollout(row) if (row["example_id"], row["rollout_index"]) == (example_id, rollout_index) else None
 
@@ -260,8 +257,9 @@ def _mean(strip: list[dict[str, Any]]) -> float | None:
 
 
 class _GrowingFile:
-    def __init__(self, path: Path) -> None:
-        self._path, self._place, self._inode = path, 0, 0
+    def __init__(self, path: Path, kind: type[RecordedResult | RecordedAttempt]) -> None:
+        self._path, self._kind = path, kind
+        self._place, self._number, self._inode = 0, 0, 0
 
     def was_replaced(self) -> bool:
         try:
@@ -277,20 +275,23 @@ class _GrowingFile:
         except OSError:
             return True
 
-    def new_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the complete new lines with their offsets, at most 16 MB at once. Skips damaged lines."""
+    def new_lines(self) -> Iterator[Line]:
+        """Yields the complete new lines, at most 16 MB at once. Skips damaged lines."""
         try:
             with self._path.open("rb") as file:
                 self._inode = self._path.stat().st_ino
                 file.seek(self._place)
                 lines = BytesIO(file.read(_MOST_BYTES) + file.readline())
+                checksums = read_checksums(self._path)
         except OSError:
             return
-        for line in lines:
-            if not line.endswith(b"\n"):
+        for text in lines:
+            if not text.endswith(b"\n"):
                 return
-            place, self._place = self._place, self._place + len(line)
-            try:
-                yield place, orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
+            place, self._place, self._number = Place(self._place, len(text)), self._place + len(text), self._number + 1
+            with suppress(RunDirectoryError):
+                yield read_line(
+                    RawLine(self._number, place, text, checksums[self._number - 1 : self._number]),
+                    self._path,
+                    self._kind,
+                )

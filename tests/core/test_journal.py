@@ -7,6 +7,7 @@ import pytest
 
 from nightjar.core.messages import AssistantMessage
 from nightjar.engine.runs import Journal, Key, RunDirectory
+from nightjar.engine.runs.jsonl import drop_checksums
 from nightjar.errors import ModelError, RunDirectoryError
 
 
@@ -174,12 +175,14 @@ class TestDamage:
 
     @pytest.fixture
     def written(self, journal_of, rollout, directory):
-        """The lines of an attempt and of its result."""
+        """The lines of an attempt and of its result, without checksums, as older releases write them."""
         journal = journal_of()
         state = rollout(0, reward=1.0)
         journal.attempted(state)
         journal.scored([state])
         journal_of()
+        for name in DAMAGE:
+            drop_checksums(directory.path / name)
         return {name: lines(directory.path / name)[0] for name in DAMAGE}
 
     @pytest.mark.parametrize(

@@ -20,8 +20,15 @@ from pydantic import BaseModel, ValidationError
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
 from nightjar.core.secrecy import hide_bytes
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, check_strict, digest_of
-from nightjar.engine.runs.recorded import RecordedConfig, RecordedMetadata, first_fault
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of, drop_checksums
+from nightjar.engine.runs.recorded import (
+    RecordedAttempt,
+    RecordedConfig,
+    RecordedMetadata,
+    RecordedResult,
+    first_fault,
+    read_lines,
+)
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
 
 FORMAT = 2
@@ -138,6 +145,19 @@ class RunDirectory:
     def results_path(self) -> Path:
         return self.path / "results.jsonl"
 
+    def attempts(self) -> Iterator[Line]:
+        """Yields the lines of the ledger. Raises ``RunDirectoryError`` for the first damaged line."""
+        return read_lines(self.attempts_path, RecordedAttempt, is_guarded=self.is_guarded())
+
+    def results(self) -> Iterator[Line]:
+        return read_lines(self.results_path, RecordedResult, is_guarded=self.is_guarded())
+
+    def is_guarded(self) -> bool:
+        """Returns whether lines have checksums of their own, because the metadata do not have those of whole files."""
+        with suppress(RunDirectoryError):
+            return not self.read_metadata().get("digests")
+        return True
+
     def digests(self) -> dict[str, str]:
         return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
 
@@ -193,6 +213,10 @@ class RunDirectory:
                 raise full from full.__cause__
         else:
             self._reserve.grow(_RESERVED_TIMES * len(content))
+        if metadata.get("digests"):
+            with suppress(RunDirectoryError):
+                drop_checksums(self.attempts_path)
+                drop_checksums(self.results_path)
 
     def __enter__(self) -> Self:
         try:

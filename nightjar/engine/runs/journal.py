@@ -18,8 +18,8 @@ from nightjar.core.rollout.state import State
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.engine.runs.directory import RunDirectory
 from nightjar.engine.runs.index import RolloutIndex
-from nightjar.engine.runs.jsonl import JsonLines, Line, Place, scan_lines
-from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, check_restorable, checked
+from nightjar.engine.runs.jsonl import JsonLines, Place, drop_checksums, scan_lines
+from nightjar.engine.runs.recorded import check_restorable
 from nightjar.engine.runs.repair import take_back_scores
 from nightjar.errors import RunDirectoryError
 
@@ -82,8 +82,8 @@ class Journal:
             raise RunDirectoryError(
                 f"{damage}. To set the damaged lines aside, so that a resume repeats their rollouts: {remedy}"
             ) from damage
-        self._ledger = JsonLines(directory.attempts_path)
-        self._results = JsonLines(directory.results_path)
+        self._ledger = JsonLines(directory.attempts_path, is_guarded=True)
+        self._results = JsonLines(directory.results_path, is_guarded=True)
         self.results_path = directory.results_path
         self._is_ordered = False
         self._is_closing = threading.Event()
@@ -147,7 +147,7 @@ class Journal:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the current results: sorted after ``finish``, and before that in the order of their arrival."""
         for line in scan_lines(self.results_path):
-            if self._is_ordered or self._index.recorded[self._index.slot(_key_of(line))] == line.place:
+            if self._is_ordered or self._index.recorded[self._index.slot(line.key)] == line.place:
                 yield line.row
 
     def close(self) -> None:
@@ -160,17 +160,15 @@ class Journal:
         self._results.close()
 
     def _read(self, directory: RunDirectory) -> None:
-        for line in scan_lines(directory.attempts_path):
-            key = checked(line, directory.attempts_path, RecordedAttempt)
-            self._note_attempt(self._index.slot(key), line.place, line.row["error"])
-            given, written = usage_counts(line.row["token_usage"])
+        for line in directory.attempts():
+            self._note_attempt(self._index.slot(line.key), line.place, line.row["error"])
+            given, written = usage_counts(line.row.get("token_usage"))
             self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
-        for line in scan_lines(directory.results_path):
-            key = checked(line, directory.results_path, RecordedResult)
-            self._note_result(self._index.slot(key), line.place, line.row)
+        for line in directory.results():
+            self._note_result(self._index.slot(line.key), line.place, line.row)
         to_restore = self._index.to_restore()
         for line in scan_lines(directory.attempts_path) if to_restore else ():
-            slot = self._index.slot(_key_of(line))
+            slot = self._index.slot(line.key)
             if slot in to_restore and self._index.generated[slot] == line.place:
                 check_restorable(line, directory.attempts_path)
 
@@ -199,6 +197,7 @@ class Journal:
         is_packed = sum(places[slot].length for slot in slots) == self._results.size
         is_ordered = all(places[one].offset < places[next_].offset for one, next_ in pairwise(slots))
         if moved or not (is_packed and is_ordered):
+            drop_checksums(self._results.path)
             replace_file(self._results.path, (self._line(slot, moved) for slot in slots))
 
     def _line(self, slot: int, moved: Mapping[int, float]) -> bytes:
@@ -207,10 +206,6 @@ class Journal:
             return self._results.read_line(place)
         row = self._results.read_row(place) | {"advantage": moved[slot]}
         return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _key_of(line: Line) -> Key:
-    return Key(line.row["example_id"], line.row["rollout_index"])
 
 
 class MemoryJournal:

@@ -1,4 +1,7 @@
-"""A file of JSON lines that survives crashes. It is written line by line and repaired on opening."""
+"""A file of JSON lines that survives crashes. It is written line by line and repaired on opening.
+
+While a run writes a file, a second file has the checksum of each line, so that changed lines are found.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -14,6 +17,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from nightjar.core.files import replace_file
+from nightjar.core.rollout.records import Key
 from nightjar.core.secrecy import hide_bytes
 from nightjar.errors import RunDirectoryError
 
@@ -33,23 +38,75 @@ class Place(NamedTuple):
     length: int
 
 
+class RawLine(NamedTuple):
+    """A line that is not parsed yet, and the checksums that it may have. None means any checksum."""
+
+    number: int
+    place: Place
+    text: bytes
+    checksums: Collection[bytes] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.checksums) and _checksum(self.text) not in self.checksums
+
+
 class Line(NamedTuple):
     number: int
     place: Place
     row: dict[str, Any]
 
+    @property
+    def key(self) -> Key:
+        return Key(self.row["example_id"], self.row["rollout_index"])
 
-class JsonLines:
-    """An append-only file of JSON lines. On opening, an incomplete last line is cut off with a warning."""
 
+class AppendOnlyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error
-        self._size = self._cut_torn_line()
+        self._size = os.fstat(self._file).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def write(self, data: bytes) -> None:
+        """Appends data, or nothing if the disk refuses a part of it (``RunDirectoryError``)."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            self.cut(self._size)
+            raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
+        self._size += len(data)
+
+    def cut(self, size: int) -> None:
+        os.ftruncate(self._file, size)
+        self._size = size
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class JsonLines(AppendOnlyFile):
+    """An append-only file of JSON lines. On opening, an incomplete last line is cut off with a warning.
+
+    If it ``is_guarded``, the checksum of each line is written first, so that no complete line is without a checksum.
+    """
+
+    def __init__(self, path: Path, *, is_guarded: bool = False) -> None:
+        super().__init__(path)
+        self._cut_torn_line()
         self._synced_size = self._size
+        self._checksums: AppendOnlyFile | None = None
+        if is_guarded:
+            replace_file(checksums_of(path), (b"%s\n" % _checksum(raw.text) for raw in whole_lines(path)))
+            self._checksums = AppendOnlyFile(checksums_of(path))
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> list[Place]:
         """Appends rows with one write, and returns their positions.
@@ -58,7 +115,10 @@ class JsonLines:
         """
         lines = [encoded(row) for row in rows]
         start = self._size
-        self._write(b"".join(lines))
+        if self._checksums is None:
+            self.write(b"".join(lines))
+        else:
+            self._write_guarded(lines, self._checksums)
         places = []
         for line in lines:
             places.append(Place(start, len(line)))
@@ -72,10 +132,6 @@ class JsonLines:
         row: dict[str, Any] = orjson.loads(self.read_line(place))
         return row
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def sync(self) -> None:
         size = self._size
         if self._synced_size != size:
@@ -86,21 +142,21 @@ class JsonLines:
             self._synced_size = size
 
     def close(self) -> None:
-        os.close(self._file)
+        super().close()
+        if self._checksums is not None:
+            self._checksums.close()
 
-    def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
+    def _write_guarded(self, lines: Sequence[bytes], checksums: AppendOnlyFile) -> None:
+        before = checksums.size
+        checksums.write(b"".join(b"%s\n" % _checksum(line) for line in lines))
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-        except OSError as error:
-            os.ftruncate(self._file, self._size)
-            raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
-        self._size += len(data)
+            self.write(b"".join(lines))
+        except RunDirectoryError:
+            checksums.cut(before)
+            raise
 
-    def _cut_torn_line(self) -> int:
-        size = os.fstat(self._file).st_size
-        end = size
+    def _cut_torn_line(self) -> None:
+        end = size = self._size
         while end > 0:
             start = max(0, end - _TAIL_BYTES)
             newline = os.pread(self._file, end - start, start).rfind(b"\n")
@@ -110,8 +166,7 @@ class JsonLines:
             end = start
         if end < size:
             logger.warning("%s: cut off an incomplete last line of %d bytes", self.path, size - end)
-            os.ftruncate(self._file, end)
-        return end
+            self.cut(end)
 
 
 def encoded(content: Any, option: int = 0) -> bytes:
@@ -144,26 +199,53 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return str(value) if is_huge else value
 
 
+def checksums_of(path: Path) -> Path:
+    """Returns the file with the checksums of a file's lines: as many, in the same order."""
+    return path.with_suffix(".checksums")
+
+
+def _checksum(line: bytes) -> bytes:
+    return blake2b(line, digest_size=DIGEST_BYTES).hexdigest().encode()
+
+
+def drop_checksums(path: Path) -> None:
+    """Drops the checksums of a file whose lines are about to change, or whose whole content has a checksum."""
+    try:
+        checksums_of(path).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"Cannot remove {str(checksums_of(path))!r}: {error.strerror}") from error
+
+
 def scan_lines(path: Path) -> Iterator[Line]:
     """Yields the complete lines of a file, which may still grow. If the file is missing, yields no line."""
-    for number, place, line in whole_lines(path):
-        yield Line(number, place, parse_line(line, path, number))
+    for raw in whole_lines(path):
+        yield Line(raw.number, raw.place, parse_line(raw.text, path, raw.number))
 
 
-def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
-    """Yields number, position and bytes of the complete lines, without parsing them. Otherwise like ``scan_lines``."""
+def whole_lines(path: Path, *, is_guarded: bool = False) -> Iterator[RawLine]:
+    """Yields the complete lines without parsing them, with their checksums if the file ``is_guarded``."""
     offset = 0
     try:
         with path.open("rb") as file:
+            checksums = read_checksums(path) if is_guarded else []
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
                     return
-                yield number, Place(offset, len(line)), line
+                yield RawLine(number, Place(offset, len(line)), line, checksums[number - 1 : number])
                 offset += len(line)
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunDirectoryError(f"Cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def read_checksums(path: Path) -> list[bytes]:
+    """Returns the checksums of a file's lines. A crash of the machine may leave too few, and zeros at the end."""
+    try:
+        written = checksums_of(path).read_bytes().partition(b"\0")[0]
+    except FileNotFoundError:
+        return []
+    return written.split(b"\n")[:-1]
 
 
 def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:

@@ -1,21 +1,29 @@
-"""The schema of the fields that Nightjar reads in a run directory. It finds damage before requests cost money."""
+"""The schema of the fields that Nightjar reads in a run directory, and the reader of lines that checks them.
+
+It finds damage before requests cost money.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from nightjar.core.messages import UserMessage
-from nightjar.core.rollout.records import Key, restore_state
+from nightjar.core.rollout.records import restore_state
 from nightjar.core.rollout.state import new_state
 from nightjar.engine.runs.index import LARGEST_ROLLOUT_INDEX
-from nightjar.engine.runs.jsonl import Line
+from nightjar.engine.runs.jsonl import Line, RawLine, parse_line, whole_lines
 from nightjar.errors import RunDirectoryError
 
-_LARGEST_EXAMPLE_ID = (1 << 63) - 1
+_LARGEST_INTEGER = (1 << 63) - 1
+_LARGEST_EXACT_FLOAT = 1 << 53
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)]
+_Tokens = Annotated[float, Field(ge=0, le=_LARGEST_EXACT_FLOAT)]
+_Messages = str | list[dict[str, Any]] | None
 
 
 class _Recorded(BaseModel):
@@ -29,14 +37,11 @@ class _Error(_Recorded):
 
 
 class _Rollout(_Recorded):
-    example_id: int = Field(ge=0, le=_LARGEST_EXAMPLE_ID)
+    example_id: _Count
     rollout_index: int = Field(ge=0, le=LARGEST_ROLLOUT_INDEX)
+    example_hash: str | None = None
     error: _Error | None
-    token_usage: dict[str, _Number | None] | None = None
-
-    @property
-    def key(self) -> Key:
-        return Key(self.example_id, self.rollout_index)
+    token_usage: dict[str, _Tokens | None] | None = None
 
 
 class _Step(_Recorded):
@@ -50,7 +55,7 @@ class _Step(_Recorded):
 
 class _State(_Recorded):
     extras: dict[str, Any]
-    completion: str | list[dict[str, Any]] | None
+    completion: _Messages
     trajectory: list[_Step]
     stop_condition: str | None
     is_completed: bool
@@ -58,6 +63,8 @@ class _State(_Recorded):
 
 
 class RecordedAttempt(_Rollout):
+    attempt: _Count | None = None
+    finished_at: _Number | None = None
     generation_ms: _Number
     state: _State | None
 
@@ -69,18 +76,23 @@ class RecordedAttempt(_Rollout):
 
 
 class RecordedResult(_Rollout):
+    prompt: _Messages
+    completion: _Messages
     reward: _Number | None
     advantage: _Number | None
-    metrics: dict[str, _Number | None]
-    is_truncated: bool
+    metrics: dict[str, _Number]
+    timing: dict[str, _Number | None] | None = None
+    is_completed: bool | None = None
+    is_truncated: bool | None
     stop_condition: str | None
+    attempts: _Count | None = None
     model: str | None
 
 
 class RecordedConfig(_Recorded):
     format: int = 1
     run_id: str | None = None
-    selected_examples: int = Field(ge=0)
+    selected_examples: _Count
     dataset_fingerprint: str | None
 
 
@@ -89,6 +101,17 @@ class RecordedMetadata(_Recorded):
     run_id: str | None = None
     status: str | None = None
     env_id: str | None = None
+    model: str | None = None
+    num_examples: _Count | None = None
+    rollouts_per_example: _Count | None = None
+    rollouts: _Count | None = None
+    pass_threshold: _Number | None = None
+    state_columns: list[str] | None = None
+    tags: list[str] | None = None
+    scored: _Count | None = None
+    failed: _Count | None = None
+    avg_reward: _Number | None = None
+    stderr: _Number | None = None
     started_at: Annotated[AwareDatetime | None, Strict(False)] = None
     finished_at: Annotated[AwareDatetime | None, Strict(False)] = None
     time_ms: _Number | None = None
@@ -98,11 +121,21 @@ class RecordedMetadata(_Recorded):
     published_at: str | None = None
 
 
-def checked(line: Line, path: Path, kind: type[_Rollout]) -> Key:
+def read_lines(path: Path, kind: type[_Rollout], *, is_guarded: bool = False) -> Iterator[Line]:
+    """Yields the complete lines of a ledger or of results. Raises ``RunDirectoryError`` for the first damaged line."""
+    for raw in whole_lines(path, is_guarded=is_guarded):
+        yield read_line(raw, path, kind)
+
+
+def read_line(raw: RawLine, path: Path, kind: type[_Rollout]) -> Line:
+    line = Line(raw.number, raw.place, parse_line(raw.text, path, raw.number))
     try:
-        return kind.model_validate(line.row).key
+        kind.model_validate(line.row)
     except ValidationError as error:
         raise RunDirectoryError(f"{path}, line {line.number} is damaged: {first_fault(error)}") from error
+    if raw.is_changed:
+        raise RunDirectoryError(f"{path}, line {line.number} is damaged: it is not what the run wrote")
+    return line
 
 
 def check_restorable(line: Line, path: Path) -> None:

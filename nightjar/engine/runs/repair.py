@@ -13,8 +13,8 @@ from nightjar.core.files import replace_file
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs.directory import RunDirectory
 from nightjar.engine.runs.identity import store_id
-from nightjar.engine.runs.jsonl import Line, parse_line, scan_lines, whole_lines
-from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, check_restorable, checked
+from nightjar.engine.runs.jsonl import RawLine, checksums_of, drop_checksums, parse_line, read_checksums, whole_lines
+from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, check_restorable, read_line
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunError
 
 _CODE = ("env_hash", "scoring_hash")
@@ -24,11 +24,11 @@ def repair(directory: RunDirectory) -> list[str]:
     """Moves damaged metadata, and damaged lines of ledger and results, to ``*.damaged`` files. Returns the faults."""
     config = directory.read_config()
     with directory:
-        return [
-            *_metadata_aside(directory, config),
-            *_set_aside(directory.attempts_path, _check_attempt),
-            *_set_aside(directory.results_path, lambda line, path: checked(line, path, RecordedResult)),
-        ]
+        faults = _metadata_aside(directory, config)
+        is_guarded = directory.is_guarded()
+        faults += _set_aside(directory.attempts_path, _read_attempt, is_guarded=is_guarded)
+        faults += _set_aside(directory.results_path, _read_result, is_guarded=is_guarded)
+        return faults
 
 
 def _metadata_aside(directory: RunDirectory, config: Mapping[str, Any]) -> list[str]:
@@ -53,26 +53,35 @@ def _id_in(path: Path) -> str | None:
     return None
 
 
-def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:
-    faults = {}
-    for number, place, line in whole_lines(path):
+def _set_aside(path: Path, read: Callable[[RawLine, Path], object], *, is_guarded: bool) -> list[str]:
+    faults, is_moved, known = {}, False, set(read_checksums(path))
+    for raw in whole_lines(path, is_guarded=is_guarded):
         try:
-            check(Line(number, place, parse_line(line, path, number)), path)
+            read(raw._replace(checksums=known if raw.checksums else ()), path)
         except RunDirectoryError as damage:
-            faults[number] = str(damage)
+            faults[raw.number] = str(damage)
+        is_moved |= raw.is_changed
     if faults:
         damaged = path.with_suffix(".damaged")
         try:
             with damaged.open("ab") as file:
-                file.writelines(line for number, _, line in whole_lines(path) if number in faults)
+                file.writelines(raw.text for raw in whole_lines(path) if raw.number in faults)
         except OSError as error:
             raise RunDirectoryError(f"Cannot write {str(damaged)!r}: {error.strerror}") from error
-        replace_file(path, (line for number, _, line in whole_lines(path) if number not in faults))
+        drop_checksums(path)
+        replace_file(path, (raw.text for raw in whole_lines(path) if raw.number not in faults))
+    elif is_moved:
+        drop_checksums(path)
+        return [f"{checksums_of(path)}: lines of {path.name} were moved or removed. The other lines are kept"]
     return list(faults.values())
 
 
-def _check_attempt(line: Line, path: Path) -> None:
-    checked(line, path, RecordedAttempt)
+def _read_result(raw: RawLine, path: Path) -> None:
+    read_line(raw, path, RecordedResult)
+
+
+def _read_attempt(raw: RawLine, path: Path) -> None:
+    line = read_line(raw, path, RecordedAttempt)
     if line.row["error"] is None:
         check_restorable(line, path)
 
@@ -85,20 +94,20 @@ def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def take_back_scores(directory: RunDirectory) -> frozenset[Key]:
     """Removes the scored results, for a resume. Returns their keys. ``RunError`` if one could not be scored again."""
     path = directory.results_path
-    scored = {checked(line, path, RecordedResult) for line in scan_lines(path) if line.row["error"] is None}
+    scored = {line.key for line in directory.results() if line.row["error"] is None}
     if scored:
         _check_kept(directory, scored)
-        replace_file(path, (line for number, _, line in whole_lines(path) if parse_line(line, path, number)["error"]))
+        drop_checksums(path)
+        replace_file(path, (raw.text for raw in whole_lines(path) if parse_line(raw.text, path, raw.number)["error"]))
     return frozenset(scored)
 
 
 def _check_kept(directory: RunDirectory, scored: Collection[Key]) -> None:
     unsaved: dict[Key, list[str]] = {}
-    for line in scan_lines(directory.attempts_path):
-        key = checked(line, directory.attempts_path, RecordedAttempt)
-        if key in scored and line.row["error"] is None:
+    for line in directory.attempts():
+        if line.key in scored and line.row["error"] is None:
             check_restorable(line, directory.attempts_path)
-            unsaved[key] = line.row["state"].get("unsaved") or []
+            unsaved[line.key] = line.row["state"].get("unsaved") or []
     lost = sorted({f"state[{name!r}]" for names in unsaved.values() for name in names})
     if lost or len(unsaved) < len(scored):
         raise RunError(

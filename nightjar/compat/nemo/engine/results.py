@@ -11,7 +11,6 @@ from nightjar.compat.nemo.observability import ModelResponse, StepRecord
 from nightjar.core.failures import category_of_answer, category_of_error
 from nightjar.core.messages import content_text
 from nightjar.engine.runs import RunDirectory
-from nightjar.engine.runs.jsonl import scan_lines
 
 TRAJECTORY, RESPONSE = "agent_trajectory", "model_response"
 """Columns of rows: the solver's actions, and the finish reason, reasoning tokens and latency of the last response."""
@@ -42,14 +41,8 @@ def bundle_of_rows(
 
 def bundle_of_run(run_dir: str | Path) -> Bundle:
     directory = RunDirectory(Path(run_dir))
-    attempts = (line.row for line in scan_lines(directory.attempts_path))
-    responses = {
-        (row["example_id"], row["rollout_index"]): _response_of_attempt(row) for row in attempts if row.get("state")
-    }
-    rows = [
-        {RESPONSE: responses.get((row["example_id"], row["rollout_index"])), **row}
-        for row in (line.row for line in scan_lines(directory.results_path))
-    ]
+    responses = {line.key: _response_of_attempt(line.row) for line in directory.attempts() if line.row.get("state")}
+    rows = [{RESPONSE: responses.get(line.key), **line.row} for line in directory.results()]
     return bundle_of_rows(rows, directory.read_metadata())
 
 
