@@ -81,6 +81,7 @@ def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Contain
         directory.path.mkdir(parents=True)
         shutil.copyfile(source.attempts_path, directory.attempts_path)
     except OSError as error:
+        shutil.rmtree(directory.path, ignore_errors=True)
         reason = f"{error.strerror}: {error.filename}"
         raise RunDirectoryError(f"Run {source.run_id!r} cannot be scored again: {reason}") from error
     if taken is not None:

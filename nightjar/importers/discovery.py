@@ -131,6 +131,8 @@ def _kind(folder: Path) -> Kind | None:
 
 
 def _is_nightjar(folder: Path) -> bool:
+    if (folder / "attempts.jsonl").is_file():
+        return True
     try:
         metadata = read_object(folder / _METADATA)
     except WarehouseError:

@@ -105,7 +105,10 @@ class JsonLines(AppendOnlyFile):
         self._synced_size = self._size
         self._checksums: AppendOnlyFile | None = None
         if is_guarded:
-            replace_file(checksums_of(path), (b"%s\n" % _checksum(raw.text) for raw in whole_lines(path)))
+            checksums = [_checksum(raw.text) for raw in whole_lines(path)]
+            if (missing := len(read_checksums(path)) - len(checksums)) > 0:
+                logger.warning("%s: the last %d lines are missing; their work is repeated", path, missing)
+            replace_file(checksums_of(path), (b"%s\n" % checksum for checksum in checksums))
             self._checksums = AppendOnlyFile(checksums_of(path))
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> list[Place]:

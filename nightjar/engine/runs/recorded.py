@@ -120,6 +120,12 @@ class RecordedMetadata(_Recorded):
     digests: dict[str, str] | None = None
     published_at: str | None = None
 
+    @model_validator(mode="after")
+    def _check_running(self) -> Self:
+        if self.status == "running" and None in (self.rollouts, self.rollouts_per_example, self.pass_threshold):
+            raise ValueError("rollouts, rollouts_per_example or pass_threshold is missing")
+        return self
+
 
 def read_lines(path: Path, kind: type[_Rollout], *, is_guarded: bool = False) -> Iterator[Line]:
     """Yields the complete lines of a ledger or of results. Raises ``RunDirectoryError`` for the first damaged line."""

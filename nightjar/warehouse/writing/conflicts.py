@@ -19,7 +19,7 @@ import orjson
 from nightjar.core.files import scratch_folder
 from nightjar.engine.runs import RunDirectory
 from nightjar.engine.runs.identity import recorded_differences
-from nightjar.engine.runs.recorded import RecordedResult, read_lines
+from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.errors import RunConflictError, RunDirectoryError, WarehouseError
 from nightjar.warehouse.database import connect_scratch, parquet
 from nightjar.warehouse.location import publish_command
@@ -92,10 +92,10 @@ def in_directory(directory: RunDirectory) -> RecordedRun:
 def example_hashes(results: Path) -> dict[int, str]:
     """Returns the content hashes by ``example_id``. Raises WarehouseError if a line is damaged."""
     try:
-        rows = (line.row for line in read_lines(results, RecordedResult))
+        rows = (line.row for line in scan_lines(results))
         return {row["example_id"]: row["example_hash"] for row in rows if row.get("example_hash")}
-    except RunDirectoryError as error:
-        raise WarehouseError(str(error)) from error
+    except (RunDirectoryError, KeyError) as error:
+        raise WarehouseError(f"Cannot read {results}: {error}") from error
 
 
 def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:

@@ -18,9 +18,10 @@ from typing import Any
 import orjson
 
 from nightjar.engine.runs import RunDirectory, summarize_rows
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line
+from nightjar.engine.runs.directory import check_format, unsealed
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict
 from nightjar.engine.runs.recorded import RecordedResult, read_lines
-from nightjar.errors import RunDirectoryError, WarehouseError
+from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, WarehouseError
 from nightjar.warehouse.storage.segments import make_version
 
 _log = logging.getLogger(__name__)
@@ -69,24 +70,17 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
 
     Copies a file that grows, or has a torn last line, to ``scratch`` without a torn line.
     """
-    try:
-        return _read_run(RunDirectory(run_dir), scratch)
-    except RunDirectoryError as damage:
-        raise WarehouseError(str(damage)) from damage
-
-
-def _read_run(directory: RunDirectory, scratch: Path) -> RunFiles:
-    run_dir, metadata = directory.path, directory.read_metadata()
-    if not metadata.get("run_id"):
-        raise WarehouseError(f"Cannot read {run_dir / 'metadata.json'}: it has no run_id.")
+    metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
     digests = {} if is_growing else metadata.get("digests") or {}
-    _check(results, digests, directory.results())
-    _check(attempts, digests, directory.attempts())
-    settings = orjson.dumps(directory.read_config()).decode() if directory.exists() else None
+    directory = RunDirectory(run_dir)
+    _check(results, digests, directory.results() if directory.exists() else ())
+    _check(attempts, digests, directory.attempts() if directory.exists() else ())
+    config = run_dir / "config.json"
+    settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
     version = _version(metadata, settings, results, attempts)
     if "scored" not in metadata:
         metadata |= _aggregates(metadata, results.path)
@@ -94,7 +88,7 @@ def _read_run(directory: RunDirectory, scratch: Path) -> RunFiles:
 
 
 def _check(file: JsonFile, digests: Mapping[str, str], lines: Iterable[Line]) -> None:
-    """Checks each line, unless the checksum of the file in the metadata is right."""
+    """Checks the digest of a file or, without a digest, each line. DuckDB checks the lines of other programs."""
     digest = digests.get(file.path.name)
     if digest not in {None, file.digest.hex()}:
         raise WarehouseError(
@@ -102,7 +96,10 @@ def _check(file: JsonFile, digests: Mapping[str, str], lines: Iterable[Line]) ->
             f"metadata.json, resume the run: add --resume {file.path.parent} to its command."
         )
     if digest is None:
-        deque(lines, maxlen=0)
+        try:
+            deque(lines, maxlen=0)
+        except RunDirectoryError as damage:
+            raise WarehouseError(str(damage)) from damage
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
@@ -130,6 +127,28 @@ def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str])
     return json.dumps({**kept, "state": {name: row.get(name) for name in names}}).encode() + b"\n"
 
 
+def _read_metadata(path: Path) -> dict[str, Any]:
+    metadata = _read_json(path)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
+        raise WarehouseError(f"Cannot read {path}: it has no run_id.")
+    if (whole := unsealed(metadata)) is None:
+        raise WarehouseError(f"Cannot publish {path.parent}: metadata.json is damaged: it was edited.")
+    return whole
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        text = path.read_bytes()
+        content = orjson.loads(text)
+        check_strict(content, text)
+        check_format(content, path)
+    except (OSError, ValueError) as error:
+        raise WarehouseError(f"Cannot read {path}: {error}") from error
+    except NewerRunDirectoryError as newer:
+        raise WarehouseError(str(newer)) from newer
+    return content
+
+
 def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) -> JsonFile:
     if not path.exists() and not is_required:
         path = scratch / path.name
@@ -152,10 +171,18 @@ def _measured(path: Path) -> tuple[JsonFile, int, int]:
             content.update(last)
             size += len(last)
             longest, lines, before, last = max(longest, len(line)), lines + 1, last, line
-    if last and not last.endswith(b"\n"):
+    if last and not last.endswith(b"\n") and not _is_json(last):
         return JsonFile(path, longest, lines - 1, content.digest(), before), size, len(last)
     content.update(last)
     return JsonFile(path, longest, lines, content.digest(), last), size + len(last), 0
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _beginning(path: Path, length: int, scratch: Path) -> Path:
@@ -213,8 +240,8 @@ def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
             rollouts_per_example=metadata["rollouts_per_example"],
             pass_threshold=_pass_threshold(metadata),
         )
-    except KeyError as error:
-        raise WarehouseError(f"Cannot publish the run of {results}: metadata.json has no {error}") from error
+    except (RunDirectoryError, KeyError) as error:
+        raise WarehouseError(f"Cannot read {results}: {error}") from error
     return summary.metadata()
 
 
