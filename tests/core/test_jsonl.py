@@ -61,6 +61,24 @@ class TestAppend:
         assert (line.place, line.row) == (place, {"value": read, "other": 1})
 
 
+class TestChecksums:
+    """Expected values are of ``b2sum -l 64``."""
+
+    def test_they_are_those_of_each_line_also_of_earlier_ones(self, path):
+        path.write_bytes(b'{"a":1}\n')
+        with closing(JsonLines(path, is_guarded=True)) as file:
+            file.append([{"b": 2}, {"b": 2}])
+        expected = ["e3858ae8f6a919f3", "2ec96a08d5c0b01d", "2ec96a08d5c0b01d"]
+        assert path.with_suffix(".checksums").read_text().splitlines() == expected
+
+    def test_a_refused_line_leaves_no_checksum(self, path):
+        with closing(JsonLines(path, is_guarded=True)) as file, full_at(40):
+            with pytest.raises(RunDirectoryError, match=r"f\.jsonl': File too large"):
+                file.append([{"text": "x" * 100}])
+            file.append([{"a": 1}])
+        assert path.with_suffix(".checksums").read_text() == "e3858ae8f6a919f3\n"
+
+
 class TestFullDisk:
     def test_a_refused_line_leaves_nothing_and_a_shorter_one_can_be_written(self, path, opened):
         file = opened(path)

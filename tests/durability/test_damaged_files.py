@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from nightjar.model_server import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 SETTINGS = ("-n", 5, "-r", 2)
+FILES = ("attempts.jsonl", "attempts.checksums", "results.jsonl", "results.checksums", "metadata.json", "config.json")
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,17 @@ def run(nightjar, server, complete):
     shutil.copytree(complete, nightjar.folder / "outputs")
     server.reset_stats()
     return nightjar.run
+
+
+@pytest.fixture(scope="module")
+def interrupted(nightjar_in, tmp_path_factory):
+    """The server and folder of a run that was killed when at least 6 of its 20 rollouts were scored."""
+    nightjar = nightjar_in(tmp_path_factory.mktemp("killed"))
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30)) as server:
+        command = nightjar.start_eval("arithmetic", "-n", 10, "-r", 2, "-c", 2, server=server)
+        command.wait_until(lambda: nightjar.runs and nightjar.run.count_lines("results.jsonl") >= 6)
+        assert command.kill().code == -9
+        yield server, nightjar.folder / "outputs"
 
 
 @pytest.mark.long
@@ -85,3 +97,64 @@ def test_a_torn_last_line_is_done_again(nightjar, server, run, name, requests):
     assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
     assert run.results_that_count == whole
     assert server.stats().received == requests
+
+
+class TestKilledRun:
+    """The lines of a run that was killed have checksums, because its metadata have none yet."""
+
+    @pytest.fixture
+    def killed(self, nightjar, interrupted):
+        """A copy of that run."""
+        server, folder = interrupted
+        shutil.copytree(folder, nightjar.folder / "outputs")
+        server.reset_stats()
+        return nightjar.run
+
+    def resume(self, nightjar, run):
+        return nightjar.start("eval", "run", "--direct", "--resume", run.path).wait()
+
+    @pytest.mark.long
+    def test_a_changed_reward_is_refused_until_it_is_set_aside(self, nightjar, killed, interrupted):
+        path, (server, _) = killed.path / "results.jsonl", interrupted
+        generated, scored = len(killed.attempts), len(killed.results)
+        path.write_bytes(killed.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
+        before = [killed.content[name] for name in FILES]
+        refused = self.resume(nightjar, killed).only_line
+        assert refused.startswith(f"Error: {path}, line 1 is damaged: it is not what the run wrote. To set ")
+        assert refused.endswith(f"nightjar eval repair {killed.path}")
+        for command in ("eval samples", "eval rescore", "eval stats", "publish"):
+            ended = nightjar.start(*command.split(), killed.path).wait()
+            assert f"{path}, line 1 is damaged: it is not what the run wrote" in ended.error, command
+        assert ([killed.content[name] for name in FILES], server.stats().received) == (before, 0)
+        nightjar.start("eval", "repair", killed.path).wait().ok()
+        assert len(killed.results) == scored - 1
+        assert self.resume(nightjar, killed).code == 0
+        assert (killed.metadata["avg_reward"], killed.metadata["scored"]) == (1.0, 20)
+        assert server.stats().received == 20 - generated, "what the ledger holds was asked for again"
+        assert not [name for name in killed.content if name.endswith(".checksums")]
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
+    def test_a_removed_line_is_found(self, nightjar, killed, name):
+        path, lines = killed.path / name, killed.content[name].splitlines(keepends=True)
+        path.write_bytes(b"".join([*lines[:2], *lines[3:]]))
+        assert f"{path}, line 3 is damaged: it is not what the run wrote" in self.resume(nightjar, killed).only_line
+        repaired = nightjar.start("eval", "repair", killed.path).wait().ok().stdout
+        assert f"lines of {name} were moved or removed. The other lines are kept" in repaired
+        assert self.resume(nightjar, killed).code == 0
+        assert killed.metadata["scored"] == 20
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("left", [0, 3 * 17, 3 * 17 + 5], ids=["none", "three", "three and a part"])
+    def test_a_crash_of_the_machine_may_lose_checksums(self, nightjar, killed, left):
+        for path in killed.path.glob("*.checksums"):
+            path.write_bytes(path.read_bytes()[:left].ljust(400, b"\0") if left else b"")
+        assert self.resume(nightjar, killed).code == 0
+        assert killed.metadata["scored"] == 20
+
+    def test_lines_that_are_missing_at_the_end_are_done_again_with_a_warning(self, nightjar, killed):
+        path = killed.path / "attempts.jsonl"
+        path.write_bytes(b"".join(killed.content[path.name].splitlines(keepends=True)[:-2]))
+        ended = self.resume(nightjar, killed).ok()
+        assert f"WARNING {path}: the last 2 lines are missing; their work is repeated" in ended.stderr
+        assert killed.metadata["scored"] == 20
