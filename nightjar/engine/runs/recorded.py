@@ -23,6 +23,7 @@ _LARGEST_EXACT_FLOAT = 1 << 53
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)]
 _Tokens = Annotated[float, Field(ge=0, le=_LARGEST_EXACT_FLOAT)]
+_NEEDED = ("status", "rollouts", "rollouts_per_example", "pass_threshold")
 _Messages = str | list[dict[str, Any]] | None
 
 
@@ -121,9 +122,10 @@ class RecordedMetadata(_Recorded):
     published_at: str | None = None
 
     @model_validator(mode="after")
-    def _check_running(self) -> Self:
-        if self.status == "running" and None in (self.rollouts, self.rollouts_per_example, self.pass_threshold):
-            raise ValueError("rollouts, rollouts_per_example or pass_threshold is missing")
+    def _check_needed(self) -> Self:
+        missing = [name for name in _NEEDED if getattr(self, name) is None]
+        if missing and self.env_id is not None:
+            raise ValueError(f"{', '.join(missing)}: field required")
         return self
 
 
