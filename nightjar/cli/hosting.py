@@ -30,8 +30,8 @@ def up(
     database_url: Annotated[
         str,
         option(
-            "PostgreSQL database of the server (default: an SQLite file). $NAME stands for an environment variable, "
-            "as in 'postgresql://ann:$NAME@db/prefect'."
+            "PostgreSQL database of the server (default: an SQLite file), such as 'postgresql://ann:$PW@db/name'. "
+            "$PW stands for the value of the environment variable PW."
         ),
     ] = "",
 ) -> None:
