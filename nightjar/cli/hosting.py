@@ -30,8 +30,8 @@ def up(
     database_url: Annotated[
         str,
         option(
-            "PostgreSQL database of the server (default: an SQLite file), such as 'postgresql://ann:$PW@db/name'. "
-            "$PW stands for the value of the environment variable PW."
+            "URL of a PostgreSQL database for the server (default: an SQLite file). $NAME in the URL stands for the "
+            "value of the environment variable NAME."
         ),
     ] = "",
 ) -> None:
