@@ -36,7 +36,10 @@ def write_run():
             {
                 "example_id": row["example_id"], "rollout_index": row["rollout_index"], "attempt": number,
                 "finished_at": ended.timestamp(), "error": None, "generation_ms": 10.0,
-                "token_usage": row["token_usage"], "state": {"completion": row["completion"], "trajectory": []},
+                "token_usage": row["token_usage"], "state": {
+                    "extras": {}, "completion": row["completion"], "trajectory": [], "stop_condition": None,
+                    "is_completed": True, "is_truncated": False,
+                },
             }
             for row in rows
             for number in range(1, attempt + 1)

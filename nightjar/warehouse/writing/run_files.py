@@ -8,10 +8,11 @@ import logging
 import shutil
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import orjson
 
 from nightjar.engine.runs import RunDirectory, summarize_rows
 from nightjar.engine.runs.directory import check_format, unsealed
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, check_strict
 from nightjar.engine.runs.recorded import RecordedResult, read_lines
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, WarehouseError
 from nightjar.warehouse.storage.segments import make_version
@@ -75,10 +76,10 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
-    digests = {} if is_growing else metadata.get("digests") or {}
-    directory = RunDirectory(run_dir)
-    _check(results, digests, directory.results() if directory.exists() else ())
-    _check(attempts, digests, directory.attempts() if directory.exists() else ())
+    if is_growing:
+        _check_lines(RunDirectory(run_dir))
+    else:
+        _check_unchanged(metadata.get("digests") or {}, results, attempts)
     config = run_dir / "config.json"
     settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
     version = _version(metadata, settings, results, attempts)
@@ -87,19 +88,20 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     return RunFiles(run_dir, metadata, settings, results, attempts, version)
 
 
-def _check(file: JsonFile, digests: Mapping[str, str], lines: Iterable[Line]) -> None:
-    """Checks the digest of a file or, without a digest, each line. DuckDB checks the lines of other programs."""
-    digest = digests.get(file.path.name)
-    if digest not in {None, file.digest.hex()}:
-        raise WarehouseError(
-            f"{file.path} was changed after the run had ended and no longer agrees with metadata.json. To update "
-            f"metadata.json, resume the run: add --resume {file.path.parent} to its command."
-        )
-    if digest is None:
-        try:
-            deque(lines, maxlen=0)
-        except RunDirectoryError as damage:
-            raise WarehouseError(str(damage)) from damage
+def _check_lines(directory: RunDirectory) -> None:
+    try:
+        deque(chain(directory.results(), directory.attempts()), maxlen=0)
+    except RunDirectoryError as damage:
+        raise WarehouseError(str(damage)) from damage
+
+
+def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
+    for file in files:
+        if digests.get(file.path.name) not in {None, file.digest.hex()}:
+            raise WarehouseError(
+                f"{file.path} was changed after the run had ended and no longer agrees with metadata.json. To update "
+                f"metadata.json, resume the run: add --resume {file.path.parent} to its command."
+            )
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
