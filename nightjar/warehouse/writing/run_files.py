@@ -77,9 +77,9 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
     if is_growing:
-        _check_lines(RunDirectory(run_dir))
+        _check_in_progress(RunDirectory(run_dir))
     else:
-        _check_unchanged(metadata.get("digests") or {}, results, attempts)
+        _check_unchanged(run_dir, metadata.get("digests") or {}, results, attempts)
     config = run_dir / "config.json"
     settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
     version = _version(metadata, settings, results, attempts)
@@ -88,19 +88,20 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     return RunFiles(run_dir, metadata, settings, results, attempts, version)
 
 
-def _check_lines(directory: RunDirectory) -> None:
+def _check_in_progress(directory: RunDirectory) -> None:
     try:
+        directory.read_metadata()
         deque(chain(directory.results(), directory.attempts()), maxlen=0)
     except RunDirectoryError as damage:
         raise WarehouseError(str(damage)) from damage
 
 
-def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
+def _check_unchanged(run_dir: Path, digests: Mapping[str, str], *files: JsonFile) -> None:
     for file in files:
         if digests.get(file.path.name) not in {None, file.digest.hex()}:
             raise WarehouseError(
-                f"{file.path} was changed after the run had ended and no longer agrees with metadata.json. To update "
-                f"metadata.json, resume the run: add --resume {file.path.parent} to its command."
+                f"{run_dir / file.path.name} was changed after the run had ended and no longer agrees with "
+                f"metadata.json. To update metadata.json, resume the run: add --resume {run_dir} to its command."
             )
 
 
