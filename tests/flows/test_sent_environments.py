@@ -80,7 +80,7 @@ def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, 
         "env_id", "env_source", "model", "base_url", "api_key_var", "num_examples", "rollouts_per_example", "env_args",
         "timeout_minutes",
     }  # fmt: skip
-    assert parameters["api_key_var"] == "EMPTY"  # so that no key of the deployment is sent to another host
+    assert parameters["api_key_var"] == "VLLM_API_KEY"  # so that no key of the deployment is sent to another host
 
 
 def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder):
