@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from prefect import State
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Failed
 
 from nightjar.analysis.judging import find_night, night_of
@@ -26,7 +28,8 @@ logger = logging.getLogger("nightjar.prefect")
 def state_of(night: Night, gated: State[Any] | None) -> State[Night]:
     """Returns the state of a night that has ended. ``gated`` is the state of its gate, if it has one."""
     by_gate = None if night.verdict == "incomplete" else gated
-    if night.verdict == "accepted" if by_gate is None else by_gate.is_completed():
+    is_good = night.verdict == "accepted" if by_gate is None else by_gate.is_completed()
+    if is_good:
         return Completed(message=night.line, data=night)
     name = night.verdict.capitalize() if by_gate is None else by_gate.name
     return Failed(name=name, message=night.line, data=night)
@@ -45,18 +48,28 @@ async def judge_again(tags: Iterable[str], warehouse: Warehouse) -> None:
         logger.warning("The night %s of %s was not judged again: %s", *reversed(of_night), error)
 
 
+async def _flow_run_of(night: Night, client: PrefectClient) -> FlowRun | None:
+    """Returns None if the night has no flow run, or had it on another server."""
+    try:
+        return await client.read_flow_run(UUID(night.flow_run_id)) if night.flow_run_id else None
+    except ObjectNotFound:
+        return None
+
+
 async def _judge_again(suite: str, night: str, warehouse: Warehouse) -> None:
     known = await asyncio.to_thread(lambda: find_night(warehouse.nights(), suite, night))
-    if known is None or known.flow_run_id is None:
+    if known is None:
         return
     async with get_client() as client:
-        ran = await client.read_flow_run(UUID(known.flow_run_id))
-        if ran.state is None or not ran.state.is_final():
+        ran = await _flow_run_of(known, client)
+        if ran is not None and (ran.state is None or not ran.state.is_final()):
             return
         judged = await asyncio.to_thread(end_night, warehouse, known)
         if judged.verdict == known.verdict:
             return
         await show_night(judged)
+        if ran is None:
+            return
         given = ran.parameters
         gated: State[Any] | None = None
         if policy := given.get("gate"):

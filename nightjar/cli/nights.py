@@ -120,8 +120,8 @@ def _judge(suite: str, night: str, warehouse: str | None, *, as_json: bool, is_a
 
 
 def _show_accepted(night: Night) -> None:
-    """Marks the flow run of an accepted night as Completed."""
-    if night.verdict == "accepted" and night.flow_run_id and (api_url := find_prefect_api()):
+    """Marks the flow run of a night that was accepted by hand as Completed."""
+    if night.is_accepted_by_hand and night.flow_run_id and (api_url := find_prefect_api()):
         api = PrefectApi(api_url)
         found = api.get(f"/flow_runs/{night.flow_run_id}")
         if found is not None and found["state_type"] in ENDED - {"COMPLETED"}:
