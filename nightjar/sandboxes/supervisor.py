@@ -246,6 +246,7 @@ class Runner:
     def give_up(self) -> None:
         if kill_tree():
             send_signal(os.getppid(), signal.SIGUSR1)
+        reap()  # now, because the host may count processes as soon as the socket is closed
         os._exit(0)  # a fork: unwinding would return into the supervisor's loop
 
 
