@@ -10,10 +10,10 @@ from .credentials import load_prime_config as load_prime_config
 from .credentials import resolve_api_key as resolve_api_key
 from .middleware import Request as Request
 from .openai_chat import OpenAIChatCompletionsClient as OpenAIChatCompletionsClient
-from .openai_chat import setup_openai_client as setup_openai_client
 from .openai_chat_token import OpenAIChatCompletionsTokenClient as OpenAIChatCompletionsTokenClient
 from .openai_completions import OpenAICompletionsClient as OpenAICompletionsClient
 from .openai_responses import OpenAIResponsesClient as OpenAIResponsesClient
+from .openai_sdk import setup_openai_client as setup_openai_client
 from .protocols import ClientType as ClientType
 from .replicas import ReplicaClient as ReplicaClient
 from .resolving import resolve_client as resolve_client

@@ -19,7 +19,8 @@ from anthropic.types import Message as AnthropicMessage
 
 from nightjar.clients.answers import field_of, text_of, usage_of, without_text
 from nightjar.clients.config import ClientConfig, resolve_client_config
-from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
+from nightjar.clients.protocol_client import ProtocolClient, call_sdk
+from nightjar.clients.sdk_client import SendsByAiohttp
 from nightjar.core.messages import (
     FinishReason,
     Message,
@@ -76,7 +77,7 @@ def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
     return AiohttpAnthropic(resolve_client_config(config))
 
 
-class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, dict[str, Any]]):
+class AnthropicMessagesClient(ProtocolClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, dict[str, Any]]):
     """Anthropic's Messages API, through the official SDK.
 
     ``message.thinking_blocks`` keeps the model's thinking with its signatures, for the next turn. Audio, which the

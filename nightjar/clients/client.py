@@ -58,11 +58,11 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         if isinstance(client_or_config, ClientConfig):
             self.config = client_or_config
             self.max_retries = client_or_config.max_retries
-            self._client = self.setup_client(client_or_config)
+            self._asked: Any = self.connect(client_or_config)
         else:
-            self._client = client_or_config
-        if hasattr(self._client, "heard"):
-            self._client.heard = lambda headers: self.pace().heard(headers)
+            self._asked = client_or_config
+        if hasattr(self._asked, "heard"):
+            self._asked.heard = lambda headers: self.pace().heard(headers)
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,14 +73,15 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     @property
     def client(self) -> ClientT:
         """The SDK client."""
-        return self._client
+        sdk_client: ClientT = self._asked
+        return sdk_client
 
     def pace(self) -> Pace:
         """Returns the pace of the endpoint in the running event loop."""
         loop = asyncio.get_running_loop()
         if self._pace is None or self._pace[0] is not loop:
-            url = str(getattr(self._client, "base_url", id(self))).rstrip("/")
-            self._pace = loop, pace_of((url, hash(getattr(self._client, "api_key", None))))
+            url = str(getattr(self._asked, "base_url", id(self))).rstrip("/")
+            self._pace = loop, pace_of((url, hash(getattr(self._asked, "api_key", None))))
             if self.config is not None and self.config.max_concurrent:
                 self._pace[1].allow(self.config.max_concurrent)
         return self._pace[1]
@@ -94,6 +95,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         if warning not in self._warnings:
             self._warnings.add(warning)
             self.logger.warning(warning)
+
+    def connect(self, config: ClientConfig) -> Any:
+        """Returns what sends the requests: the SDK client, or connections that need no SDK."""
+        return self.setup_client(config)
 
     @abstractmethod
     def setup_client(self, config: ClientConfig) -> ClientT:
@@ -163,10 +168,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
         """Requests a response without retries. ``get_response`` describes arguments and errors."""
-        with key_hidden(self._client):
+        with key_hidden(self._asked):
             try:
                 if self.config is None:
-                    await disconnect_with_loop(self._client)
+                    await disconnect_with_loop(self._asked)
                 if headers := self.headers_from_state(kwargs.get("state")):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
                 asked, extra = await self.to_native_prompt(prompt)

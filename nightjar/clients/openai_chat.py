@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any, ClassVar, TypeAlias, cast
-
-import openai
-from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletion
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of, without_text
 from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import ClientConfig, resolve_client_config
+from nightjar.clients.protocol_client import ProtocolClient, call_sdk
 from nightjar.clients.protocols import PROTOCOLS
-from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
+from nightjar.clients.status_errors import APIError
+from nightjar.clients.transport import Answer, Endpoint
 from nightjar.core.messages import (
     Message,
     Messages,
@@ -26,7 +26,11 @@ from nightjar.core.messages import (
 )
 from nightjar.errors import InvalidModelResponseError
 
-_OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+_OPTIONS = frozenset({"extra_headers", "extra_body", "timeout"})
 
 OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
@@ -35,40 +39,66 @@ _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.va
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
-class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
-    _sdk, _kind = openai, AsyncOpenAI
+class OpenAIClient(ProtocolClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
+    """Sends requests without OpenAI's SDK, unless an SDK client is given or a subclass sets one up."""
 
-
-def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
-    """Returns an SDK client of an endpoint (of replica ``client_idx``). Raises ``MissingKeyError`` without a key.
-
-    Example:
-        >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
-        0
-    """
-    return AiohttpOpenAI(resolve_client_config(config))
-
-
-class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
     route: ClassVar[str]
     """The path below the base URL, such as ``/chat/completions``, and the path of ``create`` in the SDK."""
-    answer_type: ClassVar[Any]
+    _sdk_client: AsyncOpenAI | None = None
+
+    @property
+    def client(self) -> AsyncOpenAI:
+        """The SDK client, which is made on first use, because the SDK takes a second to import."""
+        if not isinstance(self._asked, Endpoint):
+            return self._asked  # type: ignore[no-any-return]
+        if self._sdk_client is None:
+            from nightjar.clients.openai_sdk import AiohttpOpenAI
+
+            self._sdk_client = AiohttpOpenAI(self._asked.config, self._asked.api_key)
+            self._sdk_client.heard = self._asked.heard
+        return self._sdk_client
+
+    def connect(self, config: ClientConfig) -> Any:
+        is_usual = type(self).setup_client is OpenAIClient.setup_client
+        return Endpoint(resolve_client_config(config)) if is_usual else self.setup_client(config)
 
     def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
+        from nightjar.clients.openai_sdk import setup_openai_client
+
         return setup_openai_client(config)
 
+    async def close(self) -> None:
+        await super().close()
+        if self._sdk_client is not None:
+            await self._sdk_client.close()
+
     async def send(self, arguments: dict[str, Any]) -> ResponseT:
-        if isinstance(self.client, AiohttpOpenAI):
-            return cast("ResponseT", await self.post(self.route, self.answer_type, arguments))
-        resource = attrgetter(self.route.strip("/").replace("/", "."))(self.client)
+        if isinstance(self._asked, Endpoint):
+            return cast("ResponseT", await self.post(self.route, arguments))
+        resource = attrgetter(self.route.strip("/").replace("/", "."))(self._asked)
         return cast("ResponseT", await call_sdk(resource.create, arguments))
 
-    async def post(self, route: str, answer_type: Any, arguments: dict[str, Any]) -> Any:
-        """Posts the arguments without the SDK's validation. The SDK need not have the route."""
-        options = {option: arguments[name] for name, option in _OPTIONS.items() if arguments.get(name)}
+    async def post(self, route: str, arguments: Mapping[str, Any]) -> Answer:
+        """Posts the arguments to a route, which the SDK need not have.
+
+        If this process has imported the SDK, its errors are raised, because environments may catch them.
+        """
         body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
-        post: Any = self.client.post
-        return await post(route, cast_to=answer_type, body=body, options=options)
+        body.update(arguments.get("extra_body") or {})
+        headers, timeout = arguments.get("extra_headers"), arguments.get("timeout")
+        if isinstance(self._asked, Endpoint):
+            try:
+                return await self._asked.post(route, body, headers, timeout)
+            except APIError as error:
+                if "openai" not in sys.modules:
+                    raise
+                from nightjar.clients.openai_sdk import openai_error
+
+                raise openai_error(error, self._asked.url(route)) from error.__cause__
+        options = {"headers": headers, "timeout": timeout}
+        given = {name: value for name, value in options.items() if value}
+        sdk_client: Any = self._asked
+        return Answer(await sdk_client.post(route, cast_to=object, body=body, options=given))
 
 
 def native_function(tool: Tool) -> dict[str, Any]:
@@ -76,10 +106,10 @@ def native_function(tool: Tool) -> dict[str, Any]:
     return function if tool.strict is None else {**function, "strict": tool.strict}
 
 
-class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletion, OpenAITool]):
-    """Chat completions, through the official SDK."""
+class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompletion", OpenAITool]):
+    """Chat completions."""
 
-    route, answer_type = "/chat/completions", ChatCompletion
+    route = "/chat/completions"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
         return [_native_message(message) for message in messages], {}
@@ -108,15 +138,15 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletio
 
     async def from_native_response(self, response: ChatCompletion) -> Response:
         """Converts a response. If there is no other text, the text is the refusal."""
-        choice = response.choices[0]
-        message, finish_reason = choice.message, choice.finish_reason
+        choice = field_of(response, "choices")[0]
+        message, finish_reason = field_of(choice, "message"), field_of(choice, "finish_reason")
         return Response(
-            id=response.id or "",
-            created=response.created or 0,
-            model=response.model or "",
+            id=field_of(response, "id") or "",
+            created=field_of(response, "created") or 0,
+            model=field_of(response, "model") or "",
             usage=usage_of(response),
             message=ResponseMessage(
-                content=field_of(message, "content") or field_of(message, "refusal") or message.content,
+                content=field_of(message, "content") or field_of(message, "refusal") or field_of(message, "content"),
                 reasoning_content=reasoning_of(message),
                 tool_calls=_tool_calls(message),
                 finish_reason=finish_reason if finish_reason in _FINISH_REASONS else None,
@@ -180,6 +210,6 @@ def _tool_calls(message: Any) -> list[ToolCall] | None:
             name=field_of(function, "name"),
             arguments=field_of(function, "arguments") or "",
         )
-        for call in message.tool_calls or []
+        for call in field_of(message, "tool_calls") or []
         if (function := field_of(call, "function"))
     ] or None

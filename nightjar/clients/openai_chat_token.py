@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from openai import BaseModel
-from openai.types.chat import ChatCompletion
+from pydantic import BaseModel
 
 from nightjar.clients.openai_chat import OpenAIChatCompletionsClient, OpenAIChatMessages, OpenAITool, has_part
 from nightjar.core.rollout.state import SamplingArgs
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletion
 
 
 class TokenizeResponse(BaseModel):
@@ -60,8 +62,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     async def send(self, arguments: dict[str, Any]) -> ChatCompletion:
         if "tokens" not in arguments:
             return await super().send(arguments)
-        response: ChatCompletion = await self.post("/chat/completions/tokens", ChatCompletion, arguments)
-        return response
+        return cast("ChatCompletion", await self.post("/chat/completions/tokens", arguments))
 
     async def _known_prompt_ids(
         self, state: Any, prompt: OpenAIChatMessages, tools: list[OpenAITool] | None
@@ -127,9 +128,8 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         """Returns the ids of a text or messages from vLLM's ``/tokenize``. ``extra_kwargs`` are further fields."""
         asked = {"prompt": messages} if isinstance(messages, str) else {"messages": messages, "tools": tools}
         fields = {name: value for name, value in {**asked, **(extra_kwargs or {})}.items() if value is not None}
-        url = f"{str(self.client.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
-        response: TokenizeResponse = await self.post(url, TokenizeResponse, {"model": model, **fields})
-        return response.tokens
+        url = f"{str(self._asked.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
+        return TokenizeResponse.model_validate(await self.post(url, {"model": model, **fields})).tokens
 
 
 def _is_same(message: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

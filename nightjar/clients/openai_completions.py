@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
-from openai.types import Completion
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of, without_text
 from nightjar.clients.openai_chat import OpenAIClient, only_choice
 from nightjar.core.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
 from nightjar.errors import ConfigError
 
+if TYPE_CHECKING:
+    from openai.types import Completion
+
 _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
 
-class OpenAICompletionsClient(OpenAIClient[str, Completion, None]):
-    """Text completions, through the official SDK.
+class OpenAICompletionsClient(OpenAIClient[str, "Completion", None]):
+    """Text completions.
 
     The texts of all messages are joined by an empty line, whatever their roles. With the sampling argument
     ``logprobs``, the response has log probabilities of its tokens; with ``echo``, also of the prompt's tokens.
     """
 
-    route, answer_type, prompt_field = "/completions", Completion, "prompt"
+    route, prompt_field = "/completions", "prompt"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[str, dict[str, Any]]:
         """Joins the texts of all messages. Raises ``ConfigError`` for parts that are not text."""
@@ -48,16 +49,16 @@ class OpenAICompletionsClient(OpenAIClient[str, Completion, None]):
             raise without_text(reason)
 
     async def from_native_response(self, response: Completion) -> Response:
-        choice = response.choices[0]
-        finish_reason = choice.finish_reason
+        choice = field_of(response, "choices")[0]
+        finish_reason = field_of(choice, "finish_reason")
         return Response(
-            id=response.id or "",
-            created=response.created or 0,
-            model=response.model or "",
+            id=field_of(response, "id") or "",
+            created=field_of(response, "created") or 0,
+            model=field_of(response, "model") or "",
             usage=usage_of(response),
             logprobs=_logprobs(choice),
             message=ResponseMessage(
-                content=choice.text,
+                content=field_of(choice, "text"),
                 finish_reason=finish_reason if finish_reason in {"stop", "length"} else None,
                 is_truncated=finish_reason == "length",
                 tokens=tokens_of(response),

@@ -7,9 +7,7 @@ named ``input_...``, and tool calls and their results are separate items.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
-
-from openai.types.responses import Response as NativeResponse
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nightjar.clients.answers import count_of, field_of, text_of, usage_of, without_text
 from nightjar.clients.openai_chat import OpenAIClient, native_function
@@ -25,6 +23,9 @@ from nightjar.core.messages import (
 )
 from nightjar.errors import ConfigError, InvalidModelResponseError
 
+if TYPE_CHECKING:
+    from openai.types.responses import Response as NativeResponse
+
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 
 OPENAI_RESPONSES_OUTPUT_FIELD = "openai_responses_output"
@@ -34,14 +35,14 @@ _TOKEN_LIMITS = ("max_output_tokens", "max_tokens", "max_completion_tokens")
 _SAID = {"output_text": "text", "refusal": "refusal"}
 
 
-class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, dict[str, Any]]):
-    """The Responses API, through the official SDK.
+class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, "NativeResponse", dict[str, Any]]):
+    """The Responses API.
 
     ``message.openai_responses_output`` keeps the model's output unchanged, including reasoning, for the next turn. If
     the endpoint stores nothing (``store: false``), add ``reasoning.encrypted_content`` to ``include``.
     """
 
-    route, answer_type, prompt_field = "/responses", NativeResponse, "input"
+    route, prompt_field = "/responses", "input"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
         """Converts messages to items. Raises ``ConfigError`` for audio, which the protocol does not have."""
@@ -77,7 +78,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, d
             raise without_text(field_of(field_of(response, "incomplete_details"), "reason"))
 
     async def from_native_response(self, response: NativeResponse) -> Response:
-        items = response.output
+        items = field_of(response, "output")
         calls = _tool_calls(items)
         return Response(
             id=text_of(response, "id"),

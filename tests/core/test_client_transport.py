@@ -13,7 +13,7 @@ import pytest
 from nightjar.clients import ClientConfig
 from nightjar.clients.anthropic_messages import AiohttpAnthropic
 from nightjar.clients.failures import classify
-from nightjar.clients.openai_chat import AiohttpOpenAI
+from nightjar.clients.openai_sdk import AiohttpOpenAI
 from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 KEY = "sk-very-secret-0123456789"

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsClient
 from nightjar.clients.answer_cache import AnswerCache, CachingClient
 from nightjar.clients.client import AnyClient
 from nightjar.clients.credentials import NO_KEY
-from nightjar.clients.openai_chat import AiohttpOpenAI, OpenAIClient
+from nightjar.clients.openai_chat import OpenAIClient
 from nightjar.clients.retries import repeat
+from nightjar.clients.transport import Endpoint
 from nightjar.compat.nemo.observability import ModelResponse
 from nightjar.core.messages import Messages, Response, Tool, content_text, normalize_messages
 from nightjar.core.rollout.state import SamplingArgs, State
@@ -166,7 +167,7 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
     """Returns a client with a given key. Logs and files hide the key."""
     if api_key:
         note_secrets(api_key)
-    client: ClientT = kind(AiohttpOpenAI(config, api_key or NO_KEY))
+    client: ClientT = kind(cast("Any", Endpoint(config, api_key or NO_KEY)))
     client.config, client.max_retries = config, config.max_retries
     _kept.add(client)
     return client

@@ -1,0 +1,85 @@
+"""What the clients of all protocols share: the arguments of a request, and the errors of an endpoint.
+
+In a call of an SDK, arguments without a parameter (``top_k``) are sent in ``extra_body``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from nightjar.clients.client import Client, ClientT, MessagesT, ResponseT, ToolT
+from nightjar.clients.failures import named_error
+from nightjar.core.rollout.state import SamplingArgs
+from nightjar.core.secrecy import resolve
+
+
+class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
+    """A client of a provider's protocol. A response is an SDK object, or an ``Answer`` if no SDK sent the request."""
+
+    prompt_field: ClassVar[str] = "messages"
+
+    async def close(self) -> None:
+        await self._asked.close()
+
+    async def get_native_response(
+        self,
+        prompt: MessagesT,
+        model: str,
+        sampling_args: SamplingArgs,
+        tools: list[ToolT] | None = None,
+        **kwargs: Any,
+    ) -> ResponseT:
+        """Calls the provider once. Raises ``OverlongPromptError``, ``InvalidModelResponseError`` or ``ConfigError``."""
+        arguments = {"model": model, self.prompt_field: prompt, **call_arguments(sampling_args, kwargs)}
+        if tools:
+            arguments["tools"] = tools
+        try:
+            return await self.send(self.native_arguments(arguments))
+        except Exception as error:
+            if known := named_error(error, model):
+                raise known from error
+            raise
+
+    @abstractmethod
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Converts the arguments of a request to the protocol's arguments. May change the given dict."""
+
+    @abstractmethod
+    async def send(self, arguments: dict[str, Any]) -> ResponseT:
+        """Sends one request."""
+
+
+def call_arguments(sampling_args: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+    """Merges sampling arguments with one request's arguments, which win. Headers and ``extra_body`` merge by name."""
+    joined = {**sampling_args, **further}
+    joined.pop("state", None)
+    for name in ("extra_headers", "extra_body"):
+        if sampling_args.get(name) and further.get(name):
+            joined[name] = {**sampling_args[name], **further[name]}
+    if joined.get("extra_headers"):
+        joined["extra_headers"] = resolve(joined["extra_headers"])
+    return {name: value for name, value in joined.items() if value is not None}
+
+
+async def call_sdk(create: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Calls ``create``. Arguments without a parameter go into ``extra_body``."""
+    known = _parameters(getattr(create, "__func__", create))
+    if known is None:
+        return await create(**arguments)
+    named = {name: value for name, value in arguments.items() if name in known}
+    if len(named) < len(arguments):
+        unknown = {name: value for name, value in arguments.items() if name not in known}
+        named["extra_body"] = {**unknown, **(arguments.get("extra_body") or {})}
+    return await create(**named)
+
+
+@lru_cache(maxsize=64)
+def _parameters(create: Callable[..., Any]) -> frozenset[str] | None:
+    parameters = inspect.signature(create).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters)
