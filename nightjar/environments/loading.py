@@ -11,24 +11,21 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from nightjar.core.environment_id import EnvironmentId, is_uri, listed_name, module_of
+from nightjar.core.environment_id import EnvironmentId, is_uri
 from nightjar.environments.environment import Environment
 from nightjar.environments.packages.aliases import ALIAS_HINT, VERIFIERS, install_where_needed
 from nightjar.environments.packages.catalog import in_file
 from nightjar.environments.packages.lookup import environments_in, find_here
 from nightjar.environments.packages.package import EnvironmentPackage, ModuleSource
-from nightjar.environments.seeded.bridge import as_environment
-from nightjar.environments.seeded.eval_environment import EvalEnvironment
-from nightjar.environments.seeded.registry import Registered, benchmark_of_uri, registered_in
 from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
 
 logger = logging.getLogger(__name__)
 
+_BENCHMARKS = "nightjar.environments.seeded.registry"
 _importing = threading.RLock()
 """Allows one import at a time: a module that another thread is importing has no ``load_environment`` yet."""
 
@@ -59,7 +56,9 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         with environments_in(place.folder):
             return load_environment(place.env_id, **{**place.env_args, **env_args})
     if is_uri(env_id):
-        env = _as_environment(partial(benchmark_of_uri, env_id), env_args)
+        from nightjar.environments.seeded.loading import environment_of_uri
+
+        env = environment_of_uri(env_id, env_args)
         env.env_id, env.env_args = env_id, env_args
         return env
     package = find_here(env_id)
@@ -161,9 +160,11 @@ def _last_own_line(error: BaseException, source: ModuleSource) -> str:
 
 def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) -> Callable[..., Any]:
     function: Any = getattr(module, "load_environment", None)
-    if function is None and (found := registered_in(Path(module.__file__ or ""))):
-        benchmark = _select_benchmark(env_id, found, env_args.pop("benchmark", None))
-        return lambda **own: _as_environment(benchmark.make, own)
+    if function is None and _BENCHMARKS in sys.modules:  # else the module cannot have registered a benchmark
+        from nightjar.environments.seeded.loading import benchmark_in
+
+        if benchmark := benchmark_in(module, env_id, env_args):
+            return benchmark
     if not callable(function):
         raise EnvironmentLoadError(
             env_id,
@@ -176,23 +177,3 @@ def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) ->
             env_id, f"does not take these arguments: {error}. It takes {inspect.signature(function)}"
         ) from error
     return cast("Callable[..., Any]", function)
-
-
-def _select_benchmark(env_id: str, found: list[Registered], name: str | None) -> Registered:
-    wanted = (name or EnvironmentId.parse(env_id).name).lower()
-    spellings = {wanted, module_of(wanted), listed_name(wanted)}
-    named = [each for each in found if each.name in spellings]
-    names = ", ".join(each.name for each in found)
-    if name and not named:
-        raise EnvironmentLoadError(env_id, f"has no benchmark {name!r}. Choose one of: {names}")
-    if len(found) > 1 and not named:
-        raise EnvironmentLoadError(env_id, f"is ambiguous: {found[0].file} has {names}. Choose one: FILE.py:NAME")
-    return (named or found)[0]
-
-
-def _as_environment(make: Callable[..., EvalEnvironment], env_args: dict[str, Any]) -> Environment:
-    """Creates a benchmark and wraps it as an environment; ``judge_…`` arguments go to the benchmark's judge."""
-    of_judge = inspect.signature(as_environment).parameters
-    own = {name: value for name, value in env_args.items() if name not in of_judge}
-    judge = {name: value for name, value in env_args.items() if name in of_judge}
-    return as_environment(make(**own), **judge)

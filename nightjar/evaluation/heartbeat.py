@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
+import aiohttp
 
 from nightjar.engine import open_runs
 
@@ -37,11 +37,11 @@ async def heartbeats(url: str | None) -> AsyncIterator[None]:
 
 async def _beat(url: str, ended: asyncio.Event) -> None:
     seen, has_failed = 0, False
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_SECONDS)) as session:
         while True:
             is_last, done = ended.is_set(), sum(run.progress.done for run in open_runs())
             if is_last or done != seen:
-                has_failed |= not await _is_heard(client, url, is_silent=has_failed)
+                has_failed |= not await _is_heard(session, url, is_silent=has_failed)
             if is_last:
                 return
             seen = done
@@ -51,11 +51,12 @@ async def _beat(url: str, ended: asyncio.Event) -> None:
                 continue
 
 
-async def _is_heard(client: httpx.AsyncClient, url: str, *, is_silent: bool) -> bool:
+async def _is_heard(session: aiohttp.ClientSession, url: str, *, is_silent: bool) -> bool:
     try:
-        (await client.get(url)).raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        status = getattr(getattr(error, "response", None), "status_code", "")
+        async with session.get(url, raise_for_status=True) as response:
+            await response.read()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        status = getattr(error, "status", "")
         if not is_silent:
             logger.warning("The heartbeat request failed: %s %s. The run continues", type(error).__name__, status)
         return False

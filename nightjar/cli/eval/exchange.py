@@ -27,16 +27,16 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 
 
-def write_bundles(outcomes: Iterable[Outcome | None], folder: Path | None) -> None:
-    """Writes the results of runs as NeMo Evaluator does, in one folder per evaluation; does nothing without ``folder``.
+def write_bundles(outcomes: Iterable[Outcome | None], folder: Path) -> None:
+    """Writes the results of runs as NeMo Evaluator does, in one folder per evaluation.
 
     A bundle is named after its run. A resume replaces the bundle. The bundle of another run is moved into a subfolder.
     """
-    for outcome in outcomes if folder else ():
+    for outcome in outcomes:
         if outcome is not None and outcome.path.is_dir():
             label = _NOT_IN_NAMES.sub("-", outcome.metadata.name or outcome.metadata.env_id).strip("-.")
             run_id = f"eval-{outcome.run_id}-{label}"
-            written = write_all({**bundle_of_run(outcome.path), "run_id": run_id}, Path(folder or "", label))
+            written = write_all({**bundle_of_run(outcome.path), "run_id": run_id}, folder / label)
             echo(f"Bundle:    {written['bundle']}", err=True)
 
 

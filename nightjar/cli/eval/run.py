@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,9 @@ from nightjar.evaluation.config import parameters
 from nightjar.evaluation.config.fields import name_values
 from nightjar.evaluation.config.precedence import FLAG, Evaluation, Layer, resolve_evaluation
 from nightjar.evaluation.config.suite import BESIDE_A_SUITE, ENDINGS, load_suite
+
+if TYPE_CHECKING:
+    from nightjar.evaluation import Outcome
 
 _LATEST = "latest"
 
@@ -123,7 +126,6 @@ def eval_run(
     a request, and leaves a completed run unchanged.
     """
     from nightjar.cli.eval.dry_run import show_plans
-    from nightjar.cli.eval.exchange import write_bundles
     from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
     from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
@@ -154,12 +156,19 @@ def eval_run(
     bundles = output_dir if nemo.is_used else None
     if is_suite:
         ended = run_together(evaluations, run, warehouse, style=style, heartbeat_url=heartbeat_url)
-        write_bundles([each.outcome for each in ended], bundles)
+        _write_bundles([each.outcome for each in ended], bundles)
         finish_together(ended, as_json)
         return
     outcome = watched(lambda: run(evaluations[0].config), style, heartbeat_url)
-    write_bundles([outcome], bundles)
+    _write_bundles([outcome], bundles)
     finish(outcome, as_json, is_brief=abbreviated)
+
+
+def _write_bundles(outcomes: Sequence[Outcome | None], folder: Path | None) -> None:
+    if folder is not None:
+        from nightjar.cli.eval.exchange import write_bundles
+
+        write_bundles(outcomes, folder)
 
 
 def _submit(
