@@ -1,7 +1,8 @@
 """Threads for user code that may block or hang.
 
-One thread takes all waiting calls, and another thread starts only when a call has to wait. So short calls are cheaper
-than in the standard pool. Threads that hang are abandoned, and do not keep the process alive.
+One thread takes all waiting calls, and another thread starts only when a call has to wait. Waking a thread takes ten
+times as long as a short call, so calls that follow each other closely are handed over together. Threads that hang are
+abandoned, and do not keep the process alive.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from anyio.from_thread import start_blocking_portal
 
 _MAX_THREADS = 64
 _PATIENCE_SECONDS = 0.01
+_GATHERING_SECONDS = 0.005
 _DELIVERY_SECONDS = 0.002
 
 T = TypeVar("T")
@@ -66,24 +68,35 @@ class WorkerThreads:
         self._threads = 0
         self._idle = 0
         self._watching: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self._gathering: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self._handed_over_at = 0.0
 
     async def run(self, func: Callable[[], Any]) -> Any:
         """Runs ``func`` in a thread with the caller's context variables, and returns its result."""
         call = _Call(func)
-        with self._changed:
-            self._waiting.append(call)
-            if self._idle:
-                self._changed.notify()
-            elif not self._threads:
-                self._start_thread()
-            if call.loop not in self._watching:
-                self._watching.add(call.loop)
-                call.loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
+        self._waiting.append(call)
+        if time.monotonic() - self._handed_over_at > _GATHERING_SECONDS:
+            self._hand_over(call.loop)
+        elif call.loop not in self._gathering:
+            self._gathering.add(call.loop)
+            call.loop.call_later(_GATHERING_SECONDS, self._hand_over, call.loop)
         try:
             return await call.future
         except asyncio.CancelledError:
             self._give_up(call)
             raise
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._gathering.discard(loop)
+        self._handed_over_at = time.monotonic()
+        with self._changed:
+            if self._idle:
+                self._changed.notify()
+            elif not self._threads:
+                self._start_thread()
+            if loop not in self._watching:
+                self._watching.add(loop)
+                loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
 
     def _watch(self, waiting_before: int) -> None:
         """Starts a thread if no call was taken for a while. Delivers late results of threads that were replaced."""
