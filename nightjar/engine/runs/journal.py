@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shlex
 import threading
@@ -86,6 +87,8 @@ class Journal:
         self._results = JsonLines(directory.results_path, is_guarded=True)
         self.results_path = directory.results_path
         self._is_ordered = False
+        self._is_to_write = False
+        self._failure: RunDirectoryError | None = None
         self._is_closing = threading.Event()
         self._syncing = threading.Thread(target=self._sync_repeatedly, daemon=True)
         self._syncing.start()
@@ -107,8 +110,9 @@ class Journal:
         slot = self._index.slot(key)
         number = self._index.attempts[slot] + 1
         row, unsaved = attempt_row(state, number, self._hash_of(key.example_id))
-        [place] = self._ledger.append([row])
+        [place] = self._ledger.add([row])
         self._note_attempt(slot, place, row["error"])
+        self._write_soon()
         for name in () if row["error"] else set(unsaved) - self._unsaved_keys:
             self._unsaved_keys.add(name)
             logger.warning("state[%r] cannot be saved: a resumed run will score without this value", name)
@@ -124,9 +128,10 @@ class Journal:
             )
             for state, slot in zip(states, slots, strict=True)
         ]
-        for state, slot, row, place in zip(states, slots, rows, self._results.append(rows), strict=True):
+        for state, slot, row, place in zip(states, slots, rows, self._results.add(rows), strict=True):
             self._note_result(slot, place, row)
             self.columns.look_at(state, row)
+        self._write_soon()
         return rows
 
     def restore(self, state: State) -> State:
@@ -137,6 +142,9 @@ class Journal:
         if self._is_ordered:
             return
         try:
+            self._write()
+            if self._failure is not None:
+                raise self._failure
             self._ledger.sync()
             self._results.sync()
             self._order_results()
@@ -158,6 +166,31 @@ class Journal:
         self._syncing.join()
         self._ledger.close()
         self._results.close()
+
+    def _write_soon(self) -> None:
+        """Writes the new lines in the next turn of the event loop, with one write for all of this turn.
+
+        If an earlier write failed, raises its error. Without an event loop, writes at once.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if not self._is_to_write:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                self._ledger.flush()
+                self._results.flush()
+                return
+            self._is_to_write = True
+            loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._is_to_write = False
+        try:
+            self._ledger.flush()
+            self._results.flush()
+        except RunDirectoryError as error:
+            self._failure = self._failure or error
 
     def _read(self, directory: RunDirectory) -> None:
         for line in directory.attempts():

@@ -103,6 +103,8 @@ class JsonLines(AppendOnlyFile):
         super().__init__(path)
         self._cut_torn_line()
         self._synced_size = self._size
+        self._unwritten: list[bytes] = []
+        self._unwritten_bytes = 0
         self._checksums: AppendOnlyFile | None = None
         if is_guarded:
             checksums = [_checksum(raw.text) for raw in whole_lines(path)]
@@ -116,19 +118,33 @@ class JsonLines(AppendOnlyFile):
 
         Values that JSON cannot hold are written as text.
         """
+        places = self.add(rows)
+        self.flush()
+        return places
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> list[Place]:
+        """Does the same as ``append``, but the rows are written by ``flush``."""
         lines = [encoded(row) for row in rows]
-        start = self._size
+        start, places = self._size + self._unwritten_bytes, []
+        for line in lines:
+            places.append(Place(start, len(line)))
+            start += len(line)
+        self._unwritten += lines
+        self._unwritten_bytes = start - self._size
+        return places
+
+    def flush(self) -> None:
+        """Writes the added rows with one write. After an error, they are lost."""
+        if not self._unwritten:
+            return
+        lines, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
         if self._checksums is None:
             self.write(b"".join(lines))
         else:
             self._write_guarded(lines, self._checksums)
-        places = []
-        for line in lines:
-            places.append(Place(start, len(line)))
-            start += len(line)
-        return places
 
     def read_line(self, place: Place) -> bytes:
+        self.flush()
         return os.pread(self._file, place.length, place.offset)
 
     def read_row(self, place: Place) -> dict[str, Any]:
@@ -145,7 +161,10 @@ class JsonLines(AppendOnlyFile):
             self._synced_size = size
 
     def close(self) -> None:
-        super().close()
+        try:
+            self.flush()
+        finally:
+            super().close()
         if self._checksums is not None:
             self._checksums.close()
 
