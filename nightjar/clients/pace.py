@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -176,22 +175,29 @@ class Pace:
         """Whether the endpoint answers and accepts most requests."""
         return self.latency_seconds is not None and self._recently_refused < 0.5  # noqa: PLR2004 - most
 
-    @asynccontextmanager
-    async def request(self) -> AsyncIterator[Sample]:
+    def request(self) -> _Request:
         """Waits until a request may be sent. The request is in flight during the block, and belongs to the sample."""
-        async with self.places:
+        return _Request(self)
+
+    async def _begin(self) -> Sample:
+        await self.places.acquire()
+        try:
             if self._limits.rate < math.inf or self._next_at or self._quota:
                 await self._turn()
-            sample, now = self._sample, time.monotonic()
-            if not sample.sent:
-                sample.since = now
-            sample.sent += 1
-            self._meter.add(1, now)
-            self._in_flight += 1
-            try:
-                yield sample
-            finally:
-                self._in_flight -= 1
+        except BaseException:
+            self.places.release()
+            raise
+        sample, now = self._sample, time.monotonic()
+        if not sample.sent:
+            sample.since = now
+        sample.sent += 1
+        self._meter.add(1, now)
+        self._in_flight += 1
+        return sample
+
+    def _end_request(self) -> None:
+        self._in_flight -= 1
+        self.places.release()
 
     def answered(self, sample: Sample, seconds: float) -> None:
         """Records a successful response and its latency. The request is no longer in flight."""
@@ -323,6 +329,21 @@ class Pace:
         self.changes.append((round(now - self._began_at, 1), at_once, rate))
         if len(self.changes) > _MOST_CHANGES:
             del self.changes[1::2]
+
+
+class _Request:
+    """A context manager, because a generator would cost each request some microseconds."""
+
+    __slots__ = ("_pace",)
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    async def __aenter__(self) -> Sample:
+        return await self._pace._begin()  # noqa: SLF001 - a part of Pace
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pace._end_request()  # noqa: SLF001 - a part of Pace
 
 
 _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Endpoint, Pace]] = WeakKeyDictionary()

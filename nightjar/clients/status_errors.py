@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpResponse:
     """A response as it arrived; ``headers`` ignores case, and ``content`` is unpacked."""
 

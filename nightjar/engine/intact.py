@@ -54,6 +54,30 @@ def _number(name: Any, value: Any) -> float:
 
 
 def _damage(state: State, key: Key) -> str | None:
+    return None if _is_usual(state, key) else _found_damage(state, key)
+
+
+def _is_usual(state: State, key: Key) -> bool:
+    """Returns whether all parts have their usual types, which is quick to see."""
+    get = state.get
+    columns, completion, trajectory = get("input"), get("completion", _MISSING), get("trajectory")
+    return (
+        type(columns) is dict
+        and (columns.get("example_id"), columns.get("rollout_index")) == key
+        and type(columns.get("prompt")) is list
+        and (completion is None or type(completion) is list)
+        and type(trajectory) is list
+        and all(type(step) is dict for step in trajectory)
+        and type(get("timing")) is RolloutTiming
+        and type(get("tool_defs")) is list
+        and get("error", _MISSING) is None
+        and type(get("metrics", _MISSING)) in {dict, _NOTHING}
+        and all(name in state for name in _OTHERS)
+        and "prompt" not in state
+    )
+
+
+def _found_damage(state: State, key: Key) -> str | None:
     for name, kinds in _PARTS.items():
         value = dict.get(state, name, _MISSING)
         if value is _MISSING:

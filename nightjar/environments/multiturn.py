@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, TypeVar, final
 
-from nightjar.core.calling import OverdueError, call, within
-from nightjar.core.calling.decorators import cleanup, stop
+from nightjar.core.calling import OverdueError, call, call_named, within
+from nightjar.core.calling.decorators import cleanup, decorated_names, stop
 from nightjar.core.calling.functions import user_error
 from nightjar.core.messages import Messages, Response, concat_messages, normalize_messages
 from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State, TrajectoryStep, new_step, usage_of
@@ -117,33 +118,44 @@ class MultiTurnEnv(Environment):
     @stop(priority=100)
     async def has_error(self, state: State, **kwargs: Any) -> bool:  # noqa: ARG002 - others pass more
         """Stops after an error."""
-        return state.get("error") is not None
+        return _has_error(self, state)
 
     @stop
     async def prompt_too_long(self, state: State) -> bool:
         """Stops if the endpoint rejected the prompt as too long."""
-        return bool(state.get("prompt_too_long"))
+        return _prompt_too_long(self, state)
 
     @stop
     async def turn_limit_reached(self, state: State) -> bool:
         """Stops if the endpoint's middleware reported that its turn limit is reached."""
-        return bool(state.get("turn_limit_reached"))
+        return _turn_limit_reached(self, state)
 
     @stop
     async def max_turns_reached(self, state: State) -> bool:
         """Stops after ``max_turns`` model calls."""
-        return 0 < self.max_turns <= len(state["trajectory"])
+        return _max_turns_reached(self, state)
 
     @stop
     async def max_total_completion_tokens_reached(self, state: State) -> bool:
         """Stops after ``max_total_completion_tokens``, as counted by the endpoint."""
-        usage = usage_of(state)
-        return usage is not None and 0 < self.max_total_completion_tokens <= usage["output_tokens"]
+        return _max_total_completion_tokens_reached(self, state)
 
     @stop
     async def has_final_env_response(self, state: State) -> bool:
         """Stops once ``state["final_env_response"]`` is set."""
-        return state.get("final_env_response") is not None
+        return _has_final_env_response(self, state)
+
+    async def is_completed(self, state: State, **kwargs: Any) -> bool:
+        for name, holds in _stop_conditions(type(self)):
+            if holds is None:
+                condition = getattr(self, name)
+                if await call_named(condition, state=state, env=self, **kwargs):
+                    self._complete(state, condition.__name__)
+                    return True
+            elif holds(self, state):
+                self._complete(state, name)
+                return True
+        return False
 
     def mark_timed_out(self, state: State) -> None:
         """Ends a rollout after its ``timeout_seconds`` without an error, so that it is scored."""
@@ -163,15 +175,22 @@ class MultiTurnEnv(Environment):
         state = await self.init_state(input, client, model, sampling_args)
         limit = asyncio.timeout(self.timeout_seconds)
         try:
-            async with limit:
-                state = await self._set_up(state)
-                while not await self._within("a stop condition", self.is_completed(state)):
-                    _check_time_and_cancellation(limit)
-                    await self._take_turn(state)
+            if self.timeout_seconds is None:
+                state = await self._converse(state, limit)
+            else:
+                async with limit:
+                    state = await self._converse(state, limit)
         except BaseException as raised:  # noqa: BLE001 - environments are user code
             self._end(state, user_error(raised), limit)
         finally:
             await self._clean_up(state)
+        return state
+
+    async def _converse(self, state: State, limit: asyncio.Timeout) -> State:
+        state = await self._set_up(state)
+        while not await self._within("a stop condition", self.is_completed(state)):
+            _check_time_and_cancellation(limit)
+            await self._take_turn(state)
         return state
 
     async def _set_up(self, state: State) -> State:
@@ -225,6 +244,50 @@ class MultiTurnEnv(Environment):
             if state.get("error") is None:
                 state["error"] = error
                 self._complete(state, "has_error")
+
+
+def _has_error(_: MultiTurnEnv, state: State) -> bool:
+    return state.get("error") is not None
+
+
+def _prompt_too_long(_: MultiTurnEnv, state: State) -> bool:
+    return bool(state.get("prompt_too_long"))
+
+
+def _turn_limit_reached(_: MultiTurnEnv, state: State) -> bool:
+    return bool(state.get("turn_limit_reached"))
+
+
+def _max_turns_reached(env: MultiTurnEnv, state: State) -> bool:
+    return 0 < env.max_turns <= len(state["trajectory"])
+
+
+def _max_total_completion_tokens_reached(env: MultiTurnEnv, state: State) -> bool:
+    limit = env.max_total_completion_tokens
+    return limit > 0 and (usage := usage_of(state)) is not None and limit <= usage["output_tokens"]
+
+
+def _has_final_env_response(_: MultiTurnEnv, state: State) -> bool:
+    return state.get("final_env_response") is not None
+
+
+_OWN_CONDITIONS: dict[str, Callable[[Any, State], bool]] = {
+    "has_error": _has_error,
+    "prompt_too_long": _prompt_too_long,
+    "turn_limit_reached": _turn_limit_reached,
+    "max_turns_reached": _max_turns_reached,
+    "max_total_completion_tokens_reached": _max_total_completion_tokens_reached,
+    "has_final_env_response": _has_final_env_response,
+}
+"""The stop conditions of ``MultiTurnEnv`` as plain functions, which need no coroutine."""
+
+
+@lru_cache(maxsize=1024)
+def _stop_conditions(kind: type[MultiTurnEnv]) -> tuple[tuple[str, Callable[[Any, State], bool] | None], ...]:
+    """Returns the names of a class's stop conditions in order, each with its plain function if it has one."""
+    names = decorated_names(kind, "stop_priority")
+    own = {name for name in names if getattr(kind, name) is getattr(MultiTurnEnv, name, None)}
+    return tuple((name, _OWN_CONDITIONS[name] if name in own else None) for name in names)
 
 
 def _check_time_and_cancellation(limit: asyncio.Timeout) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 from nightjar.core.messages import Messages, content_text
 
@@ -22,6 +23,9 @@ __all__ = [
     "without_thoughts",
 ]
 
+NotedAnswers: TypeAlias = "list[tuple[Parser, Messages, Any]]"
+noted_answers: ContextVar[NotedAnswers | None] = ContextVar("noted_answers", default=None)
+"""The answers that parsers found while a group is scored, so that no answer is parsed twice."""
 _BOXED = "\\boxed{"
 _OPEN, _CLOSE = "<think>", "</think>"
 
@@ -114,7 +118,10 @@ class Parser:
         if isinstance(completion, str):
             return self.parse(completion)
         said = self.get_assistant_messages(completion)
-        return self.parse(message_text(said[-1])) if said else None
+        answer = self.parse(message_text(said[-1])) if said else None
+        if (noted := noted_answers.get()) is not None:
+            noted.append((self, completion, answer))
+        return answer
 
     def get_format_reward_func(self) -> Callable[..., float]:
         """Returns a reward function for the format: always 1.0 for plain text."""

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from nightjar.core.calling import call
 from nightjar.core.calling.functions import run_file
 from nightjar.core.parts import Part
 from nightjar.core.rollout.state import State
@@ -25,7 +26,7 @@ from nightjar.environments.data import Examples, example_hash
 from nightjar.environments.packages.aliases import preferred
 from nightjar.environments.packages.lookup import environments_in, version_info
 from nightjar.environments.packages.provided import provide, source_hash
-from nightjar.environments.parsers import Parser
+from nightjar.environments.parsers import Parser, noted_answers
 from nightjar.environments.rollouts import plan_groups
 from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ConfigError, DatasetError, NightjarError
@@ -206,9 +207,15 @@ def keep_parsed_answers(env: Environment) -> list[str]:
     if parser is None or not env.score_rollouts:
         return []
 
-    def keep_parsed_answer(state: State) -> None:
-        if state.get("error") is None and "parsed_answer" not in state:
-            state["parsed_answer"] = _parsed(parser, state["completion"])
+    async def keep_parsed_answer(state: State) -> None:
+        if state["error"] is not None or "parsed_answer" in state:
+            return
+        completion = state["completion"]
+        for noted_by, noted, answer in noted_answers.get() or ():
+            if noted_by is parser and noted is completion:
+                state["parsed_answer"] = _storable(answer)
+                return
+        state["parsed_answer"] = await call(_parsed, parser, completion)
 
     env.rubric.add_cleanup_handler(keep_parsed_answer)
     return ["parsed_answer"]
@@ -216,7 +223,10 @@ def keep_parsed_answers(env: Environment) -> list[str]:
 
 def _parsed(parser: Parser, completion: Any) -> Any:
     try:
-        found = parser.parse_answer(completion)
+        return _storable(parser.parse_answer(completion))
     except Exception:  # noqa: BLE001 - user code; it has cost no reward, as no reward function was stopped by it
         return None
+
+
+def _storable(found: Any) -> Any:
     return shortened(found, _LONGEST_ANSWER) if isinstance(found, str) else found

@@ -100,11 +100,11 @@ def teardown(func: F | None = None, priority: int = 0) -> Any:
 def decorated_methods(owner: Any, mark: str) -> list[Callable[..., Any]]:
     """Returns the bound methods with a mark such as ``stop_priority``, in calling order."""
     kind: Any = type(owner)
-    return [getattr(owner, name) for name in _decorated_names(kind, mark)]
+    return [getattr(owner, name) for name in decorated_names(kind, mark)]
 
 
 @lru_cache(maxsize=1024)
-def _decorated_names(kind: type[Any], mark: str) -> tuple[str, ...]:
+def decorated_names(kind: type[Any], mark: str) -> tuple[str, ...]:
     names = {name for parent in kind.__mro__ for name in vars(parent)}
     methods = {name: getattr(kind, name, None) for name in names}
     marked = [(-getattr(method, mark), name) for name, method in methods.items() if hasattr(method, mark)]

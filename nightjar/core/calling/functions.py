@@ -9,7 +9,7 @@ import inspect
 import sys
 import traceback
 import types
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,6 +64,12 @@ def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, 
             return call(func, next(iter(objects.values())))
         objects = named
     return func(**objects) if is_coroutine else call(func, **objects)
+
+
+def takes_only(func: Callable[..., Any], names: Collection[str]) -> bool:
+    """Returns whether all parameters of a function have one of these names."""
+    parameters, _ = _signature(getattr(func, "__func__", func))
+    return parameters is not None and all(name in names or name == "self" for name in parameters)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,7 +8,6 @@ number. With a plural parameter (``states``, ``completions``, …) it gets the w
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import math
@@ -20,10 +19,10 @@ from typing import Any, ClassVar, TypeAlias
 
 from nightjar.core.calling import call_named, function_name, within
 from nightjar.core.calling.decorators import decorated_methods
-from nightjar.core.calling.functions import user_error
+from nightjar.core.calling.functions import takes_only, user_error
 from nightjar.core.calling.limits import Places, scoring_places
 from nightjar.core.rollout.state import RewardFunc, State
-from nightjar.environments.parsers import Parser
+from nightjar.environments.parsers import Parser, noted_answers
 from nightjar.environments.rubrics.calls import (
     RewardFunction,
     distinct_name,
@@ -202,6 +201,8 @@ class Rubric:
         Functions are called in their order. Functions for single rollouts run concurrently for all rollouts.
         """
         functions = self._functions()
+        if not _is_partial.get():
+            noted_answers.set([])
         for state in states:
             state["metrics"] = {}
         for is_group, block in itertools.groupby(functions, lambda function: function.is_group):
@@ -232,11 +233,13 @@ class Rubric:
 
     async def cleanup(self, state: State) -> None:
         """Runs all ``@cleanup`` methods and added handlers after a rollout is scored, even if some fail."""
-        calls = [partial(self._clean_up, handler, state) for handler in self._cleanups()]
-        await run_all(calls, self.scoring_timeout_seconds)
+        if handlers := self._cleanups():
+            await run_all([partial(self._clean_up, each, state) for each in handlers], self.scoring_timeout_seconds)
 
     def _cleanups(self) -> list[Callable[..., Any]]:
         handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]
+        if len(handlers) < 2:  # noqa: PLR2004 - there is nothing to sort
+            return handlers
         return sorted(handlers, key=lambda handler: (-getattr(handler, "cleanup_priority", 0), function_name(handler)))
 
     async def _clean_up(self, handler: Callable[..., Any], state: State) -> None:
@@ -245,8 +248,7 @@ class Rubric:
     def cleanup_objects(self, handler: Callable[..., Any], state: State) -> dict[str, Any]:
         """Returns the objects for a clean-up handler; the rollout's are computed only if the handler names any."""
         objects = {"state": state, **self.class_objects}
-        is_enough = objects.keys() >= inspect.signature(handler).parameters.keys()
-        return objects if is_enough else {**objects, **self.score_objects(state)}
+        return objects if takes_only(handler, objects) else {**objects, **self.score_objects(state)}
 
     async def teardown(self) -> None:
         """Runs the ``@teardown`` methods at the end of a run. Their parameters may name class objects."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from nightjar.core.rollout.state import RewardFunc, State
-from nightjar.environments.parsers import Parser
+from nightjar.environments.parsers import Parser, noted_answers
 from nightjar.environments.rubrics.calls import distinct_name, run_all, warn_of_renaming
 from nightjar.environments.rubrics.rubric import (
     GroupScoreObjectProvider,
@@ -93,6 +93,7 @@ class RubricGroup(Rubric):
 
     async def score_group(self, states: Sequence[State]) -> None:
         """Scores a group with each rubric in order. If a rubric cannot score a rollout, the rollout has no reward."""
+        noted_answers.set([])
         scored = [state for state in states if state.get("error") is None]
         rewards: list[list[float]] = [[] for _ in scored]
         metrics: list[dict[str, float]] = [{} for _ in scored]
@@ -133,7 +134,9 @@ class RubricGroup(Rubric):
 
     async def cleanup(self, state: State) -> None:
         cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
-        if cleaning or self._cleanups():
+        if not cleaning:
+            await super().cleanup(state)
+        else:
             await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
 
     async def teardown(self) -> None:
