@@ -58,11 +58,11 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         if isinstance(client_or_config, ClientConfig):
             self.config = client_or_config
             self.max_retries = client_or_config.max_retries
-            self._asked: Any = self.connect(client_or_config)
+            self._sender: Any = self.connect(client_or_config)
         else:
-            self._asked = client_or_config
-        if hasattr(self._asked, "heard"):
-            self._asked.heard = lambda headers: self.pace().heard(headers)
+            self._sender = client_or_config
+        if hasattr(self._sender, "heard"):
+            self._sender.heard = lambda headers: self.pace().heard(headers)
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,15 +73,15 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     @property
     def client(self) -> ClientT:
         """The SDK client."""
-        sdk_client: ClientT = self._asked
+        sdk_client: ClientT = self._sender
         return sdk_client
 
     def pace(self) -> Pace:
         """Returns the pace of the endpoint in the running event loop."""
         loop = asyncio.get_running_loop()
         if self._pace is None or self._pace[0] is not loop:
-            url = str(getattr(self._asked, "base_url", id(self))).rstrip("/")
-            self._pace = loop, pace_of((url, hash(getattr(self._asked, "api_key", None))))
+            url = str(getattr(self._sender, "base_url", id(self))).rstrip("/")
+            self._pace = loop, pace_of((url, hash(getattr(self._sender, "api_key", None))))
             if self.config is not None and self.config.max_concurrent:
                 self._pace[1].allow(self.config.max_concurrent)
         return self._pace[1]
@@ -168,10 +168,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
         """Requests a response without retries. ``get_response`` describes arguments and errors."""
-        with key_hidden(self._asked):
+        with key_hidden(self._sender):
             try:
                 if self.config is None:
-                    await disconnect_with_loop(self._asked)
+                    await disconnect_with_loop(self._sender)
                 if headers := self.headers_from_state(kwargs.get("state")):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
                 asked, extra = await self.to_native_prompt(prompt)

@@ -49,13 +49,13 @@ class OpenAIClient(ProtocolClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
     @property
     def client(self) -> AsyncOpenAI:
         """The SDK client, which is made on first use, because the SDK takes a second to import."""
-        if not isinstance(self._asked, Endpoint):
-            return self._asked  # type: ignore[no-any-return]
+        if not isinstance(self._sender, Endpoint):
+            return self._sender  # type: ignore[no-any-return]
         if self._sdk_client is None:
             from nightjar.clients.openai_sdk import AiohttpOpenAI
 
-            self._sdk_client = AiohttpOpenAI(self._asked.config, self._asked.api_key)
-            self._sdk_client.heard = self._asked.heard
+            self._sdk_client = AiohttpOpenAI(self._sender.config, self._sender.api_key)
+            self._sdk_client.heard = self._sender.heard
         return self._sdk_client
 
     def connect(self, config: ClientConfig) -> Any:
@@ -73,9 +73,9 @@ class OpenAIClient(ProtocolClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
             await self._sdk_client.close()
 
     async def send(self, arguments: dict[str, Any]) -> ResponseT:
-        if isinstance(self._asked, Endpoint):
+        if isinstance(self._sender, Endpoint):
             return cast("ResponseT", await self.post(self.route, arguments))
-        resource = attrgetter(self.route.strip("/").replace("/", "."))(self._asked)
+        resource = attrgetter(self.route.strip("/").replace("/", "."))(self._sender)
         return cast("ResponseT", await call_sdk(resource.create, arguments))
 
     async def post(self, route: str, arguments: Mapping[str, Any]) -> Answer:
@@ -86,18 +86,18 @@ class OpenAIClient(ProtocolClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
         body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
         body.update(arguments.get("extra_body") or {})
         headers, timeout = arguments.get("extra_headers"), arguments.get("timeout")
-        if isinstance(self._asked, Endpoint):
+        if isinstance(self._sender, Endpoint):
             try:
-                return await self._asked.post(route, body, headers, timeout)
+                return await self._sender.post(route, body, headers, timeout)
             except APIError as error:
                 if "openai" not in sys.modules:
                     raise
                 from nightjar.clients.openai_sdk import openai_error
 
-                raise openai_error(error, self._asked.url(route)) from error.__cause__
+                raise openai_error(error, self._sender.url(route)) from error.__cause__
         options = {"headers": headers, "timeout": timeout}
         given = {name: value for name, value in options.items() if value}
-        sdk_client: Any = self._asked
+        sdk_client: Any = self._sender
         return Answer(await sdk_client.post(route, cast_to=object, body=body, options=given))
 
 

@@ -128,7 +128,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         """Returns the ids of a text or messages from vLLM's ``/tokenize``. ``extra_kwargs`` are further fields."""
         asked = {"prompt": messages} if isinstance(messages, str) else {"messages": messages, "tools": tools}
         fields = {name: value for name, value in {**asked, **(extra_kwargs or {})}.items() if value is not None}
-        url = f"{str(self._asked.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
+        url = f"{str(self._sender.base_url).rstrip('/').removesuffix('/v1')}/tokenize"
         return TokenizeResponse.model_validate(await self.post(url, {"model": model, **fields})).tokens
 
 

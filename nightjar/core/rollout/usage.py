@@ -8,6 +8,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict, cast
 
+from nightjar.core.messages import Usage
+
 _NUMBER = (int, float)
 
 
@@ -180,6 +182,8 @@ class UsageTracker:
 
 
 def usage_counts(usage: Any) -> tuple[int, int]:
+    if type(usage) is Usage:
+        return usage.prompt_tokens, usage.completion_tokens
     return _count(usage, "prompt_tokens", "input_tokens"), _count(usage, "completion_tokens", "output_tokens")
 
 

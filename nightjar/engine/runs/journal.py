@@ -19,7 +19,7 @@ from nightjar.core.rollout.state import State
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.engine.runs.directory import RunDirectory
 from nightjar.engine.runs.index import RolloutIndex
-from nightjar.engine.runs.jsonl import JsonLines, Place, drop_checksums, scan_lines
+from nightjar.engine.runs.jsonl import JsonLines, Place, drop_checksums, scan_lines, whole_lines
 from nightjar.engine.runs.recorded import check_restorable
 from nightjar.engine.runs.repair import take_back_scores
 from nightjar.errors import RunDirectoryError
@@ -154,9 +154,11 @@ class Journal:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the current results: sorted after ``finish``, and before that in the order of their arrival."""
-        for line in scan_lines(self.results_path):
-            if self._is_ordered or self._index.recorded[self._index.slot(line.key)] == line.place:
-                yield line.row
+        for line in whole_lines(self.results_path):  # checked when they were read, or written by this journal
+            row = orjson.loads(line.text)
+            key = Key(row["example_id"], row["rollout_index"])
+            if self._is_ordered or self._index.recorded[self._index.slot(key)] == line.place:
+                yield row
 
     def close(self) -> None:
         """Closes the files without sorting. A second call does nothing."""

@@ -213,7 +213,7 @@ class Rubric:
                 continue
             weighted = zip(functions, self._weights, strict=True)
             state["reward"] = math.fsum(weight * state["metrics"][each.name] for each, weight in weighted if weight)
-        if not self.has_advantages:
+        if not (self.has_advantages or _is_partial.get()):
             set_advantages(states)
 
     async def dummy_score_rollout(self, state: State) -> None:

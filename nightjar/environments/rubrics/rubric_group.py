@@ -98,15 +98,15 @@ class RubricGroup(Rubric):
         rewards: list[list[float]] = [[] for _ in scored]
         metrics: list[dict[str, float]] = [{} for _ in scored]
         advantages: list[float | None] = [None for _ in scored]
-        for rubric in self.rubrics:
-            with partial_scores():
+        with partial_scores():
+            for rubric in self.rubrics:
                 await rubric.score_group(scored)
-            for state, parts, found in zip(scored, rewards, metrics, strict=True):
-                if state.get("error") is None:
-                    parts.append(state["reward"] or 0.0)
-                    self._add_metrics(state["metrics"], found)
-            if rubric.has_advantages:
-                advantages = [state.get("advantage") for state in scored]
+                for state, parts, found in zip(scored, rewards, metrics, strict=True):
+                    if state.get("error") is None:
+                        parts.append(state["reward"] or 0.0)
+                        self._add_metrics(state["metrics"], found)
+                if rubric.has_advantages:
+                    advantages = [state.get("advantage") for state in scored]
         for state in states:
             state.update(reward=None, metrics={}, advantage=None)
         for state, parts, found in zip(scored, rewards, metrics, strict=True):

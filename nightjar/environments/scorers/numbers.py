@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 
+_NOT_PLAIN = re.compile(r"[^\x00-\x7f]|[\\{^~]")
+"""A character that ``plain_text`` may change."""
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _MARKS = str.maketrans({"−": "-", "‐": "-", "’": "'", "٬": ",", "٫": "."})
 _LATEX = (
@@ -56,6 +58,8 @@ def plain_text(text: str) -> str:
         >>> plain_text(r"−１,২०० m²"), plain_text(r"\$1{,}200 = 1\,200"), plain_text(r"2\frac{1}{2}")
         ('-1,200 m²', '$1,200 = 1 200', '2 1/2')
     """
+    if not _NOT_PLAIN.search(text):
+        return text
     plain = unicodedata.normalize("NFC", _NOT_ASCII.sub(lambda found: _plain_character(found.group()), text))
     for markup, written in _LATEX:
         plain = markup.sub(written, plain)
