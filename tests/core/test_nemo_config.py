@@ -10,8 +10,8 @@ import yaml
 from nightjar.compat.nemo.config import compose_config, default_policy, parse_eval_config
 from nightjar.environments.packages.aliases import install_where_needed
 from nightjar.errors import ConfigError
-from nightjar.evaluation.config.nemo import NemoConfigFile
 from nightjar.evaluation.config.nemo.eval_config import EvalConfig
+from nightjar.evaluation.config.nemo.file import NemoConfigFile
 from nightjar.evaluation.config.nemo.services import Section
 from nightjar.evaluation.config.suite import load_suite
 from nightjar.evaluation.nights import plan_night

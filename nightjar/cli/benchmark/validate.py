@@ -20,7 +20,7 @@ from nightjar.core.text import shortened
 from nightjar.environments import load_environment
 from nightjar.environments.packages.lookup import environments_in
 from nightjar.errors import MissingKeyError
-from nightjar.evaluation.config.nemo.services import usual_key
+from nightjar.evaluation.config.nemo.endpoints import usual_key
 from nightjar.evaluation.validating import Tried, Validation, validate
 
 _SHOWN = 60

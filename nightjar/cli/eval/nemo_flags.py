@@ -11,16 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
 from nightjar.cli.eval.flags import flag_names
 from nightjar.cli.options import option
 from nightjar.evaluation.config import Layer, parameters
-from nightjar.evaluation.config.nemo import ENDINGS, NemoConfigFile
-from nightjar.evaluation.config.nemo.services import KEYS, URL, usual_key, without_route
+from nightjar.evaluation.config.nemo.endpoints import ENDINGS, KEYS, URL, usual_key, without_route
 from nightjar.evaluation.config.user_config import user_defaults
+
+if TYPE_CHECKING:
+    from nightjar.evaluation.config.nemo.file import NemoConfigFile
 
 _option = partial(option, panel="Flags of NeMo Evaluator")
 _MODEL = "NEMO_MODEL_ID"
@@ -49,6 +51,8 @@ class NemoFlags:
             if self.overrides:
                 raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")
             return self
+        from nightjar.evaluation.config.nemo.file import NemoConfigFile
+
         config = NemoConfigFile.read(Path(env_id), self.overrides)
         if is_hosted and "dir" in config.config.output.model_fields_set:
             raise typer.BadParameter(f"output.dir in {env_id}: not for a hosted run")

@@ -36,8 +36,7 @@ from typing import Any, NamedTuple, get_origin
 
 from nightjar.core.config_files import TomlFile, TomlTable
 from nightjar.errors import ConfigError
-from nightjar.evaluation.config.nemo.file import ENDINGS as YAML
-from nightjar.evaluation.config.nemo.file import NemoConfigFile
+from nightjar.evaluation.config.nemo.endpoints import ENDINGS as YAML
 from nightjar.evaluation.config.parameters import plain_type
 from nightjar.evaluation.config.precedence import ENDPOINT_ID, EVAL, FLAG, SUITE, Evaluation, Layer, resolve_evaluation
 from nightjar.evaluation.config.run_config import RunConfig
@@ -66,6 +65,8 @@ class _Part(NamedTuple):
 def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
     """Reads a suite, in TOML or as a YAML config of NeMo Evaluator. Adds the tags in ``typed`` to the suite's tags."""
     if path.suffix in YAML:
+        from nightjar.evaluation.config.nemo.file import NemoConfigFile
+
         return NemoConfigFile.read(path).evaluations(typed)
     file = TomlFile.read(path)
     arrays = {_EVAL: file.tables(_EVAL), _ABLATION: file.tables(_ABLATION)}

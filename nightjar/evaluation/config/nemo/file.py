@@ -31,7 +31,6 @@ from nightjar.evaluation.config.nemo.eval_config import BenchmarkConfig, EvalCon
 from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, ProxyConfig
 from nightjar.evaluation.config.precedence import FLAG, SUITE, Evaluation, Layer, resolve_evaluation
 
-ENDINGS: tuple[str, ...] = (".yaml", ".yml")
 SNAPSHOT = "full_config.yaml"
 _DEFAULT = "NeMo's default"
 _KEYS = {

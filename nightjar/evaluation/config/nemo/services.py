@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from nightjar.clients.config import NOT_TO_BE_SHOWN
-from nightjar.clients.protocols import PROTOCOLS, ClientType
-from nightjar.clients.providers import is_loopback, is_same_host
+from nightjar.clients.protocols import ClientType
 from nightjar.core.text import nearest
+from nightjar.evaluation.config.nemo.endpoints import CLIENTS, usual_key, without_route
 from nightjar.evaluation.config.run_config import message_of
 
 REFUSED = "refused"
@@ -80,29 +78,9 @@ def _section_at(kind: Any, place: Sequence[int | str]) -> type[Section]:
 
 
 Protocol: TypeAlias = Literal["chat_completions", "completions", "responses"]
-KEYS = ("NEMO_API_KEY", "NVIDIA_API_KEY")
-"""Variables that hold the key of an endpoint that does not name a variable."""
-URL = "NEMO_MODEL_URL"
-"""The variable that names an endpoint. If it is set, the key in ``NEMO_API_KEY`` belongs to this endpoint."""
-_OF_NVIDIA = ".nvidia.com"
-
-_CLIENTS = {protocol.nemo_name: client_type for client_type, protocol in PROTOCOLS.items() if protocol.nemo_name}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(:-)?\}")
 _START_IT = "start the server, and name it with type: api and its url"
 _MIDDLEWARE = "requests are changed by middleware of the endpoint: docs/configuration.md#middleware"
-
-
-def without_route(url: str, protocol: str = "chat_completions") -> str:
-    return url.rstrip("/").removesuffix(PROTOCOLS[_CLIENTS[protocol]].route).rstrip("/")
-
-
-def usual_key(base_url: str) -> str | None:
-    """Returns the variable of ``KEYS`` that is set and holds the key of this host."""
-    nemo, nvidia = KEYS
-    own = os.environ.get(URL)
-    is_nvidia = is_loopback(base_url) or f".{urlsplit(base_url).hostname}".endswith(_OF_NVIDIA)
-    allowed = [nemo] * (not own or is_same_host(own, base_url)) + [nvidia] * is_nvidia
-    return next((name for name in allowed if os.environ.get(name)), None)
 
 
 def _check_key(value: Any) -> Any:
@@ -196,4 +174,4 @@ class ExternalApiService(Section):
 
     @property
     def client_type(self) -> ClientType:
-        return _CLIENTS[self.protocol]
+        return CLIENTS[self.protocol]
