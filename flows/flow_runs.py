@@ -23,6 +23,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.core.failures import advice_line, failure_class
 from nightjar.core.secrecy import hidden_in_log
+from nightjar.core.secret_signs import has_address_secret
 from nightjar.core.standard_output import survive_reader
 from nightjar.engine import Run
 from nightjar.engine.runs import RunMetadata, Whereabouts
@@ -31,7 +32,6 @@ from nightjar.evaluation import IncompleteRunError, Outcome
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.config.run_config import usual_name
 from nightjar.tasks.away import is_away, reach, settle, tell, wait_until_back
-from nightjar.warehouse.location import has_secret
 
 _UNATTENDED_WAIT_MINUTES = 10.0
 
@@ -96,7 +96,7 @@ async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[s
 
 async def label_flow_run(run: Run, location: str) -> None:
     """Records where the results are, for ``nightjar up`` to publish them, unless the location holds a secret."""
-    where = Whereabouts.of(run.directory.path, None if has_secret(location) else location)
+    where = Whereabouts.of(run.directory.path, None if has_address_secret(location) else location)
 
     async def label() -> None:
         async with get_client() as client:
@@ -171,7 +171,9 @@ def nightjar_log_in_run_log() -> None:
         survive_reader()
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_is_news)
-        logging.getLogger(name).addFilter(hidden_in_log)
+    for name in ("", "prefect", "prefect.flow_runs", "prefect.task_runs"):
+        for each in logging.getLogger(name).handlers:
+            each.addFilter(hidden_in_log)
     logger = logging.getLogger("nightjar")
     if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
         handler = APILogHandler(logging.INFO)

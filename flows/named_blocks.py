@@ -15,12 +15,15 @@ from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
-from pydantic import ValidationError, WithJsonSchema
+from pydantic import AfterValidator, ValidationError, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from nightjar.blocks import EnvironmentSecrets, HubPublisher, ModelEndpoint, ResultsWarehouse
+from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.clients.providers import is_usual_key
-from nightjar.core.secrecy import SECRETS_LABEL, hidden_in_errors, in_environment
-from nightjar.errors import ConfigError
+from nightjar.core.secrecy import SECRETS_LABEL, hidden_in_errors, hidden_in_prints, in_environment
+from nightjar.core.secret_signs import ADDRESS_WITH_SECRET
+from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.hub import BLOCK
 from nightjar.warehouse import resolve_warehouse
@@ -28,18 +31,20 @@ from nightjar.warehouse.location import refuse_secret
 
 BlockT = TypeVar("BlockT", bound=Block)
 
-WarehouseName = Annotated[
-    str,
-    WithJsonSchema(
-        {
-            "type": "string",
-            "not": {
-                "description": "A location must not hold a secret, because it is stored: set it where runs happen",
-                "pattern": r"(?i)(password|passwd|pwd|secret|token|key)\w*\s*=|://[^/\s]*:[^/\s]*@",
-            },
-        }
-    ),
-]
+_REFUSED = {
+    "description": "A location must not hold a secret, because it is stored: set it where runs happen",
+    "pattern": ADDRESS_WITH_SECRET,
+}
+
+
+def _refuse_secret(warehouse: str) -> str:
+    try:
+        return refuse_secret(warehouse)
+    except WarehouseError as error:
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, "{said}", {"said": str(error)}) from None
+
+
+WarehouseName = Annotated[str, AfterValidator(_refuse_secret), WithJsonSchema({"type": "string", "not": _REFUSED})]
 """A flow parameter that names a warehouse. Prefect's server refuses a secret in it before storing it."""
 
 _GONE = (
@@ -68,7 +73,7 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
 
     The secrets are in the process environment until the end of the ``with`` block.
     """
-    with hidden_in_errors(), ExitStack() as variables:
+    with hidden_in_errors(), hidden_in_prints(), ExitStack() as variables:
         own = await _own_secrets()
         if secrets or own:
             named = (await _load(EnvironmentSecrets, secrets)).variables() if secrets else {}
@@ -105,7 +110,7 @@ async def warehouse_location(warehouse: str) -> str:
     if warehouse.startswith(BLOCK):
         block = await _load(ResultsWarehouse, warehouse.removeprefix(BLOCK))
         return refuse_secret(block.location)
-    return resolve_warehouse(refuse_secret(warehouse))
+    return resolve_warehouse(warehouse)
 
 
 @asynccontextmanager

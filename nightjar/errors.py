@@ -58,7 +58,6 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_LONGEST_TEXT = 10_000
 _LONGEST_VALUE = 200
 
 
@@ -350,14 +349,3 @@ def error_chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-
-
-def error_text(error: BaseException) -> str:
-    """Returns at most 10,000 characters of an error's message, or the error's class if the message is empty."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - user code may raise what cannot be shown
-        return type(error).__name__
-    if len(text) > _LONGEST_TEXT:
-        return f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
-    return text or type(error).__name__

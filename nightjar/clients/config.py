@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from nightjar.clients.protocols import ClientType
-from nightjar.core.secrecy import holds_key
+from nightjar.core.secret_signs import NAME_IN_QUERY, looks_secret
 
 NOT_TO_BE_SHOWN = "not_to_be_shown"
 """The type of a validation error whose input must not be shown."""
@@ -18,11 +18,9 @@ _WRITTEN_DOWN = (
     "must not hold a user, a password, a fragment or a key in its query, because it is stored. "
     "Name the environment variable that holds the key: api_key_var (-k), or headers"
 )
-_SECRETS = ("key", "token", "secret", "sig", "pass", "auth", "code", "cred")
-_SECRET = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in name) for name in _SECRETS)
-_QUERY = rf"(?:(?![^=]*(?:{_SECRET}))[\w.-]+=[\w.,:-]{{0,32}}(?:&|$))+$"
-_REFUSED_URL = rf"^\w*:?/*[^/?]*@|#|\?(?!{_QUERY})"
-"""Finds a user, a fragment, or a query that may hold a key. JSON schemas have no flag to ignore case."""
+_QUERY = rf"(?:(?![^=]*(?:{NAME_IN_QUERY}))[\w.-]+=[\w.,:-]{{0,32}}(?:&|$))+$"
+_REFUSED_URL = rf"(?i)^\w*:?/*[^/?]*@|#|\?(?!{_QUERY})"
+"""Finds a user, a fragment, or a query that may hold a key."""
 
 
 def _check_url(url: str) -> str:
@@ -31,7 +29,7 @@ def _check_url(url: str) -> str:
     except ValueError:
         parts = urlsplit("")
     is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    if "@" in (parts.netloc if is_url else url) or re.search(_REFUSED_URL, url) or holds_key(url):
+    if "@" in (parts.netloc if is_url else url) or re.search(_REFUSED_URL, url) or looks_secret(url):
         raise PydanticCustomError(NOT_TO_BE_SHOWN, _WRITTEN_DOWN)
     if not is_url:
         raise ValueError("must start with http:// or https:// and name a host")

@@ -11,12 +11,12 @@ from typing import Any
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.providers import PROVIDERS, is_loopback, is_same_host, key_variable
-from nightjar.core.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve
-from nightjar.errors import ConfigError, MissingKeyError, error_chain
+from nightjar.core.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve, rewrite_error
+from nightjar.core.secret_signs import HIDDEN
+from nightjar.errors import ConfigError, MissingKeyError
 
 NO_KEY = "EMPTY"
 """Sent to endpoints that need no key, because the SDKs require one."""
-HIDDEN_KEY = "[API key]"
 
 _PRIME = PROVIDERS["prime"]
 
@@ -59,7 +59,6 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
     variable = config.api_key_var if is_named else key_variable(config.api_base_url)
     key = os.environ.get(variable, "").strip()
     if key:
-        note_secrets(key)
         return _sendable(key, f"Environment variable {variable!r}")
     if variable == _PRIME.api_key_var and _is_prime(config) and (saved := _saved("api_key")):
         return _sendable(saved, "'api_key' in ~/.prime/config.json")
@@ -87,6 +86,7 @@ def _saved(name: str) -> str:
 
 
 def _sendable(value: str, source: str) -> str:
+    note_secrets(value)
     if value.isascii() and value.isprintable():
         return value
     raise ConfigError(f"{source} holds characters that no HTTP header can carry")
@@ -118,9 +118,5 @@ class key_hidden:  # noqa: N801 - used like a function; a generator would cost e
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception):
             key = getattr(self._sdk_client, "api_key", None)
-            if not isinstance(key, str) or len(key) < DISTINCTIVE_LENGTH:
-                return
-            for cause in error_chain(error):
-                cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
-                if isinstance(message := getattr(cause, "message", None), str):
-                    cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of SDK errors
+            if isinstance(key, str) and len(key) >= DISTINCTIVE_LENGTH:
+                rewrite_error(error, lambda text: text.replace(key, HIDDEN))

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from nightjar.core.secrecy import error_text
 from nightjar.errors import (
     ConfigError,
     ContentFilteredError,
@@ -27,7 +28,6 @@ from nightjar.errors import (
     ModelError,
     OverlongPromptError,
     error_chain,
-    error_text,
 )
 
 _HEALING_STATUSES = frozenset({408, 409, 429})

@@ -37,8 +37,9 @@ from nightjar.core.messages import (
     dump_message,
     dump_messages,
 )
-from nightjar.core.secrecy import HIDDEN, hide_bytes, hide_keys, is_secret_name
-from nightjar.errors import ConfigError, TurnLimitError, error_text
+from nightjar.core.secrecy import error_text, hide_bytes
+from nightjar.core.secret_signs import HIDDEN, is_secret_name
+from nightjar.errors import ConfigError, TurnLimitError
 
 _BODY = "extra_body"
 _LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
@@ -303,7 +304,7 @@ class Log(BuiltIn):
         return response
 
     def failed(self, error: Exception, request: Request) -> None:
-        self._write({"request": _told(request), "error": hide_keys(f"{type(error).__name__}: {error_text(error)}")})
+        self._write({"request": _told(request), "error": f"{type(error).__name__}: {error_text(error)}"})
 
     def _write(self, exchange: dict[str, Any]) -> None:
         if self._is_full:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from nightjar.clients.config import EndpointClientConfig
-from nightjar.clients.credentials import HIDDEN_KEY, NO_KEY, request_headers, resolve_api_key
+from nightjar.clients.credentials import NO_KEY, request_headers, resolve_api_key
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.clients.providers import PROVIDERS, is_same_host
 from nightjar.clients.status_errors import (
@@ -30,6 +30,7 @@ from nightjar.clients.status_errors import (
 )
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.secrecy import DISTINCTIVE_LENGTH, hide_bytes
+from nightjar.core.secret_signs import HIDDEN
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _OF_OPENAI = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
@@ -110,7 +111,7 @@ class Endpoint:
             raise status_error(response, self.advice_on(response))
         content = response.content
         if len(self._secret) >= DISTINCTIVE_LENGTH:
-            content = content.replace(self._secret, HIDDEN_KEY.encode())
+            content = content.replace(self._secret, HIDDEN.encode())
         try:
             fields = from_json(hide_bytes(content))  # it keeps integers of more than 64 bits
         except ValueError as error:
@@ -150,7 +151,7 @@ class Endpoint:
 
     def without_key(self, response: HttpResponse) -> HttpResponse:
         """Hides the key and other secrets that a server echoes, so that no message or file contains a secret."""
-        content = response.content.replace(self._secret, HIDDEN_KEY.encode()) if self._secret else response.content
+        content = response.content.replace(self._secret, HIDDEN.encode()) if self._secret else response.content
         return HttpResponse(response.url, response.status_code, response.headers, hide_bytes(content))
 
     async def close(self) -> None:

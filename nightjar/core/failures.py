@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from nightjar.errors import error_chain, error_text
+from nightjar.core.secrecy import error_text
+from nightjar.errors import error_chain
 
 
 class FailureClass(StrEnum):

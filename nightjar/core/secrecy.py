@@ -7,28 +7,15 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple, TextIO, cast
+from urllib.parse import quote
 
-from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain, error_text
+from nightjar.core.secret_signs import HIDDEN, credential_of, is_secret_variable, without_signs
+from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain
 
-_NO_SECRETS = ("max", "eos", "bos", "pad", "unk", "sep", "cls", "stop", "mask", "end", "start", "image", "per")
-_NAMES = re.compile(
-    r"(apikey|accesskey|privatekey|secretkey|authorization|passw(or)?d|passphrase|secret|credential|cookie|bearer)"
-    rf"(s|\d+)?$|{''.join(f'(?<!{word})' for word in _NO_SECRETS)}token$"
-)
-_SEPARATORS = re.compile(r"[^a-z0-9]")
-_KEYS = (
-    r"sk-(?!learn)[\w-]{8,}|sk_(?:live|test)_\w{8,}|nvapi[-_][\w-]{8,}|hf_[A-Za-z0-9]{16,}|gh[opsu]_\w{16,}"
-    r"|github_pat_\w{16,}|gsk_\w{16,}|pit_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[A-Z0-9]{16}"
-)
-KEY_FORMS = rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.+/=-]{{16,}})"
-"""A regular expression that finds values that look like keys. Schemas contain it, so servers refuse such values."""
-_FORMS = re.compile(KEY_FORMS)
-
-HIDDEN = "[secret]"
 DISTINCTIVE_LENGTH = 8
 """The minimum length of a value that is hidden. Shorter values may occur in any text by chance."""
 SECRETS_LABEL = "nightjar/custom-secrets"
@@ -38,28 +25,9 @@ REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})
 """A reference to a secret: ``$NAME`` or ``${NAME}``, perhaps after a word such as ``Bearer``."""
 
 _REFERENCE = re.compile(REFERENCE)
-URL_WITH_LOGIN = r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@'\"]*:)(?!\$)[^/\s@'\"]+@"
-_PASSWORD = re.compile(URL_WITH_LOGIN)
 _NAMES_A_VARIABLE = re.compile(r"(?i)(_var|variable|_env|_key_name)s?$")
 _FORMATTER = logging.Formatter()
-
-
-def is_secret_name(name: object) -> bool:
-    """Returns whether a name names a secret (``X-Api-Key``), and not a variable with a secret (``api_key_var``)."""
-    return _NAMES.search(_SEPARATORS.sub("", str(name).lower())) is not None
-
-
-def holds_key(text: str) -> bool:
-    return _FORMS.search(text) is not None
-
-
-def holds_password(text: str) -> bool:
-    """Returns whether the text has a URL with a password."""
-    return _PASSWORD.search(text) is not None
-
-
-def without_keys(text: str, shown: str) -> str:
-    return _FORMS.sub(shown, text)
+_LONGEST_TEXT = 10_000
 
 
 class _Known:
@@ -80,12 +48,18 @@ _lock = Lock()
 
 
 def note_secrets(*values: str) -> None:
-    long = {value for value in values if len(value) >= DISTINCTIVE_LENGTH}
-    new = long | {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in long for escaped in (True, False)}
+    """Hides these values from now on, also in JSON, in Python's notation, in URLs, and after ``Bearer``."""
+    long = {part for value in values for part in (value, credential_of(value) or "") if len(part) >= DISTINCTIVE_LENGTH}
+    new = {shape for value in long for shape in _shapes(value)}
     with _lock:
         if not new <= {*_Known.texts}:
             _Known.texts = tuple(sorted({*_Known.texts, *new}, key=len, reverse=True))
             _Known.encoded = tuple(text.encode(errors="replace") for text in _Known.texts)
+
+
+def _shapes(value: str) -> Iterable[str]:
+    in_json = (json.dumps(value, ensure_ascii=escaped)[1:-1] for escaped in (True, False))
+    return value, *in_json, repr(f'"{value}')[2:-1], quote(value, "", errors="replace")
 
 
 def note_named_secrets(arguments: object, name: str = "") -> None:
@@ -96,20 +70,35 @@ def note_named_secrets(arguments: object, name: str = "") -> None:
     elif isinstance(arguments, list | tuple):
         for each in arguments:
             note_named_secrets(each, name)
-    elif isinstance(arguments, str) and (_NAMES_A_VARIABLE.search(name) or is_secret_name(arguments)):
+    elif isinstance(arguments, str) and (_NAMES_A_VARIABLE.search(name) or is_secret_variable(arguments)):
         note_secrets(os.environ.get(arguments, ""))
 
 
-def hide(text: str) -> str:
-    for value in _Known.texts:
-        if value in text:
-            text = text.replace(value, HIDDEN)
+def hide(text: str, shown: str = HIDDEN) -> str:
+    """Hides known secrets, and values of environment variables whose names are names of secrets."""
+    here = (os.environ.get(name, "") for name in os.environ if is_secret_variable(name))  # a thread may unset it
+    for value in (*_Known.texts, *here):
+        if len(value) >= DISTINCTIVE_LENGTH and value in text:
+            text = text.replace(value, shown)
     return text
 
 
 def hide_keys(text: str) -> str:
-    """Hides known secrets, values that look like keys, and passwords in URLs."""
-    return _PASSWORD.sub(rf"\g<1>{HIDDEN}@", without_keys(hide(text), HIDDEN))
+    """Hides what ``hide`` hides, and what looks like a secret."""
+    return without_signs(hide(text))
+
+
+def error_text(error: BaseException) -> str:
+    """Returns an error's message without secrets, at most 10,000 characters, or the error's class without a message."""
+    text = hide_keys(_message(error))  # before it is cut, because the rest of a secret would not be found
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001 - user code may raise what cannot be shown
+        return type(error).__name__
 
 
 def hide_bytes(content: bytes) -> bytes:
@@ -117,6 +106,13 @@ def hide_bytes(content: bytes) -> bytes:
         if value in content:
             content = content.replace(value, HIDDEN.encode())
     return content
+
+
+def rewrite_error(error: Exception, change: Callable[[str], str]) -> None:
+    """Changes all texts that an error and its causes hold."""
+    for cause in error_chain(error):
+        cause.args = tuple(change(part) if isinstance(part, str) else part for part in cause.args)
+        vars(cause).update({name: change(text) for name, text in vars(cause).items() if isinstance(text, str)})
 
 
 @contextmanager
@@ -128,10 +124,8 @@ def hidden_in_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        for cause in error_chain(error):
-            cause.args = tuple(hide_keys(part) if isinstance(part, str) else part for part in cause.args)
-            vars(cause).update({name: hide_keys(text) for name, text in vars(cause).items() if isinstance(text, str)})
-        if (text := error_text(error)) != (shown := hide_keys(text)):
+        rewrite_error(error, hide_keys)
+        if (text := _message(error)) != (shown := hide_keys(text)):
             raise NightjarError(f"{type(error).__name__}: {shown}") from None
         raise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from nightjar.core.secrecy import error_text
 from nightjar.core.text import one_line
-from nightjar.errors import error_text
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from nightjar.core.files import scratch_folder
-from nightjar.core.secrecy import hide
+from nightjar.core.secrecy import error_text
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory
 from nightjar.environments.datasets import hub_dataset_name
@@ -60,7 +60,7 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
             message = f"Run {metadata['run_id']} of {metadata['env_id']}"
             api.create_commit(made.repo_id, files, repo_type="dataset", commit_message=message)
         except Exception as error:  # also errors of its HTTP library, which differs between versions
-            reason = hide(" ".join(str(error).split())[:_LONGEST_REASON].rstrip("."))
+            reason = " ".join(error_text(error).split())[:_LONGEST_REASON].rstrip(".")
             raise HubError(
                 f"The results are not on the Hugging Face Hub as {name!r}: {type(error).__name__}: {reason}. "
                 f"To push them later: nightjar eval push {directory.path}"

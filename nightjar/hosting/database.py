@@ -6,7 +6,7 @@ import os
 import re
 from urllib.parse import quote
 
-from nightjar.core.secrecy import holds_password
+from nightjar.core.secret_signs import looks_secret
 from nightjar.errors import ConfigError, MissingKeyError
 
 _POSTGRESQL = re.compile(r"postgres(ql)?(\+asyncpg)?://")
@@ -23,7 +23,7 @@ def database_settings(url: str) -> dict[str, str]:
         return {}
     if not _POSTGRESQL.match(url):
         raise ConfigError("--database-url must begin with postgresql://")
-    if holds_password(url):
+    if looks_secret(url):
         raise ConfigError(
             "--database-url holds a password, which others on this machine could read. Name the variable that holds "
             "it: 'postgresql://USER:$NAME@HOST/DATABASE'"

@@ -14,13 +14,12 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
-from nightjar.core.secrecy import holds_key, is_secret_name
+from nightjar.core.secret_signs import credential_of, is_secret_name, looks_secret
 from nightjar.errors import WarehouseError
 
 _LARGEST_INTEGER = (1 << 63) - 1
 Object = Annotated[dict[str, Any], Field(default_factory=dict)]
 _log = logging.getLogger(__name__)
-_SCHEMES = ("bearer ", "basic ")
 _NEXT_URL = r"(?!,\w+://)"
 _URL = re.compile(rf"(\w+://)(?:[^/\s]*@)?((?:{_NEXT_URL}[^?#\s])*)(?:{_NEXT_URL}\S)*")
 
@@ -124,4 +123,4 @@ def public_url(text: str) -> str:
 
 
 def _is_secret(value: Any) -> bool:
-    return isinstance(value, str) and (holds_key(value) or value.lstrip().lower().startswith(_SCHEMES))
+    return isinstance(value, str) and (looks_secret(value) or credential_of(value) is not None)

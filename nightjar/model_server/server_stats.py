@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from multidict import CIMultiDict
 
+from nightjar.core.secret_signs import is_secret_name
 from nightjar.model_server.faults import FaultKind
 from nightjar.model_server.model_request import Fields
-
-_CREDENTIALS = ("Authorization", "X-Api-Key", "Api-Key", "Cookie", "Proxy-Authorization")
 
 
 def _no_faults() -> dict[FaultKind, int]:
@@ -69,7 +68,5 @@ class RecordedRequest(NamedTuple):
 
 
 def recorded_request(path: str, headers: Mapping[str, str], body: Fields) -> RecordedRequest:
-    kept = CIMultiDict(headers)
-    for name in _CREDENTIALS:
-        kept.popall(name, None)
+    kept = CIMultiDict((name, value) for name, value in headers.items() if not is_secret_name(name))
     return RecordedRequest(path, kept, body)

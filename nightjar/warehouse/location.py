@@ -21,38 +21,17 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nightjar.core.home import read_config
+from nightjar.core.secrecy import hide
+from nightjar.core.secret_signs import has_address_secret, without_address_secrets
 from nightjar.errors import MissingWarehouseError, WarehouseError
 
 DEFAULT = "outputs/warehouse"
 
 _SERVED = re.compile(r"(md|motherduck|ducklake|duckdb):(?!//)")
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_STORES = "s3|s3a|gs|gcs|abfs|az|memory|sftp|hf"
-_HALF_URL = re.compile(rf"({_STORES}):/")
+_HALF_URL = re.compile("(s3|s3a|gs|gcs|abfs|az|memory|sftp|hf):/")
 _WORD = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
-
 _HIDDEN = "***"
-_USER = re.compile(rf"(://|\b(?:{_STORES}):/)(?:[^/:\s]*:\S*|[^/\s]+)@", re.IGNORECASE)
-"""Matches the user of a URL, up to the last ``@``.
-
-A password may contain ``/``, so with a password, matches up to the last ``@`` of the word.
-"""
-
-_SECRET = re.compile(
-    r"((?:password|passwd|pwd|passphrase|secret|token|key|credential|(?<![a-z])(?:sig|sas))\w*(?:['\"]?\s*=|['\"]\s*:)\s*)"
-    r"('(?:''|\\.|[^'\\])*'|\"(?:\"\"|\\.|[^\"\\])*\"|['\"]?[^\s;&'\")]+)",
-    re.IGNORECASE,
-)
-_QUERY_VALUE = re.compile(r"([?&][^\s=?&'\"]+=)[^\s&'\"]+")
-_SECRET_VARIABLES = (
-    "MOTHERDUCK_TOKEN",
-    "motherduck_token",
-    "PGPASSWORD",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_STORAGE_CONNECTION_STRING",
-)
 
 
 class Kind(Enum):
@@ -117,21 +96,11 @@ def is_in_memory(location: str) -> bool:
 
 def shown(text: str) -> str:
     """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``."""
-    for variable in _SECRET_VARIABLES:
-        if value := os.environ.get(variable):
-            text = text.replace(value, _HIDDEN)
-    text = _USER.sub(rf"\g<1>{_HIDDEN}@", text)
-    for value_of in (_SECRET, _QUERY_VALUE):
-        text = value_of.sub(rf"\g<1>{_HIDDEN}", text)
-    return text
-
-
-def has_secret(location: str) -> bool:
-    return bool(_SECRET.search(location) or _USER.search(location))
+    return without_address_secrets(hide(text, _HIDDEN), _HIDDEN)
 
 
 def refuse_secret(location: str) -> str:
-    if has_secret(location):
+    if has_address_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set the "
             "location as NIGHTJAR_WAREHOUSE where runs happen, or give the secret in a variable such as PGPASSWORD."
@@ -163,7 +132,7 @@ def remote_errors(verb: str, warehouse: object, url: str) -> Iterator[None]:
 
 def publish_command(run_dir: Path, warehouse: str, *flags: str) -> str:
     command = ["nightjar", "publish", str(run_dir), *flags]
-    if has_secret(warehouse):
+    if has_address_secret(warehouse):
         return f"{shlex.join(command)}, with this --warehouse"
     is_default = warehouse == shown(resolve_warehouse())
     return shlex.join(command if is_default else [*command, "--warehouse", warehouse])

@@ -18,6 +18,7 @@ import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from nightjar.core.files import scratch_folder
+from nightjar.core.secret_signs import has_address_secret
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import (
     STORAGE_VERSION,
@@ -29,7 +30,7 @@ from nightjar.warehouse.database import (
     reason,
     transaction,
 )
-from nightjar.warehouse.location import has_secret, missing, shown
+from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
 from nightjar.warehouse.reading.relations import PRICES_COLUMNS, views_script
 from nightjar.warehouse.storage.folder import check_place
@@ -122,7 +123,7 @@ class Address:
 
 def parse_address(location: str) -> Address:
     """Parses a location. Refuses a location with a password or a token."""
-    if has_secret(location):
+    if has_address_secret(location):
         raise WarehouseError(
             f"The warehouse's location {shown(location)!r} holds a secret, which logs and queries would show. "
             "Give it separately: as MOTHERDUCK_TOKEN, or in PGPASSWORD or ~/.pgpass for Postgres."

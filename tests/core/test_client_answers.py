@@ -334,7 +334,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("status", [401, 400, 500])
     async def test_a_key_that_anthropic_s_server_echoes_is_hidden(self, ask, status):
-        with pytest.raises(Exception, match=r"\[API key\]") as caught:
+        with pytest.raises(Exception, match=r"\[secret\]") as caught:
             await ask(MESSAGES, {"error": {"message": f"invalid x-api-key: {KEY}"}}, status)
         error = caught.value.__cause__ or caught.value
         assert KEY not in f"{caught.value} {error} {error.body} {error.response.text}"
@@ -346,9 +346,9 @@ class TestAnSdkClientOfTheUser:
         monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
         canned.reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status)
         async with openai.AsyncOpenAI(base_url=canned.url, api_key=KEY, max_retries=0) as sdk:
-            with pytest.raises(Exception, match=r"Incorrect API key provided: \[API key\]") as caught:
+            with pytest.raises(Exception, match=r"Incorrect API key provided: \[secret\]") as caught:
                 await resolve_client(sdk).get_response(ASKED, "m", {})
-            with pytest.raises(errors.ModelError, match=r"\[API key\]") as judged:
+            with pytest.raises(errors.ModelError, match=r"\[secret\]") as judged:
                 await JudgeRubric(judge_client=sdk).judge("2+2?", "4", "4")
         chain = [*errors.error_chain(caught.value), *errors.error_chain(judged.value)]
         assert KEY not in " ".join(f"{error} {error!r} {getattr(error, 'message', '')}" for error in chain)

@@ -184,12 +184,12 @@ class TestSecrets:
     async def test_a_key_that_the_server_echoes_is_hidden_in_an_error(self, canned, fast, status):
         canned.reply({"error": {"message": f"Incorrect API key: {KEY}."}}, status)
         error = await error_of(fast(canned.url))
-        assert (KEY in f"{error} {error.body} {error.response.text}", "[API key]" in str(error)) == (False, True)
+        assert (KEY in f"{error} {error.body} {error.response.text}", "[secret]" in str(error)) == (False, True)
         assert "authorization" not in error.request.headers
 
     async def test_a_key_in_an_answer_or_in_a_body_that_is_no_json_is_hidden(self, canned, fast):
         canned.reply({**ANSWER, "model": KEY})
-        assert (await fast(canned.url).chat.completions.create(**ASKED)).model == "[API key]"
+        assert (await fast(canned.url).chat.completions.create(**ASKED)).model == "[secret]"
         canned.reply(f"<pre>Authorization: Bearer {KEY}</pre>".encode())
         error = await error_of(fast(canned.url))
         assert KEY not in f"{error} {error.response.text}"

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from nightjar import errors
+from nightjar.core.secrecy import error_text
 
 
 def test_every_error_is_a_nightjar_error_and_drawn_in_the_tree():
@@ -64,7 +65,7 @@ def test_a_message_has_the_names_and_survives_pickling(error, facts):
     ids=["message", "class", "longest", "cut"],
 )
 def test_the_text_of_an_error_is_its_message_or_its_class(error, text):
-    assert errors.error_text(error) == text
+    assert error_text(error) == text
 
 
 def test_a_chain_follows_causes_and_then_contexts_to_from_none_or_a_circle():

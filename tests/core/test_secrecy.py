@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import sys
+import time
 
 import orjson
 import pytest
@@ -25,6 +26,46 @@ class TestHiding:
     def test_a_secret_is_hidden_in_a_text_and_in_json(self):
         assert secrecy.hide(f"a {SECRET} b") == "a [secret] b"
         assert orjson.loads(secrecy.hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
+
+    def test_it_is_hidden_in_urls_in_pythons_notation_and_without_the_word_before_it(self):
+        secrecy.note_secrets("Bearer tell/nobody'\"+4711")
+        for shape in ("tell%2Fnobody%27%22%2B4711", "tell/nobody\\'\"+4711", "tell/nobody'\"+4711"):
+            assert secrecy.hide(f"sent {shape} to https://host") == "sent [secret] to https://host"
+
+    def test_it_is_hidden_before_a_long_message_is_cut(self):
+        secrecy.note_secrets("tell-nobody-0123456789")
+        text = secrecy.error_text(ValueError("x" * 9_990 + "tell-nobody-0123456789" * 2))
+        assert text == "x" * 9_990 + "[secret][s… (10006 characters)"
+
+    def test_values_of_variables_with_secret_names_are_hidden_in_messages(self, monkeypatch):
+        monkeypatch.setenv("TEAM_KEY", "of-the-team-0123")
+        monkeypatch.setenv("TEAM_NAME", "the-whole-team")
+        assert secrecy.hide_keys("the-whole-team has of-the-team-0123") == "the-whole-team has [secret]"
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("postgresql://ann:s3/cr'et@db/runs", "postgresql://ann:[secret]@db/runs"),
+            ("https://s3cret@host and ssh://git@host", "https://[secret]@host and ssh://git@host"),
+            ("http://host:8000/ann@home", "http://host:8000/ann@home"),
+            ("https://host/x?access_token=s3cret&page=2", "https://host/x?access_token=[secret]&page=2"),
+            ("host=db password='s3cret word' user=ann", "host=db password=[secret] user=ann"),
+            ("{'X-Api-Key': 's3cret', 'n': 1}", "{'X-Api-Key': [secret], 'n': 1}"),
+            (r'{"said": "{\"password\": \"s3cret\"}"}', r'{"said": "{\"password\": [secret]}"}'),
+            ("Authorization: Basic YW5uOnMzY3JldA==", "Authorization: Basic [secret]"),
+            ("token = tokens[0]; max_tokens=5; key=len", "token = tokens[0]; max_tokens=5; key=len"),
+            ("OpenAI(api_key=os.environ['TEAM_KEY'])", "OpenAI(api_key=os.environ['TEAM_KEY'])"),
+            ("Invalid value for '--custom-secrets': no JSON", "Invalid value for '--custom-secrets': no JSON"),
+        ],
+    )
+    def test_what_looks_like_a_secret_is_hidden_in_messages(self, text, expected):
+        assert secrecy.hide_keys(text) == expected
+
+    def test_odd_texts_take_no_long_time(self):
+        for text in ("://", "://a:b", "key=", "a.b-", "'password': \\'"):
+            started = time.monotonic()
+            secrecy.hide_keys(text * 10_000)
+            assert time.monotonic() - started < 5
 
     def test_a_secret_that_contains_another_is_hidden_as_a_whole_and_short_ones_are_not(self):
         secrecy.note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres")

@@ -36,7 +36,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     loaded = ended.stdout.splitlines()[-1].split()
     ours = {module for module in loaded if module.split(".")[0] == "nightjar"}
-    wanted = ("cli", "cli.app", "cli.terminal", "core", "core.secrecy", "core.text", "errors")
+    wanted = ("cli", "cli.app", "cli.terminal", "core", "core.secrecy", "core.secret_signs", "core.text", "errors")
     assert ours == {"nightjar", *(f"nightjar.{name}" for name in wanted)}
     slow = {"prefect", "datasets", "openai", "anthropic", "duckdb", "aiohttp", "pydantic", "numpy", "pandas"}
     assert slow.isdisjoint(loaded)

@@ -16,11 +16,12 @@ from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.serving.app import export_data, generate_app
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.ports import listen
+from nightjar.core.secrecy import error_text
 from nightjar.environments.packages.lookup import environments_in
 from nightjar.environments.seeded.bridge import row_of, seeded, size_of
 from nightjar.environments.seeded.eval_environment import EvalEnvironment
 from nightjar.environments.seeded.lookup import get_environment
-from nightjar.errors import ConfigError, ServiceError, error_text
+from nightjar.errors import ConfigError, ServiceError
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
 _BACKLOG = 2048

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from nightjar.core.messages import Messages, Response, ResponseMessage, dump_message, dump_messages, normalize_messages
 from nightjar.core.rollout.state import State, TrajectoryStep, tracker_of
 from nightjar.core.rollout.usage import RolloutTiming, context_usage
-from nightjar.core.secrecy import hide_keys
-from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain, error_text
+from nightjar.core.secrecy import error_text, hide_keys
+from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain
 
 OWN_KEYS = frozenset(
     {
@@ -64,19 +64,17 @@ def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
     is_code = isinstance(error, ScoringError) or not is_endpoint
     return {
         "error": type(error).__name__,
-        "message": hide_keys(error_text(error)),
+        "message": error_text(error),
         "phase": "scoring" if isinstance(error, ScoringError) else "generation",
         "error_chain_repr": " -> ".join(type(cause).__name__ for cause in chain),
-        "error_chain_str": hide_keys(" -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain)),
+        "error_chain_str": " -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain),
         "traceback": _traceback(error) if is_code else None,
     }
 
 
 def _traceback(error: BaseException) -> str:
-    entries = traceback.format_exception(error)
-    return hide_keys(
-        "".join(entry if len(entry) <= _LONGEST_ENTRY else f"{entry[:_LONGEST_ENTRY]}…\n" for entry in entries)
-    )
+    entries = map(hide_keys, traceback.format_exception(error))
+    return "".join(entry if len(entry) <= _LONGEST_ENTRY else f"{entry[:_LONGEST_ENTRY]}…\n" for entry in entries)
 
 
 def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str, Any], list[str]]:

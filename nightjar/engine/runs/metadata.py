@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
-from nightjar.core.secrecy import hide
+from nightjar.core.secrecy import error_text
 from nightjar.engine.runs.summary import Summary
-from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError, error_text
+from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError
 
 Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
 
@@ -95,7 +95,7 @@ class RunMetadata:
             status=final_status(summary, error, tolerated_failures),
             finished_at=datetime.now(UTC),
             time_ms=(self.time_ms or 0) + ran_ms,
-            error=None if error is None else hide(f"{type(error).__name__}: {error_text(error)}"),
+            error=None if error is None else f"{type(error).__name__}: {error_text(error)}",
             digests=digests,
             requests=requests,
             summary=summary,

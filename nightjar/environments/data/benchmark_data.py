@@ -9,6 +9,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from nightjar.core.secrecy import error_text
 from nightjar.environments.data.sources import (
     fetch_hub_dataset,
     hub_dataset_path,
@@ -16,7 +17,7 @@ from nightjar.environments.data.sources import (
     read_nested,
     read_rows,
 )
-from nightjar.errors import DatasetError, error_text
+from nightjar.errors import DatasetError
 
 
 @dataclass(frozen=True)

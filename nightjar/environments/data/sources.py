@@ -19,8 +19,9 @@ from typing import Any
 import orjson
 
 from nightjar.core.files import replacing
+from nightjar.core.secrecy import error_text
 from nightjar.core.syntax import read_literal
-from nightjar.errors import DatasetError, error_text
+from nightjar.errors import DatasetError
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from pydantic_core import PydanticCustomError
 
 from nightjar.clients import ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl, EndpointClientConfig
-from nightjar.core.secrecy import KEY_FORMS, holds_key
+from nightjar.core.secret_signs import KEY_FORMS, looks_secret
 from nightjar.evaluation.config.fields import NamedHeaders
 
 
 def _check_variable(name: str) -> str:
-    if not (name.isascii() and name.isidentifier()) or holds_key(name):
+    if not (name.isascii() and name.isidentifier()) or looks_secret(name):
         raise PydanticCustomError(NOT_TO_BE_SHOWN, "must be the name of the environment variable that holds the key")
     return name
 

@@ -13,15 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.clients.middleware_client import check_middleware
-from nightjar.core.secrecy import (
-    KEY_FORMS,
-    REFERENCE,
-    URL_WITH_LOGIN,
-    holds_key,
-    holds_password,
-    is_reference,
-    is_secret_name,
-)
+from nightjar.core.secrecy import REFERENCE, is_reference
+from nightjar.core.secret_signs import SECRET_FORMS, SECRET_NAME, is_secret_name, looks_secret
 from nightjar.errors import TYPED_HEADER, ConfigError
 
 
@@ -44,23 +37,15 @@ def _secrets(value: Any, place: str = "", is_named: bool = False) -> Iterator[st
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for number, each in enumerate(value):
             yield from _secrets(each, f"{place}.{number}", is_named)
-    elif isinstance(value, str) and not is_reference(value) and (is_named or _looks_secret(value)) and value:
+    elif isinstance(value, str) and not is_reference(value) and (is_named or looks_secret(value)) and value:
         yield place
 
 
-def _looks_secret(value: str) -> bool:
-    return holds_key(value) or holds_password(value)
-
-
-_NAMES_OF_SECRETS = (
-    "(?i)(api|access|private|secret)[-_. ]?key(s|\\d+)?$|authorization$|passw(or)?d$|passphrase$|secret(s|\\d+)?$"
-    "|credentials?$|cookies?$|bearer$|(^|[-_. ])(auth|access|api|bearer|refresh|secret|team|hf)[-_. ]?token$"
-)
 _DEPTH = 2
 _WRITTEN_OUT = {
     "description": "The value looks like a secret, which would be stored. Give the name of an environment variable",
     "type": "string",
-    "pattern": f"{KEY_FORMS}|{URL_WITH_LOGIN}",
+    "pattern": SECRET_FORMS,
 }
 _NAMED_SECRET = {
     "description": "A secret would be stored. Give the name of an environment variable",
@@ -70,19 +55,19 @@ _NAMED_SECRET = {
 
 
 def _open(depth: int) -> dict[str, Any]:
-    """Returns a JSON schema that refuses the secrets that ``check_open`` refuses, as far as a schema can."""
+    """Returns a JSON schema that refuses the secrets that ``check_open`` refuses, to a depth of two."""
     schema: dict[str, Any] = {"not": _WRITTEN_OUT}
     if depth:
         inner = _open(depth - 1)
         schema |= {"items": inner, "additionalProperties": inner}
-        schema["patternProperties"] = {_NAMES_OF_SECRETS: {**inner, "not": {"anyOf": [_WRITTEN_OUT, _NAMED_SECRET]}}}
+        schema["patternProperties"] = {SECRET_NAME: {**inner, "not": {"anyOf": [_WRITTEN_OUT, _NAMED_SECRET]}}}
     return schema
 
 
 OpenArguments: TypeAlias = Annotated[
     dict[str, Any], AfterValidator(check_open), WithJsonSchema({**_open(_DEPTH), "type": "object"})
 ]
-"""Arguments without secrets. The schema makes Prefect's server refuse most secrets; ``check_open`` finds the others."""
+"""Arguments without secrets. The schema makes Prefect's server refuse secrets; ``check_open`` finds deeper ones."""
 
 
 _HEADER_RULE = (

@@ -29,7 +29,7 @@ from pydantic.fields import FieldInfo
 from nightjar.clients.config import BaseUrl
 from nightjar.core.files import file_lock, replace_file
 from nightjar.core.home import config_path, home, read_config
-from nightjar.core.secrecy import is_secret_name
+from nightjar.core.secret_signs import is_secret_name
 from nightjar.core.text import nearest
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.endpoints import VariableName

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.core.config_files import read_yaml
+from nightjar.core.secret_signs import is_secret_variable
 from nightjar.errors import ConfigError
 
 _GROUPS = {"clusters": "cluster"}
 _OWN = re.compile(r"\$\{\.([\w.]+)\}")
 _VARIABLE = re.compile(r"(\$?)\$\{(\w+)(?::-(.*?))?\}")
 _KEPT_AS_NAMES = frozenset({"api_key", "extra_headers"})
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$", re.IGNORECASE)
 _CONSTANTS: dict[str, Any] = {"null": None, "none": None, "true": True, "false": False}
 
 
@@ -180,7 +180,7 @@ def _value(found: re.Match[str], place: str) -> str:
     escaped, name, default = found.groups()
     if escaped:
         return found[0][1:]
-    if _SECRET.search(name):
+    if is_secret_variable(name):
         raise ConfigError(f"{place}: the value of {name} would be stored. Use secrets in api_key or extra_headers only")
     value = os.environ.get(name, default)
     if value is None:
