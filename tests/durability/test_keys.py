@@ -64,7 +64,7 @@ def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
     assert ended.code == 1
     assert ended.errors
     written = everything_written(nightjar, ended)
-    assert "[API key]" in written
+    assert "[secret]" in written
     assert KEY not in written
 
 
@@ -83,6 +83,7 @@ class Leaky(vf.SingleTurnEnv):
     async def setup_state(self, state):
         state["seen"] = {"nested": [KEY]}
         logging.getLogger("leaky").warning("asking with %s", KEY)
+        print("printed:", KEY)
         return state
 
 def raises(answer) -> float:
@@ -115,8 +116,9 @@ def test_a_key_that_an_environment_gives_away_is_hidden(nightjar, serve):
     assert "2 of 4 rollouts failed" in ended.stdout + ended.stderr
     written = everything_written(nightjar, ended)
     assert "401 for Bearer [secret]" in written
-    assert "You are [API key], and the sum is 3" in written
+    assert "You are [secret], and the sum is 3" in written
     assert "asking with [secret]" in written
+    assert "printed: [secret]" in ended.stdout
     assert KEY not in written
 
 

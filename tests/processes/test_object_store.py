@@ -448,3 +448,8 @@ class TestOtherPlaces:
         with pytest.raises(WarehouseError, match=r"nosuch://\*\*\*@files.example.com/runs") as caught:
             Warehouse("nosuch://ann:s3cret@files.example.com/runs")
         assert "s3cret" not in str(caught.value)
+
+    def test_a_password_that_a_library_repeats_without_the_url_is_hidden(self):
+        with pytest.raises(WarehouseError, match=r'Invalid bucket name "\*\*\*@127') as caught:
+            Warehouse("s3://ann:tell-nobody@127.0.0.1:9/runs").query("FROM runs")
+        assert "tell-nobody" not in str(caught.value)

@@ -24,6 +24,7 @@ from nightjar.cli.output import columns, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.core.calling import leave_threads_behind
 from nightjar.core.failures import FailureClass, advice_line, shown_outcomes
+from nightjar.core.secrecy import hidden_in_prints
 from nightjar.core.text import harmless
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, RunError
@@ -90,7 +91,7 @@ async def _run_as_flow(
 
 def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heartbeat_url: str | None = None) -> T:
     async def body() -> T:
-        with display(style):
+        with hidden_in_prints(), display(style):
             async with stopped_by_signals(), heartbeats(heartbeat_url):
                 try:
                     return await evaluation()

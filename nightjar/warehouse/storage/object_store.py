@@ -30,6 +30,8 @@ import duckdb
 import fsspec
 
 from nightjar.core.files import scratch_folder
+from nightjar.core.secrecy import note_secrets
+from nightjar.core.secret_signs import passwords_of
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import cause_of, remote_errors, shown
 from nightjar.warehouse.storage.remote_files import RemoteFiles
@@ -243,6 +245,7 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 
 def open_filesystem(url: str) -> tuple[Any, str]:
     """Raises WarehouseError if a package for the URL is missing."""
+    note_secrets(*passwords_of(url))
     scheme = url.partition("://")[0].rpartition("::")[2]
     retries_by_default = scheme in _EXTRAS and not any(variable in os.environ for variable in _S3_RETRY_VARIABLES)
     options = {"config_kwargs": _S3_CONFIG} if retries_by_default else {}
