@@ -100,6 +100,7 @@ class TestWrongParameters:
         [
             ({"env_args": {"key": SECRET}}, "env_args: key looks like a secret"),
             ({"api_key_var": SECRET}, "api_key_var: must be the name of the environment variable"),
+            ({"warehouse": f"md:runs?motherduck_token={SECRET}"}, "warehouse: The warehouse's location 'md:runs?"),
         ],
     )
     def test_without_the_schema_the_run_fails_with_a_sentence_and_keeps_no_secret(self, services, parameters, message):
