@@ -101,12 +101,10 @@ SUITES = [
 ]
 FORMS = [
     {"env_args": {"api_key": PLANTED["form"]}},
-    {"env_args": {"token": PLANTED["form"]}},
     {"env_args": {"a": {"b": {"c": {"d": {"api_key": PLANTED["form"]}}}}}},
     {"env_args": {"judge_base_url": f"http://ann:{PLANTED['form']}@127.0.0.1:9/v1"}},
     {"headers": {"X-Team": PLANTED["form"]}},
     {"warehouse": f"s3://ann:{PLANTED['form']}/x@127.0.0.1:9/bucket"},
-    {"warehouse": f"md:runs?motherduck_token={PLANTED['form']}"},
     {"env_source": f"git+https://ann:{PLANTED['form']}@host/repo"},
     {"num_examples": PLANTED["form"]},
 ]
