@@ -194,5 +194,7 @@ class TestNewerDirectories:
             path = tmp_path / "run" / name
             rows = [json.loads(line) | {"later": {"a": 1}} for line in path.read_text().splitlines()]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        directory = RunDirectory(tmp_path / "run")
+        directory.write_metadata(directory.read_metadata() | {"digests": directory.digests()})
         again = evaluate(server, tmp_path / "run", Watched(3))
         assert (again["scored"], again["failed"]) == (3, 0)

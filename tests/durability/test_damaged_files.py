@@ -64,15 +64,32 @@ def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
     assert (run.path / "results.damaged").read_bytes() == b'{"reward": ""}\n'
 
 
-def test_a_changed_reward_is_not_published_silently(nightjar, server, run):
+def test_a_changed_reward_is_refused_everywhere_until_it_is_set_aside(nightjar, server, run):
     path = run.path / "results.jsonl"
     path.write_bytes(run.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
-    refused = nightjar.start("publish", run.path).wait()
-    assert (refused.code, f"{path} was changed after the run had ended" in refused.stderr) == (1, True)
-    resumed = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
-    assert f"WARNING {path} was changed after the run had ended. Its present content is summarized" in resumed.stderr
-    assert run.metadata["avg_reward"] == 0.95
-    assert nightjar.start("publish", run.path).wait().code == 0
+    before = run.content
+    for command in ("eval run --direct --resume", "publish", "eval samples", "eval rescore", "eval stats"):
+        refused = nightjar.start(*command.split(), run.path).wait()
+        assert f"{path}, line 1 is damaged: it is not what the run wrote. To set" in refused.error, command
+    assert (run.content, server.stats().received) == (before, 0)
+    nightjar.start("eval", "repair", run.path).wait().ok()
+    assert len(run.results) == 9
+    assert nightjar.start("eval", "run", "--direct", "--resume", run.path).wait().code == 0
+    assert (run.metadata["avg_reward"], run.metadata["scored"], server.stats().received) == (1.0, 10, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["results.jsonl", "attempts.jsonl"])
+def test_without_checksums_of_lines_a_changed_file_is_set_aside_as_a_whole(nightjar, server, run, name):
+    path = run.path / name
+    path.with_suffix(".checksums").unlink()
+    path.write_bytes(run.content[name].replace(b"boxed{", b"boxed{1", 1))
+    resume = ("eval", "run", "--direct", "--resume", run.path)
+    assert nightjar.start(*resume).wait().only_line.startswith(f"Error: {path} was changed after the run had ended. ")
+    nightjar.start("eval", "repair", run.path).wait().ok()
+    assert run.content[name] == b""
+    assert nightjar.start(*resume).wait().code == 0
+    assert (run.metadata["avg_reward"], run.metadata["scored"], server.stats().received) == (1.0, 10, 0)
 
 
 def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
@@ -85,18 +102,6 @@ def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
     assert nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).code == 0
     assert run.metadata["avg_reward"] == 1.0
     assert server.stats().received == 0
-
-
-@pytest.mark.parametrize(("name", "requests"), [("results.jsonl", 0), ("attempts.jsonl", 1)])
-def test_a_torn_last_line_is_done_again(nightjar, server, run, name, requests):
-    whole, path = run.results_that_count, run.path / name
-    path.write_bytes(run.content[name][:-30])
-    if requests:  # nine answers are in the ledger, and no result
-        (run.path / "results.jsonl").write_bytes(b"")
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).ok()
-    assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
-    assert run.results_that_count == whole
-    assert server.stats().received == requests
 
 
 class TestKilledRun:
@@ -131,7 +136,7 @@ class TestKilledRun:
         assert self.resume(nightjar, killed).code == 0
         assert (killed.metadata["avg_reward"], killed.metadata["scored"]) == (1.0, 20)
         assert server.stats().received == 20 - generated, "what the ledger holds was asked for again"
-        assert not [name for name in killed.content if name.endswith(".checksums")]
+        assert [killed.content[name].count(b"\n") for name in FILES[:4]] == [20] * 4
 
     @pytest.mark.long
     @pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
@@ -158,3 +163,16 @@ class TestKilledRun:
         ended = self.resume(nightjar, killed).ok()
         assert f"WARNING {path}: the last 2 lines are missing; their work is repeated" in ended.stderr
         assert killed.metadata["scored"] == 20
+
+    @pytest.mark.long
+    @pytest.mark.parametrize(("name", "again"), [("results.jsonl", 0), ("attempts.jsonl", 1)])
+    def test_a_torn_last_line_is_done_again(self, nightjar, killed, interrupted, name, again):
+        path, (server, _) = killed.path / name, interrupted
+        generated = len(killed.attempts)
+        path.write_bytes(killed.content[name][:-30])
+        if again:  # all answers but the last are in the ledger, and no result
+            (killed.path / "results.jsonl").write_bytes(b"")
+        ended = self.resume(nightjar, killed).ok()
+        assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
+        assert (killed.metadata["avg_reward"], killed.metadata["scored"]) == (1.0, 20)
+        assert server.stats().received == 20 - generated + again

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
 from nightjar.core.secrecy import hide_bytes
-from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of, drop_checksums
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of
 from nightjar.engine.runs.recorded import (
     RecordedAttempt,
     RecordedConfig,
@@ -146,17 +148,52 @@ class RunDirectory:
         return self.path / "results.jsonl"
 
     def attempts(self) -> Iterator[Line]:
-        """Yields the lines of the ledger. Raises ``RunDirectoryError`` for the first damaged line."""
-        return read_lines(self.attempts_path, RecordedAttempt, is_guarded=self.is_guarded())
+        """Yields the lines of the ledger. Raises ``RunDirectoryError`` for the first damaged line.
+
+        If the run has ended, its whole file is checked before the first line.
+        """
+        return self._lines(self.attempts_path, RecordedAttempt)
 
     def results(self) -> Iterator[Line]:
-        return read_lines(self.results_path, RecordedResult, is_guarded=self.is_guarded())
+        return self._lines(self.results_path, RecordedResult)
 
-    def is_guarded(self) -> bool:
-        """Returns whether lines have checksums of their own, because the metadata do not have those of whole files."""
+    def _lines(self, path: Path, kind: type[RecordedAttempt | RecordedResult]) -> Iterator[Line]:
+        with self.telling_to_repair():
+            is_unchanged = self.is_unchanged(path)
+            lines = read_lines(path, kind, is_guarded=not is_unchanged)
+            if is_unchanged is False:
+                deque(lines, maxlen=0)  # names the changed line, if its checksum is known
+                raise RunDirectoryError(f"{path} was changed after the run had ended")
+            yield from lines
+
+    @contextmanager
+    def telling_to_repair(self) -> Iterator[None]:
+        try:
+            yield
+        except RunDirectoryError as damage:
+            raise RunDirectoryError(
+                f"{damage}. To set the damaged lines aside, so that a resume repeats their rollouts: "
+                f"nightjar eval repair {shlex.quote(str(self.path))}"
+            ) from damage
+
+    def is_unchanged(self, path: Path) -> bool | None:
+        """Returns whether a file is as the run left it at its end. Returns None if the run has not ended."""
+        written = self._written_digest(path.name)
+        if written is None:
+            return None
+        is_same = path.exists() and digest_of(path) == written
+        return is_same if self._written_digest(path.name) == written else None  # another process has resumed the run
+
+    def _written_digest(self, name: str) -> str | None:
         with suppress(RunDirectoryError):
-            return not self.read_metadata().get("digests")
-        return True
+            return (self.read_metadata().get("digests") or {}).get(name)
+        return None
+
+    def reopen(self) -> None:
+        """Marks an ended run as in progress, because its files are about to change."""
+        metadata = self.read_metadata()
+        if metadata.get("digests"):
+            self.write_metadata({**metadata, "status": "running", "digests": None})
 
     def digests(self) -> dict[str, str]:
         return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
@@ -213,10 +250,6 @@ class RunDirectory:
                 raise full from full.__cause__
         else:
             self._reserve.grow(_RESERVED_TIMES * len(content))
-        if metadata.get("digests"):
-            with suppress(RunDirectoryError):
-                drop_checksums(self.attempts_path)
-                drop_checksums(self.results_path)
 
     def __enter__(self) -> Self:
         try:

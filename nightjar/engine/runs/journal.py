@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -19,7 +18,7 @@ from nightjar.core.rollout.state import State
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.engine.runs.directory import RunDirectory
 from nightjar.engine.runs.index import RolloutIndex
-from nightjar.engine.runs.jsonl import JsonLines, Place, drop_checksums, scan_lines, whole_lines
+from nightjar.engine.runs.jsonl import JsonLines, Place, drop_checksums, scan_lines, whole_lines, write_checksums
 from nightjar.engine.runs.recorded import check_restorable
 from nightjar.engine.runs.repair import take_back_scores
 from nightjar.errors import RunDirectoryError
@@ -75,14 +74,8 @@ class Journal:
         self.has_generated = False
         self.tokens_before = 0, 0
         self._unsaved_keys: set[str] = set()
-        try:
-            self.outdated = take_back_scores(directory) if is_outdated else frozenset[Key]()
-            self._read(directory)
-        except RunDirectoryError as damage:
-            remedy = f"nightjar eval repair {shlex.quote(str(directory.path))}"
-            raise RunDirectoryError(
-                f"{damage}. To set the damaged lines aside, so that a resume repeats their rollouts: {remedy}"
-            ) from damage
+        self.outdated = take_back_scores(directory) if is_outdated else frozenset[Key]()
+        self._read(directory)
         self._ledger = JsonLines(directory.attempts_path, is_guarded=True)
         self._results = JsonLines(directory.results_path, is_guarded=True)
         self.results_path = directory.results_path
@@ -205,7 +198,8 @@ class Journal:
         for line in scan_lines(directory.attempts_path) if to_restore else ():
             slot = self._index.slot(line.key)
             if slot in to_restore and self._index.generated[slot] == line.place:
-                check_restorable(line, directory.attempts_path)
+                with directory.telling_to_repair():
+                    check_restorable(line, directory.attempts_path)
 
     def _note_attempt(self, slot: int, place: Place, error: Any) -> None:
         self._index.attempts[slot] += 1
@@ -234,6 +228,7 @@ class Journal:
         if moved or not (is_packed and is_ordered):
             drop_checksums(self._results.path)
             replace_file(self._results.path, (self._line(slot, moved) for slot in slots))
+            write_checksums(self._results.path)
 
     def _line(self, slot: int, moved: Mapping[int, float]) -> bytes:
         place = self._index.recorded[slot]

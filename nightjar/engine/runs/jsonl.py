@@ -1,6 +1,6 @@
 """A file of JSON lines that survives crashes. It is written line by line and repaired on opening.
 
-While a run writes a file, a second file has the checksum of each line, so that changed lines are found.
+A second file has the checksum of each line, so that changed lines are found.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ class JsonLines(AppendOnlyFile):
         self._unwritten_bytes = 0
         self._checksums: AppendOnlyFile | None = None
         if is_guarded:
-            checksums = [_checksum(raw.text) for raw in whole_lines(path)]
-            if (missing := len(read_checksums(path)) - len(checksums)) > 0:
+            before = len(read_checksums(path))
+            write_checksums(path)
+            if (missing := before - len(read_checksums(path))) > 0:
                 logger.warning("%s: the last %d lines are missing; their work is repeated", path, missing)
-            replace_file(checksums_of(path), (b"%s\n" % checksum for checksum in checksums))
             self._checksums = AppendOnlyFile(checksums_of(path))
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> list[Place]:
@@ -230,8 +230,12 @@ def _checksum(line: bytes) -> bytes:
     return blake2b(line, digest_size=DIGEST_BYTES).hexdigest().encode()
 
 
+def write_checksums(path: Path) -> None:
+    replace_file(checksums_of(path), (b"%s\n" % _checksum(raw.text) for raw in whole_lines(path)))
+
+
 def drop_checksums(path: Path) -> None:
-    """Drops the checksums of a file whose lines are about to change, or whose whole content has a checksum."""
+    """Drops the checksums of a file whose lines are about to change."""
     try:
         checksums_of(path).unlink(missing_ok=True)
     except OSError as error:

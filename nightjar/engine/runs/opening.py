@@ -125,8 +125,6 @@ class OpenRun:
                 "The code of environment %r has changed since run %s began: %d rollouts are scored again",
                 self.metadata.env_id, self.metadata.run_id, len(self.outdated),
             )  # fmt: skip
-        else:
-            _warn_of_other_files(self.before, directory)
         directory.write_config(
             {
                 "format": FORMAT,
@@ -142,13 +140,6 @@ class OpenRun:
     def _write_metadata(self, metadata: RunMetadata) -> None:
         if self.directory is not None:
             self.directory.write_metadata({"format": FORMAT, **metadata.to_json()})
-
-
-def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> None:
-    for name, digest in directory.digests().items() if before.get("digests") else ():
-        if before["digests"].get(name) != digest:
-            path = directory.path / name
-            logger.warning("%s was changed after the run had ended. Its present content is summarized", path)
 
 
 def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:

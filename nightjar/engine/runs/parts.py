@@ -17,7 +17,9 @@ from nightjar.engine.runs.metadata import final_status
 from nightjar.engine.runs.opening import add_up
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError
 
-_FILES = ("attempts.jsonl", "results.jsonl", "config.json", "metadata.json")
+_FILES = (
+    "attempts.jsonl", "results.jsonl", "attempts.checksums", "results.checksums", "config.json", "metadata.json",
+)  # fmt: skip
 _FAST = 1
 _CHUNK_BYTES = 1 << 20
 
@@ -107,3 +109,5 @@ def copy_files(source: RunDirectory, target: RunDirectory) -> None:
         if (source.path / name).exists():
             with (source.path / name).open("rb") as content:
                 replace_file(target.path / name, iter(lambda: content.read(_CHUNK_BYTES), b""))
+        else:
+            (target.path / name).unlink(missing_ok=True)

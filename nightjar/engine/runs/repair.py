@@ -18,6 +18,7 @@ from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, check
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunError
 
 _CODE = ("env_hash", "scoring_hash")
+_NO_CHECKSUM = b""  # so that a changed file whose lines have no checksums is set aside as a whole
 
 
 def repair(directory: RunDirectory) -> list[str]:
@@ -25,9 +26,12 @@ def repair(directory: RunDirectory) -> list[str]:
     config = directory.read_config()
     with directory:
         faults = _metadata_aside(directory, config)
-        is_guarded = directory.is_guarded()
-        faults += _set_aside(directory.attempts_path, _read_attempt, is_guarded=is_guarded)
-        faults += _set_aside(directory.results_path, _read_result, is_guarded=is_guarded)
+        files = (directory.attempts_path, _read_attempt), (directory.results_path, _read_result)
+        to_check = [(path, read, directory.is_unchanged(path)) for path, read in files]
+        if any(is_unchanged is False for _, _, is_unchanged in to_check):
+            directory.reopen()
+        for path, read, is_unchanged in to_check:
+            faults += _set_aside(path, read, is_unchanged=is_unchanged)
         return faults
 
 
@@ -53,11 +57,11 @@ def _id_in(path: Path) -> str | None:
     return None
 
 
-def _set_aside(path: Path, read: Callable[[RawLine, Path], object], *, is_guarded: bool) -> list[str]:
-    faults, is_moved, known = {}, False, set(read_checksums(path))
-    for raw in whole_lines(path, is_guarded=is_guarded):
+def _set_aside(path: Path, read: Callable[[RawLine, Path], object], *, is_unchanged: bool | None) -> list[str]:
+    faults, is_moved, known = {}, is_unchanged is False, {_NO_CHECKSUM, *read_checksums(path)}
+    for raw in whole_lines(path, is_guarded=not is_unchanged):
         try:
-            read(raw._replace(checksums=known if raw.checksums else ()), path)
+            read(raw._replace(checksums=known if raw.checksums or is_unchanged is False else ()), path)
         except RunDirectoryError as damage:
             faults[raw.number] = str(damage)
         is_moved |= raw.is_changed
@@ -97,6 +101,7 @@ def take_back_scores(directory: RunDirectory) -> frozenset[Key]:
     scored = {line.key for line in directory.results() if line.row["error"] is None}
     if scored:
         _check_kept(directory, scored)
+        directory.reopen()
         drop_checksums(path)
         replace_file(path, (raw.text for raw in whole_lines(path) if parse_line(raw.text, path, raw.number)["error"]))
     return frozenset(scored)
@@ -106,7 +111,8 @@ def _check_kept(directory: RunDirectory, scored: Collection[Key]) -> None:
     unsaved: dict[Key, list[str]] = {}
     for line in directory.attempts():
         if line.key in scored and line.row["error"] is None:
-            check_restorable(line, directory.attempts_path)
+            with directory.telling_to_repair():
+                check_restorable(line, directory.attempts_path)
             unsaved[line.key] = line.row["state"].get("unsaved") or []
     lost = sorted({f"state[{name!r}]" for names in unsaved.values() for name in names})
     if lost or len(unsaved) < len(scored):

@@ -8,7 +8,7 @@ import logging
 import shutil
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -76,10 +76,12 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
-    if is_growing:
-        _check_in_progress(RunDirectory(run_dir))
-    else:
-        _check_unchanged(run_dir, metadata.get("digests") or {}, results, attempts)
+    digests = metadata.get("digests") or {}
+    is_changed = any(digests.get(file.path.name) not in {None, file.digest.hex()} for file in (results, attempts))
+    if is_growing or is_changed:
+        _check_lines(RunDirectory(run_dir))
+    if is_changed:
+        raise WarehouseError(f"{run_dir} changed while it was read. Publish the run again when it has ended.")
     config = run_dir / "config.json"
     settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
     version = _version(metadata, settings, results, attempts)
@@ -88,21 +90,12 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     return RunFiles(run_dir, metadata, settings, results, attempts, version)
 
 
-def _check_in_progress(directory: RunDirectory) -> None:
+def _check_lines(directory: RunDirectory) -> None:
     try:
         directory.read_metadata()
         deque(chain(directory.results(), directory.attempts()), maxlen=0)
     except RunDirectoryError as damage:
         raise WarehouseError(str(damage)) from damage
-
-
-def _check_unchanged(run_dir: Path, digests: Mapping[str, str], *files: JsonFile) -> None:
-    for file in files:
-        if digests.get(file.path.name) not in {None, file.digest.hex()}:
-            raise WarehouseError(
-                f"{run_dir / file.path.name} was changed after the run had ended and no longer agrees with "
-                f"metadata.json. To update metadata.json, resume the run: add --resume {run_dir} to its command."
-            )
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
