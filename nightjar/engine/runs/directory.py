@@ -53,6 +53,17 @@ def check_format(content: object, path: Path) -> None:
         raise NewerRunDirectoryError(str(path.parent), found, FORMAT)
 
 
+def of_two_runs(path: Path, metadata: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
+    """Returns what to do if the files in a run directory belong to two runs, or else None."""
+    first, second = metadata.get("run_id"), config.get("run_id")
+    if first is None or second is None or first == second:
+        return None
+    return (
+        f"In {str(path)!r}, metadata.json is of run {first!r}, and config.json of run {second!r}. Restore the file of "
+        "the right run, or remove metadata.json if it is the wrong file"
+    )
+
+
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, _DIGEST_FIELD: _digest(content)}
 
@@ -230,6 +241,11 @@ class RunDirectory:
         metadata = unsealed(self._read("metadata.json", RecordedMetadata))
         if metadata is None:
             raise RunDirectoryError(f"{self.path / 'metadata.json'} is damaged: it was changed after it was written")
+        config: dict[str, Any] = {}
+        with suppress(RunDirectoryError):
+            config = self.read_config()
+        if fault := of_two_runs(self.path, metadata, config):
+            raise RunDirectoryError(fault)
         return metadata
 
     def write_config(self, config: Mapping[str, Any]) -> None:

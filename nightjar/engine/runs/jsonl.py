@@ -271,6 +271,8 @@ def read_checksums(path: Path) -> list[bytes]:
         written = checksums_of(path).read_bytes().partition(b"\0")[0]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise RunDirectoryError(f"Cannot read {str(checksums_of(path))!r}: {error.strerror}") from error
     return written.split(b"\n")[:-1]
 
 

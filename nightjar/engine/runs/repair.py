@@ -43,7 +43,10 @@ def _metadata_aside(directory: RunDirectory, config: Mapping[str, Any]) -> list[
     except NewerRunDirectoryError:
         raise
     except RunDirectoryError as damage:
-        if not config.get("run_id") and (run_id := _id_in(path)):
+        run_id, config_id = _id_in(path), config.get("run_id")
+        if None not in {run_id, config_id} and run_id != config_id:
+            raise  # it is unknown which of the two files is the run's
+        if run_id and not config_id:
             store_id(directory, run_id)
         path.replace(path.with_suffix(".damaged"))
         return [str(damage)]

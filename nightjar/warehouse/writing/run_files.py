@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from nightjar.engine.runs import RunDirectory, summarize_rows
-from nightjar.engine.runs.directory import check_format, unsealed
+from nightjar.engine.runs.directory import check_format, of_two_runs, unsealed
 from nightjar.engine.runs.jsonl import DIGEST_BYTES, check_strict
 from nightjar.engine.runs.recorded import RecordedResult, read_lines
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, WarehouseError
@@ -76,14 +76,19 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
-    digests = metadata.get("digests") or {}
-    is_changed = any(digests.get(file.path.name) not in {None, file.digest.hex()} for file in (results, attempts))
+    digests = metadata.get("digests")
+    is_changed = isinstance(digests, dict) and any(
+        digests.get(file.path.name) not in {None, file.digest.hex()} for file in (results, attempts)
+    )
     if is_growing or is_changed:
         _check_lines(RunDirectory(run_dir))
     if is_changed:
         raise WarehouseError(f"{run_dir} changed while it was read. Publish the run again when it has ended.")
     config = run_dir / "config.json"
-    settings = orjson.dumps(_read_json(config)).decode() if config.exists() else None
+    written = _read_json(config) if config.exists() else None
+    settings = orjson.dumps(written).decode() if config.exists() else None
+    if isinstance(written, dict) and (fault := of_two_runs(run_dir, metadata, written)):
+        raise WarehouseError(fault)
     version = _version(metadata, settings, results, attempts)
     if "scored" not in metadata:
         metadata |= _aggregates(metadata, results.path)
