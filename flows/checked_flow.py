@@ -16,10 +16,8 @@ from prefect.logging.loggers import disable_logger
 
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.run_config import refuse_secrets
+from nightjar.flows.cancelling import RUN_OF_WORKER, keep_message
 from nightjar.flows.flow_runs import forget_parameters, refused, send_run_log
-
-_RUN_OF_WORKER = "PREFECT__FLOW_RUN_ID"
-"""The variable that a worker sets for the process of a run."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +51,7 @@ def refuse_secrets_of_call(arguments: Mapping[str, Any]) -> None:
 
     The parameters of a deployment's run are stored already. ``CheckedFlow`` ends such a run and removes the secret.
     """
-    is_of_deployment = FlowRunContext.get() is None and _RUN_OF_WORKER in os.environ
+    is_of_deployment = FlowRunContext.get() is None and RUN_OF_WORKER in os.environ
     if not is_of_deployment:
         refuse_secrets(arguments)
 
@@ -68,7 +66,9 @@ def checked_flow(
         async def unless_refused(*args: P.args, **kwargs: P.kwargs) -> R:
             refusal = next((each for each in (*args, *kwargs.values()) if isinstance(each, _Refusal)), None)
             if refusal is None:
-                return await function(*args, **kwargs)
+                result = await function(*args, **kwargs)
+                keep_message(result)
+                return result
             if FlowRunContext.get() is None:
                 raise ConfigError(refusal.reason)
             await forget_parameters(refusal.names)
