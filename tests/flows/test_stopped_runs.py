@@ -44,6 +44,7 @@ def test_retry_after_a_cancel_runs_only_the_rest(services):
         assert 4 <= metadata["scored"] <= answered < ROLLOUTS
         assert in_sql(services.folder, "stopped-in-ui") == [("cancelled", metadata["scored"])]
         assert errors_logged(services, created) == []
+        assert message_after_worker(services, created).startswith("Cancelled by SIGTERM\n")
 
         services.retry(created)
         assert services.end_of(created) == "COMPLETED"
@@ -60,6 +61,17 @@ def errors_logged(services, flow_run_id):
             break
         time.sleep(0.2)
     return [line["message"] for line in lines if line["level"] >= 40]
+
+
+def message_after_worker(services, flow_run_id):
+    """Waits until Prefect's worker has recorded the cancel with its own message, and returns the message 5 s later."""
+    for _ in range(120):
+        states = services.call("GET", f"/flow_run_states/?flow_run_id={flow_run_id}")
+        if any(state["message"] == "Flow run was cancelled successfully." for state in states):
+            break
+        time.sleep(0.5)
+    time.sleep(5)
+    return services.flow_run(flow_run_id)["state"]["message"]
 
 
 def test_ctrl_c_ends_a_flow_run_on_a_terminal(services, tmp_path):
