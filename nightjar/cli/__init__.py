@@ -18,8 +18,10 @@ from typer import TyperException
 from nightjar.cli import app
 from nightjar.cli.terminal import echo
 from nightjar.core.secrecy import hide_keys
+from nightjar.core.text import shortened
 from nightjar.errors import NightjarError
 
+_LONGEST_PATH = 200
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
 
 
@@ -31,7 +33,9 @@ def main() -> NoReturn:
     except TyperException as error:
         _fail(error.format_message(), error.exit_code)
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
+        if error.filename is not None:  # a path on the command line: too long, a loop of links, not permitted
+            _fail(f"Cannot use {shortened(str(error.filename), _LONGEST_PATH)!r}: {error.strerror}", 1)
+        if error.errno != errno.ENOSPC:
             raise
         _fail(f"Cannot write to standard output: {error.strerror}", 1)
     _leave(code if isinstance(code, int) else 0)

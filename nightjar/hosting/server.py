@@ -76,11 +76,11 @@ def configured_prefect_api() -> str | None:
 
 
 def prefect_answers(api_url: str) -> bool:
-    request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
     try:
+        request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
         with urlopen(request, timeout=_HEALTH_SECONDS) as reply:  # noqa: S310
             return bool(reply.status == HTTPStatus.OK)
-    except (URLError, OSError, ValueError):
+    except (URLError, OSError, ValueError, HTTPException):
         return False
 
 

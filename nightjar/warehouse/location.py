@@ -50,7 +50,10 @@ def kind_of(location: str) -> Kind:
     if _SERVED.match(location):
         return Kind.SERVED
     if _URL.match(location):
-        return Kind.FOLDER if urlsplit(location).scheme == "file" else Kind.STORE
+        try:
+            return Kind.FOLDER if urlsplit(location).scheme == "file" else Kind.STORE
+        except ValueError as error:
+            raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: {error}") from error
     if half := _HALF_URL.match(location):
         whole = shown(f"{half[1]}://{location[half.end() :].lstrip('/')}")
         raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: write {whole}")

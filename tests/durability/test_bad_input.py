@@ -126,3 +126,13 @@ def test_a_model_that_is_not_there(nightjar, server):
     ended = nightjar.eval("arithmetic", "-n", 100, "-m", "locale", "-b", server.url)
     assert "Error code: 404 - The model 'locale' does not exist. The server has 'local'." in ended.error
     assert server.stats().received <= 64
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    (["warehouse", "rebuild", "long" * 200], f"Cannot use {'long' * 50 + '…'!r}: File name too long"),
+    (["eval", "logs", "a", "--prefect-url", ".."], "Prefect's server at ../api does not answer."),
+    (["eval", "logs", "a", "--prefect-url", "http://a\nb"], "Prefect's server at http://a"),
+    (["eval", "list", "--warehouse", "http://[::1"], "Cannot read the warehouse's location 'http://[::1': Invalid"),
+], ids=["long path", "no URL", "newline", "no address"])  # fmt: skip
+def test_an_unusable_place_is_named_in_one_line(nightjar, words, error):
+    assert nightjar.start(*words).wait().error.startswith(f"Error: {error}")
