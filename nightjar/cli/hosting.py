@@ -20,7 +20,7 @@ _POLL_SECONDS = 1.0
 
 def up(
     detach: Annotated[bool, option("Run in the background.", "--detach", "-d")] = False,
-    port: Annotated[int, option("Port of the Prefect server.")] = 4200,
+    port: Annotated[int, option("Port of the Prefect server.", min=1, max=65_535)] = 4200,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
     no_view: Annotated[bool, option("Do not serve the web view.", "--no-view")] = False,

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -93,6 +94,14 @@ def stop_process(process: psutil.Process) -> None:
         process.send_signal(signal.SIGTERM)
     except psutil.NoSuchProcess:
         return
+
+
+def end_keepers(api_url: str) -> None:
+    """Ends the processes that keep the messages of cancelled runs, when their server ends."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "nightjar.flows.cancelling" in process.cmdline() and process.environ().get("PREFECT_API_URL") == api_url:
+                process.kill()
 
 
 _START_SECONDS = 90.0

@@ -19,7 +19,14 @@ import psutil
 from nightjar.core.home import VIEW_URL, home
 from nightjar.core.ports import first_free_port
 from nightjar.errors import ServiceError
-from nightjar.hosting.active_runs import ActiveFlowRun, LostRuns, active_flow_runs, is_watched, stop_process
+from nightjar.hosting.active_runs import (
+    ActiveFlowRun,
+    LostRuns,
+    active_flow_runs,
+    end_keepers,
+    is_watched,
+    stop_process,
+)
 from nightjar.hosting.database import database_settings
 from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
 from nightjar.hosting.server import POOL, SETTINGS, PrefectApi, configured_prefect_api, prefect_answers, prefixed
@@ -145,6 +152,7 @@ class Supervisor:
             self._lost_results.wait()
         for service in reversed(self._services):
             service.end()
+        end_keepers(self._api.url)
         if self._services:
             self._log("Down.")
 
