@@ -29,7 +29,7 @@ from nightjar.clients.status_errors import (
     status_error,
 )
 from nightjar.core.calling.loops import PerLoop
-from nightjar.core.secrecy import DISTINCTIVE_LENGTH, hide_bytes
+from nightjar.core.secrecy import hide_bytes, note_secrets
 from nightjar.core.secret_signs import HIDDEN
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -83,6 +83,7 @@ class Endpoint:
         headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self.api_key = key or resolve_api_key(config)
+        note_secrets(self.api_key)
         self.base_url, _, self.query = config.api_base_url.partition("?")
         self.heard: Callable[[Mapping[str, str]], None] | None = None
         self.config = config
@@ -109,11 +110,8 @@ class Endpoint:
         """Returns the fields of a successful response, without secrets. Raises an error for any other response."""
         if response.status_code >= 400 or response.status_code in _REDIRECTS:  # noqa: PLR2004 - HTTP's own border
             raise status_error(response, self.advice_on(response))
-        content = response.content
-        if len(self._secret) >= DISTINCTIVE_LENGTH:
-            content = content.replace(self._secret, HIDDEN.encode())
         try:
-            fields = from_json(hide_bytes(content))  # it keeps integers of more than 64 bits
+            fields = from_json(hide_bytes(response.content))  # it keeps integers of more than 64 bits
         except ValueError as error:
             raise _unreadable(self.without_key(response)) from error
         if not isinstance(fields, dict):
