@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,13 +107,12 @@ _OF_STATUS = {
 
 def status_error(response: HttpResponse, advice: str = "") -> APIStatusError:
     """Returns the error for a response with an error status."""
-    status, text = response.status_code, response.text.strip()
-    message = text or f"Error code: {status}"
-    body: Any = text
-    try:
-        body = json.loads(text)
-        message = f"Error code: {status} - {body}"
-    except (ValueError, RecursionError):
-        pass
+    status = response.status_code
+    body: Any = response.text.strip()
+    with suppress(ValueError, RecursionError):
+        body = json.loads(body)
+    error = body.get("error", body) if isinstance(body, dict) else None
+    said = error.get("message") if isinstance(error, dict) else None
+    message = f"Error code: {status} - {said}" if said and isinstance(said, str) else f"Error code: {status}"
     kind = _OF_STATUS.get(status) or (InternalServerError if status >= 500 else APIStatusError)  # noqa: PLR2004
-    return kind(message + advice, response, body.get("error", body) if isinstance(body, dict) else body)
+    return kind(message + advice, response, error if isinstance(body, dict) else body)

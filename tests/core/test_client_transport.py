@@ -7,6 +7,7 @@ import json
 import tracemalloc
 
 import anthropic
+import httpx2
 import openai
 import pytest
 
@@ -14,6 +15,7 @@ from nightjar.clients import ClientConfig
 from nightjar.clients.anthropic_messages import AiohttpAnthropic
 from nightjar.clients.failures import classify
 from nightjar.clients.openai_sdk import AiohttpOpenAI
+from nightjar.clients.status_errors import HttpResponse, status_error
 from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 KEY = "sk-very-secret-0123456789"
@@ -88,6 +90,23 @@ class TestSameErrorsAsTheSdk:
         with ModelServer(FixedAnswer("4"), **server) as running:
             mine, theirs = await both_errors(running.url, fast)
         assert facts(mine) == facts(theirs)
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 529])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"", b"<html>", b"[1]", b'"text"', b'{"detail": "x"}', b'{"error": "no luck"}', b'{"error": null}',
+            b'{"error": {"message": "no luck", "type": "t", "code": 5, "param": "p"}}',
+        ],
+    )  # fmt: skip
+    async def test_without_the_sdk(self, status, body):
+        received = httpx2.Response(status, content=body, request=httpx2.Request("POST", "http://any"))
+        async with openai.AsyncOpenAI(api_key=KEY) as plain:
+            theirs = plain._make_status_error_from_response(received)
+        mine = status_error(HttpResponse("http://any", status, {}, body))
+        assert (type(mine).__name__, str(mine), *facts(mine)[1:]) == (
+            type(theirs).__name__, str(theirs), *facts(theirs)[1:],
+        )  # fmt: skip
 
     async def test_of_a_dropped_connection(self, fast):
         with ModelServer(FixedAnswer("4"), faults=Faults(rate_dropped=1)) as server:

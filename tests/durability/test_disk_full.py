@@ -30,7 +30,8 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert all(row["reward"] == 1.0 for row in run.results)
     assert run.metadata["status"] == "failed"
     assert run.metadata["scored"] == len(run.results)
-    assert set(run.content) == {"attempts.jsonl", "results.jsonl", "config.json", "metadata.json"}
+    checksums = {"attempts.checksums", "results.checksums"}
+    assert set(run.content) == {"attempts.jsonl", "results.jsonl", "config.json", "metadata.json", *checksums}
     # Without more room, trying again changes nothing.
     again = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server)
     assert "No space left on device" in again.error
