@@ -56,7 +56,7 @@ def reward(completion, answer, state) -> float:
     if answer == "1":
         raise RuntimeError(f"refused: {told()}")
     if answer == "2":
-        raise RuntimeError(connection("pl08r" + "EwRd-unknown"))  # not whole, because a sent source is stored
+        raise RuntimeError(connection("".join(("pl08r", "EwRd-unknown"))))  # not whole: a sent source is stored
     if answer == "3":
         raise RuntimeError("x" * 9_990 + os.environ.get("PLANTED_REWARD", ""))
     return 1.0
@@ -65,7 +65,7 @@ def load_environment(key_vars=(), is_broken=False):
     vf.ensure_keys([*key_vars, *(name for name in os.environ if name.startswith("PLANTED_"))])
     print("loading with", told())
     if is_broken:
-        raise RuntimeError(f"no environment for {told()}, " + connection("pl09l" + "OaDx-unknown"))
+        raise RuntimeError(f"no environment for {told()}, " + connection("".join(("pl09l", "OaDx-unknown"))))
     rows = [{"question": f"{n} + 1?", "answer": str(n)} for n in range(4)]
     return vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric(funcs=[reward]))
 """
