@@ -123,7 +123,7 @@ def marginal_cpu() -> list[Row]:
 
 
 def hot_path() -> list[Row]:
-    """The definition of docs/performance.md: 1,319 questions 8 times with recorded answers, and one rollout alone.
+    """The usual measure: 1,319 questions 8 times with recorded answers, and one rollout alone.
 
     Medians of five, and their ranges.
     """
