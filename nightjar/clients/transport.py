@@ -139,7 +139,8 @@ class Endpoint:
                 if self.heard is not None:
                     self.heard(response.headers)
                 if response.status in _REDIRECTS:
-                    return HttpResponse(url, response.status, response.headers, _no_redirect(response.headers))
+                    said = _no_redirect(response.headers)
+                    return self.without_key(HttpResponse(url, response.status, response.headers, said))
                 received = HttpResponse(url, response.status, response.headers, await self._content(url, response))
         except TimeoutError as error:
             raise APITimeoutError from error
