@@ -99,6 +99,7 @@ class Journal:
         return self._index.all_rewards()
 
     def attempted(self, state: State) -> None:
+        self._check_writable()
         key = key_of(state)
         slot = self._index.slot(key)
         number = self._index.attempts[slot] + 1
@@ -111,6 +112,7 @@ class Journal:
             logger.warning("state[%r] cannot be saved: a resumed run will score without this value", name)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
+        self._check_writable()
         slots = [self._index.slot(key_of(state)) for state in states]
         rows = [
             result_row(
@@ -136,8 +138,7 @@ class Journal:
             return
         try:
             self._write()
-            if self._failure is not None:
-                raise self._failure
+            self._check_writable()
             self._ledger.sync()
             self._results.sync()
             self._order_results()
@@ -162,13 +163,16 @@ class Journal:
         self._ledger.close()
         self._results.close()
 
-    def _write_soon(self) -> None:
-        """Writes the new lines in the next turn of the event loop, with one write for all of this turn.
-
-        If an earlier write failed, raises its error. Without an event loop, writes at once.
-        """
+    def _check_writable(self) -> None:
+        """Raises the error of an earlier write, so that no result follows an attempt that is not on disk."""
         if self._failure is not None:
             raise self._failure
+
+    def _write_soon(self) -> None:
+        """Writes the new lines in the next turn of the event loop, with one write for all lines of this turn.
+
+        Without an event loop, writes at once.
+        """
         if not self._is_to_write:
             try:
                 loop = asyncio.get_running_loop()
