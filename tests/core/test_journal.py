@@ -1,7 +1,9 @@
 """Journal: what is finished is kept, found again, and put in order in the end."""
 
+import asyncio
 import json
 import re
+import resource
 
 import pytest
 
@@ -218,3 +220,19 @@ class TestDamage:
         journal = journal_of()
         assert (journal.is_generated(Key(0, 0)), journal.is_generated(Key(1, 0))) == (True, False)
         assert len(lines(directory.attempts_path)) == 1
+
+
+async def test_no_result_follows_attempts_that_could_not_be_written(directory, rollout):
+    journal = Journal(directory, lambda example_id: f"hash{example_id}")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        journal.attempted(state := rollout(0, reward=1.0))
+        await asyncio.sleep(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(RunDirectoryError, match="File too large"):
+        journal.scored([state])
+    with pytest.raises(RunDirectoryError, match="File too large"):
+        journal.finish()
+    assert lines(directory.results_path) == []
