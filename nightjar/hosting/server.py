@@ -60,6 +60,12 @@ SETTINGS = {
 """Environment variables; Prefect reads them when it is imported."""
 
 
+def server_command(port: int) -> Sequence[str]:
+    """Returns the module that starts Prefect's server, and its arguments."""
+    module = "nightjar.hosting.prefect_server"
+    return (module, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
+
+
 def configured_prefect_api() -> str | None:
     """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile, or None if neither is set."""
     if url := os.environ.get("PREFECT_API_URL"):

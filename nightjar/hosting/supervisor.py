@@ -29,7 +29,15 @@ from nightjar.hosting.active_runs import (
 )
 from nightjar.hosting.database import database_settings
 from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
-from nightjar.hosting.server import POOL, SETTINGS, PrefectApi, configured_prefect_api, prefect_answers, prefixed
+from nightjar.hosting.server import (
+    POOL,
+    SETTINGS,
+    PrefectApi,
+    configured_prefect_api,
+    prefect_answers,
+    prefixed,
+    server_command,
+)
 from nightjar.hosting.state import (
     ServicesState,
     check_nobody_supervises,
@@ -169,9 +177,9 @@ class Supervisor:
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
         if not prefect_answers(self._api.url):
-            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._choices.port))
             database = database_settings(self._choices.database_url)
-            self._services.append(Service("Prefect's server", home() / "server.log", server, database))
+            command = server_command(self._choices.port)
+            self._services.append(Service("Prefect's server", home() / "server.log", command, database))
         elif is_configured and self._choices.database_url:
             raise ServiceError(
                 f"A Prefect server answers at {self._api.url} already: --database-url does not change it"

@@ -13,7 +13,7 @@ from nightjar.core.home import home
 from nightjar.core.ports import free_port
 from nightjar.errors import ServiceError
 from nightjar.hosting.processes import last_line, wait_until
-from nightjar.hosting.server import prefect_answers
+from nightjar.hosting.server import prefect_answers, server_command
 
 _START_SECONDS = 180.0
 _LOG = "temporary-server.log"
@@ -51,8 +51,8 @@ def is_temporary(api_url: str) -> bool:
 
 
 def main() -> None:
-    command = [sys.executable, "-P", "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", sys.argv[1]]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as server:  # noqa: S603
+    command = server_command(int(sys.argv[1]))
+    with subprocess.Popen([sys.executable, "-P", "-m", *command], stdin=subprocess.DEVNULL) as server:  # noqa: S603
         sys.stdin.read()
         server.terminate()
 

@@ -1,0 +1,53 @@
+"""Prefect's server, which SQLite does not stop: ``python -P -m nightjar.hosting.prefect_server prefect server start``.
+
+A plain ``prefect server start`` on SQLite fails in two ways when several processes write:
+
+- Some answers take 60 s. A statement that fails leaves its cursor to Python's garbage collector, which runs in any
+  thread, mostly in that of the event loop, and needs the lock of the cursor's connection to free it. If that
+  connection waits for the transaction of another one, that transaction waits for the event loop, which waits for the
+  lock, until SQLite gives up. Here, each cursor is closed by the thread of its connection.
+- Many requests fail with 503. A transaction that reads before it writes fails at once if another one writes at that
+  time. Here, transactions wait for each other before they read.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import aiosqlite.core
+from prefect.cli import app
+from prefect.server.database.configurations import AioSqliteConfiguration
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+
+class OwnThreadCursor(aiosqlite.Cursor):
+    """A cursor that the thread of its connection closes if nobody else did."""
+
+    _is_open = True
+
+    async def close(self) -> None:
+        await super().close()
+        self._is_open = False
+
+    def __del__(self) -> None:
+        if self._is_open:
+            self._conn._tx.put_nowait((None, self._cursor.close))  # noqa: SLF001 - the only way to its thread
+
+
+def main() -> None:
+    begin = AioSqliteConfiguration.begin_transaction
+
+    def begin_to_write(database: Any, session: Any, **_: bool) -> AbstractAsyncContextManager[Any]:
+        return begin(database, session, with_for_update=True)
+
+    setattr(AioSqliteConfiguration, "begin_transaction", begin_to_write)  # noqa: B010 - typed as a fixed method
+    setattr(aiosqlite.core, "Cursor", OwnThreadCursor)  # noqa: B010
+    sys.argv = sys.argv[1:]
+    app()
+
+
+if __name__ == "__main__":
+    main()
