@@ -46,10 +46,6 @@ def check_middleware(specs: Sequence[Spec]) -> None:
             _built_in(use, arguments)
 
 
-def changes_results(spec: Spec) -> bool:
-    return spec.get(_USE) != "log"
-
-
 def load_middleware(specs: Sequence[Spec], folder: Path | None = None) -> list[Any]:
     """Creates the middleware of a configuration, or raises ``ConfigError``. Relative log paths are below ``folder``."""
     made = [_load(spec) for spec in specs]
@@ -149,7 +145,7 @@ class MiddlewareClient(ClientAround):
 
 
 def with_middleware(client: AnyClient, specs: Sequence[Spec], folder: Path | None = None) -> AnyClient:
-    return MiddlewareClient(client, load_middleware(specs, folder)) if specs else client
+    return MiddlewareClient(client, load_middleware(specs, folder))
 
 
 async def _through(hook: Any, kind: type | None, *given: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 from nightjar.clients.client import AnyClient, Client
 from nightjar.clients.config import ClientConfig, resolve_client_configs
-from nightjar.clients.middleware_client import with_middleware
 from nightjar.clients.protocols import PROTOCOLS, ClientType
 from nightjar.clients.replicas import ReplicaClient
 from nightjar.errors import ConfigError
@@ -32,6 +31,10 @@ def resolve_client(client_or_config: Any, *, is_per_rollout: bool = False) -> An
     clients = [_client(client_or_config.client_type, config) for config in configs]
     if len(clients) > 1:
         clients = [ReplicaClient(clients, client_or_config, is_per_rollout=is_per_rollout)]
+    if not client_or_config.middleware:
+        return clients[0]
+    from nightjar.clients.middleware_client import with_middleware
+
     return with_middleware(clients[0], client_or_config.middleware)
 
 

@@ -84,12 +84,17 @@ class Plan:
     def members(self, finished: Finished, example_id: int) -> list[Key]:
         count = self.rollouts.get(example_id, self.rollouts_per_example)
         keys = [Key(example_id, index) for index in range(count)]
-        keys = [key for key in keys if self.asks_model or finished.is_generated(key)]
-        left = {key for key in keys if not finished.is_scored(key)}
-        chosen = self.chosen
-        missing = {key for key in left if not finished.is_filtered(key)} if chosen is None else left & chosen
-        again = bool(missing) and self.scores_whole_groups
-        return [key for key in keys if key in missing or (again and key not in left)]
+        if not self.asks_model:
+            keys = [key for key in keys if finished.is_generated(key)]
+        left = [key for key in keys if not finished.is_scored(key)]
+        if self.chosen is None:
+            missing = [key for key in left if not finished.is_filtered(key)]
+        else:
+            missing = [key for key in left if key in self.chosen]
+        if not (missing and self.scores_whole_groups):
+            return missing
+        left_out = {*left} - {*missing}
+        return [key for key in keys if key not in left_out]
 
     def shards(self, finished: Finished, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
         """Cuts a run's examples into at most ``max_shards`` blocks of equal size, including finished blocks."""

@@ -9,7 +9,6 @@ from nightjar.core.environment_id import EnvironmentId, is_uri
 from nightjar.environments.packages.catalog import known_environment, list_environments
 from nightjar.errors import ConfigError, EnvironmentVersionError, MissingEnvironmentsError, SandboxError
 from nightjar.evaluation.config import Evaluation, RunConfig
-from nightjar.sandboxes.providers import find_engine
 
 _OF_IMAGES = "container://"
 
@@ -26,6 +25,8 @@ def check_engines(configs: Sequence[RunConfig]) -> None:
     for env_id in (config.env_id for config in configs):
         if not env_id.startswith(_OF_IMAGES) or "#" not in env_id:  # without a task, loading refuses it
             continue
+        from nightjar.sandboxes.providers import find_engine
+
         try:
             find_engine()
         except SandboxError as error:

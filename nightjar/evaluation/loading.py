@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.clients import resolve_client
-from nightjar.clients.answer_cache import AnswerCache, CachingClient, cache_path
-from nightjar.clients.middleware_client import with_middleware
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.core.secrecy import resolve
 from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
@@ -61,12 +59,15 @@ def load_env(
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
     if config.cache:
+        from nightjar.clients.answer_cache import AnswerCache, CachingClient, cache_path
+
         client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
     prepared = prepare(config)
     directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, config.part or run_id)
-    client = with_middleware(
-        client, config.middleware, directory.path
-    )  # around the cache, so that it sees cached requests too
+    if config.middleware:
+        from nightjar.clients.middleware_client import with_middleware
+
+        client = with_middleware(client, config.middleware, directory.path)  # it sees cached requests, too
     if where:
         prepared = replace(prepared, plan=replace(prepared.plan, chosen=failed_where(directory, where)))
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)

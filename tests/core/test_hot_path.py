@@ -13,8 +13,11 @@ from nightjar.environments import SingleTurnEnv
 from nightjar.environments.rubrics import Rubric
 from nightjar.model_server import ArithmeticSolver, FixedAnswer, ModelServer
 
-MOST_MODULES = 800
-NOT_IMPORTED = {"anthropic", "datasets", "httpx", "jinja2", "numpy", "openai", "prefect", "scipy"}
+MOST_MODULES = 750
+NOT_IMPORTED = {
+    "anthropic", "datasets", "httpx", "jinja2", "nightjar.clients.middleware", "numpy", "openai", "prefect", "scipy",
+    "tomlkit", "yaml",
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -43,6 +43,10 @@ LATE = {
     "1 s, OpenAI's SDK, for environments that ask for its client alone": "nightjar.clients.openai_sdk",
     "0.1 s, Jinja and the judges, for benchmarks of NeMo Evaluator alone": "nightjar.environments.seeded.loading",
     "0.1 s, for YAML configs of NeMo Evaluator alone": "nightjar.evaluation.config.nemo.file",
+    "0.1 s, for runs that have middleware alone": "nightjar.clients.middleware_client",
+    "for 'config set' alone": "tomlkit", "for --cache alone": "nightjar.clients.answer_cache",
+    "for environments that require packages alone": "packaging.requirements",
+    "for tasks in images alone": "nightjar.sandboxes.providers",
 }  # fmt: skip
 """What is imported inside functions, with all that is in it, by reason: the CPU time that its import takes."""
 

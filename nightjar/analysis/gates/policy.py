@@ -24,8 +24,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from nightjar.core.config_files import read_yaml
 from nightjar.core.text import nearest
+from nightjar.core.yaml_files import read_yaml
 from nightjar.errors import ConfigError
 
 Tier: TypeAlias = Literal["critical", "supporting", "advisory"]

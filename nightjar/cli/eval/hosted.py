@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -280,14 +280,6 @@ def record_of(run: HostedRun) -> dict[str, Any]:
         "message": run.message,
         "parameters": run.parameters,
     }
-
-
-def check_hosted_flags(is_hosted: bool, hosted_only: Mapping[str, Any], local_only: Mapping[str, Any]) -> None:
-    """Refuses flags of local runs for a hosted run, and vice versa. An empty value counts as not given."""
-    wrong = [flag for flag, value in (local_only if is_hosted else hosted_only).items() if value]
-    if wrong:
-        reason = "not for a hosted run" if is_hosted else "only for a hosted run: add --hosted"
-        raise typer.BadParameter(f"{', '.join(wrong)}: {reason}")
 
 
 def submit_all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -125,8 +125,6 @@ def eval_run(
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
     a request, and leaves a completed run unchanged.
     """
-    from nightjar.cli.eval.dry_run import show_plans
-    from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
     from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
 
@@ -141,9 +139,11 @@ def eval_run(
     is_suite = _are_several(names, resume, hosting)
     nemo = nemo.with_config(names[0] if len(names) == 1 else "", is_hosted=hosting.hosted)
     local_only = {"--direct": direct, "--prefect": prefect, "--resume": resume, "--output-dir": output_dir}
-    check_hosted_flags(hosting.hosted, hosting.values(), local_only)
+    _check_hosted_flags(hosting.hosted, hosting.values(), local_only)
     evaluations = _evaluations(names, fields, nemo, endpoints_path, resume, is_hosted=hosting.hosted)
     if dry_run:
+        from nightjar.cli.eval.dry_run import show_plans
+
         show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite)
         return
     if hosting.hosted:
@@ -169,6 +169,14 @@ def _write_bundles(outcomes: Sequence[Outcome | None], folder: Path | None) -> N
         from nightjar.cli.eval.exchange import write_bundles
 
         write_bundles(outcomes, folder)
+
+
+def _check_hosted_flags(is_hosted: bool, hosted_only: Mapping[str, Any], local_only: Mapping[str, Any]) -> None:
+    """Refuses flags of local runs for a hosted run, and vice versa. An empty value counts as not given."""
+    wrong = [flag for flag, value in (local_only if is_hosted else hosted_only).items() if value]
+    if wrong:
+        reason = "not for a hosted run" if is_hosted else "only for a hosted run: add --hosted"
+        raise typer.BadParameter(f"{', '.join(wrong)}: {reason}")
 
 
 def _submit(

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nightjar.clients.middleware_client import changes_results
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.core.parts import Part
 from nightjar.engine.runs.directory import FORMAT, RunDirectory, format_of, new_run_id
@@ -63,7 +62,7 @@ def recorded_differences(held: Mapping[str, Any], offered: Mapping[str, Any]) ->
 def _comparable(name: str, value: Any) -> Any:
     """Removes differences of spelling: an environment's owner and version, and middleware that only logs."""
     if name == "middleware":
-        value = [each for each in value or () if changes_results(each)]
+        value = [each for each in value or () if each.get("use") != "log"]
     return EnvironmentId.parse(value).listed if value and name == "env_id" else value or None
 
 

@@ -47,6 +47,9 @@ class RolloutIndex:
         self.is_scored, self.is_filtered = bytearray(), bytearray()
         self.rewards, self.advantages = array("d"), array("d")
 
+    def known_slot(self, key: Key) -> int | None:
+        return self._slots.get(key.example_id << _INDEX_BITS | key.rollout_index)
+
     def slot(self, key: Key) -> int:
         known = self._slots
         slot = known.setdefault(key.example_id << _INDEX_BITS | key.rollout_index, len(known))

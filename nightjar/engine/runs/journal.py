@@ -87,13 +87,16 @@ class Journal:
         self._syncing.start()
 
     def is_scored(self, key: Key) -> bool:
-        return bool(self._index.is_scored[self._index.slot(key)])
+        slot = self._index.known_slot(key)
+        return slot is not None and bool(self._index.is_scored[slot])
 
     def is_filtered(self, key: Key) -> bool:
-        return bool(self._index.is_filtered[self._index.slot(key)])
+        slot = self._index.known_slot(key)
+        return slot is not None and bool(self._index.is_filtered[slot])
 
     def is_generated(self, key: Key) -> bool:
-        return self._index.generated.has(self._index.slot(key))
+        slot = self._index.known_slot(key)
+        return slot is not None and self._index.generated.has(slot)
 
     def rewards(self) -> Iterator[tuple[Key, float]]:
         return self._index.all_rewards()

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -33,6 +32,9 @@ from nightjar.environments.packages.catalog import (
 )
 from nightjar.environments.packages.package import PYPROJECT, EnvironmentPackage
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +213,7 @@ def _installed(target: Target) -> tuple[Distribution, EnvironmentPackage]:
 
 def _distribution_of(target: Target) -> Distribution:
     if target.path is None:
-        found = find_distribution(Requirement(str(target.requirement)).name)
+        found = find_distribution(_parsed(str(target.requirement)).name)
     else:
         path = target.path.resolve()
         sources = ((candidate, installed_from(candidate)[0]) for candidate in distributions())
@@ -236,7 +238,7 @@ def _install_dependencies(found: Sequence[Distribution], options: InstallOptions
 
 def is_missing(text: str) -> bool:
     """Returns whether a requirement applies to this machine and is not met. Nightjar always meets ``verifiers``."""
-    requirement = Requirement(text)
+    requirement = _parsed(text)
     applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     if _is_replaced(text) or not applies:
         return False
@@ -245,8 +247,14 @@ def is_missing(text: str) -> bool:
     return not (found and is_plain and requirement.specifier.contains(found.version, prereleases=True))
 
 
+def _parsed(text: str) -> Requirement:
+    from packaging.requirements import Requirement
+
+    return Requirement(text)
+
+
 def _is_replaced(text: str) -> bool:
-    return canonicalize_name(Requirement(text).name) == _REPLACED
+    return canonicalize_name(_parsed(text).name) == _REPLACED
 
 
 def import_extra(module: str, extra: str, user: str) -> Any:

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from nightjar.clients.config import NOT_TO_BE_SHOWN
-from nightjar.clients.middleware_client import check_middleware
 from nightjar.core.secrecy import REFERENCE, is_reference
 from nightjar.core.secret_signs import SECRET_FORMS, SECRET_NAME, is_secret_name, looks_secret
 from nightjar.errors import TYPED_HEADER, ConfigError
@@ -118,6 +117,10 @@ SamplingFields: TypeAlias = Annotated[
 
 
 def _check_specs(specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not specs:
+        return specs
+    from nightjar.clients.middleware_client import check_middleware
+
     for spec in specs:
         check_open({str(spec.get("use")): spec})
     try:

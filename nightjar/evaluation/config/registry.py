@@ -34,8 +34,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightjar.clients import ClientType
 from nightjar.clients.config import BaseUrl
-from nightjar.core.config_files import TomlFile, TomlTable
 from nightjar.core.text import nearest
+from nightjar.core.toml_files import TomlFile, TomlTable
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.endpoints import Replica, VariableName
 from nightjar.evaluation.config.fields import Middleware, NamedHeaders

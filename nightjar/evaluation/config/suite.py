@@ -34,7 +34,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
 
-from nightjar.core.config_files import TomlFile, TomlTable
+from nightjar.core.toml_files import TomlFile, TomlTable
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.endpoints import ENDINGS as YAML
 from nightjar.evaluation.config.parameters import plain_type

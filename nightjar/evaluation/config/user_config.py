@@ -22,7 +22,6 @@ from copy import copy
 from functools import cache
 from typing import Any, get_args, get_origin
 
-import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
@@ -43,7 +42,7 @@ _OF_ONE_RUN = frozenset({
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class JudgeDefaults(_Strict):
@@ -119,6 +118,8 @@ def below_of(key: str) -> list[str]:
 
 def read_checked() -> dict[str, Any]:
     content = read_config()
+    if not content:
+        return content
     try:
         checked(content)
     except ConfigError as error:
@@ -182,6 +183,8 @@ def _parsed(key: str, text: str) -> Any:
 @contextmanager
 def _document() -> Iterator[Any]:
     """Yields the file for changes, under a lock, and writes the file at the end. Unchanged parts keep their format."""
+    import tomlkit
+
     home()
     path = config_path()
     with file_lock(path.with_suffix(".lock")):

@@ -26,7 +26,7 @@ import yaml
 from nightjar.clients.providers import is_loopback
 from nightjar.compat.nemo.engine.artifacts import Bundle, Result, build_artifact_bundle
 from nightjar.compat.nemo.environments.uris import number_of, taken_apart
-from nightjar.core.config_files import read_yaml
+from nightjar.core.yaml_files import read_yaml
 from nightjar.environments.data import read_rows
 from nightjar.environments.seeded.bridge import BatchEnv
 from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult

@@ -29,8 +29,8 @@ from typing import Any
 import yaml
 
 from nightjar.compat.nemo.environments.uris import taken_apart
-from nightjar.core.config_files import read_yaml
 from nightjar.core.syntax import parse_python
+from nightjar.core.yaml_files import read_yaml
 from nightjar.environments.data import read_rows
 from nightjar.environments.parsers import Parser, extract_boxed_answer
 from nightjar.environments.rubrics import MathRubric

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.core.config_files import read_yaml
 from nightjar.core.secret_signs import is_secret_variable
+from nightjar.core.yaml_files import read_yaml
 from nightjar.errors import ConfigError
 
 _GROUPS = {"clusters": "cluster"}
