@@ -41,7 +41,6 @@ from nightjar.flows.flow_runs import (
     send_run_log,
     tag_flow_run,
 )
-from nightjar.flows.judging import judge_again
 from nightjar.flows.named_blocks import Named, WarehouseName, named_blocks
 from nightjar.flows.shared_limit import shared_limit
 from nightjar.sandboxes.request import sandbox_access
@@ -49,6 +48,7 @@ from nightjar.tasks import evaluation as tasks
 from nightjar.tasks.artifacts import artifact_key
 from nightjar.tasks.away import run_task, tell
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.records import night_of
 
 logger = logging.getLogger("nightjar.prefect")
 
@@ -180,5 +180,8 @@ async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output
             await chain.publish(warehouse, key)
             if wants_push(run):
                 await chain.push(named.publisher)
-        await tell(lambda: judge_again(tagged, warehouse))
+        if of_night := night_of(tagged):
+            from nightjar.flows.judging import judge_again
+
+            await tell(lambda: judge_again(*of_night, warehouse))
     return final_state(Outcome.of(run, warehouse))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Failed
 
-from nightjar.analysis.judging import find_night, night_of
+from nightjar.analysis.judging import find_night
 from nightjar.errors import NightjarError
 from nightjar.evaluation.nights import end_night
 from nightjar.flows.gating import gate
@@ -35,17 +34,15 @@ def state_of(night: Night, gated: State[Any] | None) -> State[Night]:
     return Failed(name=name, message=night.line, data=night)
 
 
-async def judge_again(tags: Iterable[str], warehouse: Warehouse) -> None:
-    """Judges the night of an evaluation with these tags again, if the night has ended.
+async def judge_again(suite: str, night: str, warehouse: Warehouse) -> None:
+    """Judges a night again after one of its evaluations, if the night has ended.
 
     If the verdict changes, the night is shown again, and its flow run gets the state of a night with this verdict.
     """
-    if (of_night := night_of(tags)) is None:
-        return
     try:
-        await _judge_again(*of_night, warehouse)
+        await _judge_again(suite, night, warehouse)
     except NightjarError as error:
-        logger.warning("The night %s of %s was not judged again: %s", *reversed(of_night), error)
+        logger.warning("The night %s of %s was not judged again: %s", night, suite, error)
 
 
 async def _flow_run_of(night: Night, client: PrefectClient) -> FlowRun | None:

@@ -20,7 +20,6 @@ from nightjar.engine.runs import RunMetadata, Summary
 from nightjar.errors import WarehouseError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.formats import cell, table
-from nightjar.reports.nights import night_report
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night
 
@@ -115,6 +114,8 @@ async def show_night(night: Night) -> None:
 
     The resource of the event is ``nightjar.suite.NAME``; the payload has the date, and the verdict as one line.
     """
+    from nightjar.reports.nights import night_report
+
     report = night_report(night, lambda flow_run_id: url_for("flow-run", flow_run_id))
     key = re.sub(r"[^a-z0-9]+", "-", f"night-{night.suite}".lower()).strip("-")
     await acreate_markdown_artifact(report, key=key, description=night.line)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect import State, task
@@ -35,8 +35,10 @@ from prefect.states import Cancelling, Scheduled
 
 from nightjar.engine.runs import Whereabouts
 from nightjar.evaluation.config import Evaluation
-from nightjar.evaluation.nights import NightPlan
 from nightjar.tasks.away import reach
+
+if TYPE_CHECKING:
+    from nightjar.evaluation.nights import NightPlan
 
 logger = logging.getLogger("nightjar.night")
 

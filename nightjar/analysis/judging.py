@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -12,7 +12,7 @@ from nightjar.analysis.pairs import Compared, compare_run, differing, settings_o
 from nightjar.errors import MissingWarehouseError
 from nightjar.statistics.exchange import holm
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.records import Change, Night, NightEvaluation, Verdict
+from nightjar.warehouse.storage.records import Change, Night, NightEvaluation, Verdict, night_tag
 
 LEVEL = 0.01
 """Chance that any evaluation of a night counts as worse although nothing changed."""
@@ -27,16 +27,6 @@ FROM runs LEFT JOIN cost USING (run_id)
 WHERE runs.suite = $suite AND list_contains(runs.tags, $tag)
 ORDER BY runs.status = 'completed', runs.started_at
 """
-
-
-def night_tag(night: str) -> str:
-    return f"night:{night}"
-
-
-def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
-    """Returns the suite and date of a night from the tags of one of its flow runs. Returns None for other runs."""
-    named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
-    return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from nightjar.analysis.judging import completed_evaluations, find_night, judge_night, night_tag
+from nightjar.analysis.judging import completed_evaluations, find_night, judge_night
 from nightjar.engine.runs import run_directories
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.config import Evaluation
 from nightjar.evaluation.config.suite import BUDGETS, load_suite
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.records import Night, NightEvaluation, checked_night
+from nightjar.warehouse.storage.records import Night, NightEvaluation, checked_night, night_tag
 
 _LONGEST_REASON = 300
 

@@ -44,6 +44,7 @@ LATE = {
     "0.1 s, Jinja and the judges, for benchmarks of NeMo Evaluator alone": "nightjar.environments.seeded.loading",
     "0.1 s, for YAML configs of NeMo Evaluator alone": "nightjar.evaluation.config.nemo.file",
     "0.1 s, for runs that have middleware alone": "nightjar.clients.middleware_client",
+    "0.5 s, NumPy and the comparison of runs, for nights alone": "nightjar.flows.judging nightjar.reports.nights",
     "for 'config set' alone": "tomlkit", "for --cache alone": "nightjar.clients.answer_cache",
     "for environments that require packages alone": "packaging.requirements",
     "for tasks in images alone": "nightjar.sandboxes.providers",

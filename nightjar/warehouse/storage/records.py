@@ -236,6 +236,16 @@ def checked_night(text: str) -> str:
         raise ConfigError(f"{text!r} is not the date of a night. Write a date such as 2026-01-31") from None
 
 
+def night_tag(night: str) -> str:
+    return f"night:{night}"
+
+
+def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
+    """Returns the suite and date of a night from the tags of one of its flow runs. Returns None for other runs."""
+    named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
+    return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
+
+
 @dataclass(frozen=True)
 class RecordedComparison:
     """A comparison of a benchmark's runs. The view ``comparisons`` in ``views/records.sql`` describes the other fields.
