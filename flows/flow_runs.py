@@ -114,9 +114,9 @@ async def forget_parameters(names: Collection[str]) -> None:
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:
-    """Returns the state, with the outcome as data, or with the error that is raised in a flow that calls ``evaluate``.
+    """Returns the state. Its data is the outcome, or the error that a calling flow gets from ``evaluate``.
 
-    The message of the state and the log say why the run failed. A bug that stopped the run is raised.
+    The message of the state and the log say why the run failed. Raises the exception of a bug.
     """
     if outcome.error is not None and not isinstance(outcome.error, RunError):
         raise outcome.error

@@ -25,7 +25,7 @@ async def receive(source: str) -> None:
     except Exception as error:
         raise EnvironmentPackageError(
             f"Environment {source} is not in the result storage of this worker: {error}. Sender and worker "
-            "need a storage that both can reach, such as a block named in PREFECT_DEFAULT_RESULT_STORAGE_BLOCK of both"
+            "need a shared storage, such as one block that both name in PREFECT_DEFAULT_RESULT_STORAGE_BLOCK"
         ) from error
     await asyncio.to_thread(keep_sent, source, archive)
 

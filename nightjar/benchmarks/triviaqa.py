@@ -8,9 +8,9 @@ data's licence is unknown. Questions with a web page and a Wikipedia page occur 
     question: Which city did Parisians call the "City of Light"?
     answer:   {"value": "Paris", "aliases": ["City of Light", "Paris"]}
 
-Scoring is the authors': the reward is 1 if the answer equals an alias, ignoring case, punctuation and articles. `f1` is
-the overlap of words with the nearest alias. In addition, “, ”, `…` and `。` are punctuation, accents are composed, and
-an alias of only articles or punctuation, such as "The The", is compared as it is.
+Scoring follows the authors: the reward is 1 if the answer equals an alias, ignoring case, punctuation and articles.
+`f1` is the overlap of words with the nearest alias. In addition, `“`, `”`, `…` and `。` are punctuation, accents are
+composed, and an alias of only articles or punctuation, such as "The The", is compared as it is.
 """
 
 from __future__ import annotations

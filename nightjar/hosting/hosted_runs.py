@@ -268,10 +268,9 @@ def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
 
 
 def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: StoredRun | None = None) -> Retried:
-    """Lets a worker run a deployment's flow run again. The run's journal determines the remaining rollouts.
+    """Lets a worker retry a deployment's flow run. The run's journal determines the remaining rollouts.
 
-    With ``where``, only matching failed rollouts are retried (see ``failed_where``). ``where`` is checked on the stored
-    run.
+    With ``where``, only failed rollouts of the stored run that match are retried (see ``failed_where``).
     """
     flow_run_id, name, state = flow_run["id"], flow_run["name"], flow_run["state_type"]
     if state not in ENDED:

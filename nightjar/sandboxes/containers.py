@@ -1,8 +1,8 @@
 """Sandboxes in containers: docker, or podman behind docker's API (``DOCKER_HOST=unix:///run/podman/podman.sock``).
 
-A container has no network, no capabilities, an ordinary user of its own (the limit on processes counts by user), a
-read-only image, and ``/workspace`` and ``/tmp`` in memory with a size limit. Each command has a group, which it cannot
-leave, so that the command can be killed with all processes that it started. A container ends by itself after
+A container has no network and no capabilities. It has its own ordinary user (limits on processes are per user), a
+read-only image, and ``/workspace`` and ``/tmp`` in memory with a size limit. Each command runs with a group id that it
+cannot change, so all processes that it started can be killed with it. A container ends by itself after
 ``timeout_minutes``, even if this process is killed. All containers have the label ``nightjar``. The docker SDK blocks,
 so its calls run in threads.
 """

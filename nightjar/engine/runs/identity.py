@@ -50,7 +50,7 @@ def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str,
 def recorded_differences(held: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Returns (first value, second value) for each known setting that differs between two records of one run.
 
-    Of two imported runs, only the fields that form the id are compared.
+    If both records are of imported runs, only the fields that form the id are compared.
     """
     are_imported = bool(held.get("original")) and bool(offered.get("original"))
     names = _OF_IMPORTS if are_imported else _RECORDED

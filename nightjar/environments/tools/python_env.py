@@ -48,7 +48,7 @@ class PythonMonitorRubric(Rubric):
 
 
 class PythonEnv(SandboxEnv):
-    """Gives each rollout a Python session in a sandbox, and the model the tool ``python(code)``.
+    """Gives each rollout a Python session in a sandbox. The model calls it with the tool ``python(code)``.
 
     Variables, imports and functions stay between calls. The model sees stdout, then ``stderr:`` and stderr, then
     ``Out[n]:`` and the value of a last expression, or the traceback. Code that takes too long is interrupted like

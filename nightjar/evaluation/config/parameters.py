@@ -65,7 +65,7 @@ def _left_empty(field: FieldInfo, source: str) -> FieldInfo:
 def takes_fields(
     kind: type[RunConfig] = RunConfig, refuse: Callable[[Mapping[str, Any]], None] = refuse_secrets
 ) -> Callable[[Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]], AsyncFunction[T]]:
-    """Replaces the parameter ``config``, also in the docstring, by the fields, so that Prefect's form shows them.
+    """Replaces the parameter ``config`` by its fields, also in the docstring, so that Prefect's form shows them.
 
     ``refuse`` is called with the arguments of each call, before Prefect stores them.
     """
