@@ -41,8 +41,8 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     """Returns a recorded night with its verdict, from the runs that are published now. Calls may be repeated.
 
     An evaluation is compared with the last accepted night, and up to six accepted nights before it with equal settings.
-    The evaluation is worse if its rewards over the same examples are lower by more than chance. Over all
-    evaluations of a night together, this is wrong once in a hundred nights.
+    The evaluation is worse if its rewards over the same examples are lower by more than chance. If nothing has changed,
+    at least one evaluation counts as worse in one of a hundred nights.
     """
     runs = runs_of_night(warehouse, begun.suite, begun.night)
     before = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
@@ -100,7 +100,7 @@ def _compared(
 
 
 def _nights_with(name: str, accepted: Sequence[Night]) -> dict[str, str]:
-    """Returns run id to date for the accepted nights with an evaluation, back to the last night accepted by hand."""
+    """Returns dates by run id for the accepted nights with an evaluation, back to the last night accepted by hand."""
     found: dict[str, str] = {}
     for night in reversed(accepted):
         found |= {each.run_id: night.night for each in night.evaluations if each.name == name and each.run_id}

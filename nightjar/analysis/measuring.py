@@ -127,7 +127,7 @@ class Paired:
 def measure(paired: Paired, alpha: float, direction: Direction = "higher") -> Difference:
     """Returns the mean difference over the pairs, of which there is at least one.
 
-    If each pair is its own cluster, with one binary rollout in either run, the interval is Bonett and Price's, with
+    If each pair is its own cluster, with one binary rollout in each run, the interval is Bonett and Price's, with
     McNemar's test. Otherwise, the interval is Student's t by cluster.
     """
     before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
@@ -206,7 +206,7 @@ def decide(difference: Difference, max_drop: float, direction: Direction = "high
 
 
 def damage_of(interval: Interval, direction: Direction) -> Interval:
-    """Converts an interval of candidate minus baseline to how much worse the candidate is."""
+    """Converts the interval of candidate minus baseline to the interval of how much worse the candidate is."""
     return interval if direction == "lower" else Interval(-interval.high, -interval.low)
 
 

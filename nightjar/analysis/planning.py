@@ -63,7 +63,7 @@ class Variances:
 
 @dataclass(frozen=True)
 class PlanRow:
-    """The size and cost of either run, for a number of rollouts per example. None means unknown.
+    """The size and cost of each of the two runs, for a number of rollouts per example. None means unknown.
 
     ``smallest_drop`` is the smallest drop that the whole dataset can detect.
     """

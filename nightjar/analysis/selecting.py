@@ -68,7 +68,10 @@ def selected(
 
 
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
-    """Takes the things. With ``each``, warns about damaged things and leaves them out, if there are others."""
+    """Returns the result of ``take`` for each thing.
+
+    With ``each``, warns about damaged things and leaves them out, unless all things are damaged.
+    """
     taken, damage = [], None
     for thing in things:
         try:

@@ -94,7 +94,7 @@ def load_environment(
 
 
 def make_example(row: dict[str, Any], turns: range, names: range, seed: int) -> dict[str, Any] | None:
-    """Returns an example of a list of names; None if the list is too short for a turn."""
+    """Returns an example made from a list of names; None if the list is too short for a turn."""
     generator = random.Random(f"{seed}:{row['names']}")  # noqa: S311
     known = list({"".join(name.split()): name for name in row["names"] if len(name.split()) > 1}.values())
     generator.shuffle(known)

@@ -95,7 +95,7 @@ def _texts(spans: Any) -> list[str]:
 
 
 def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str]]:
-    """Returns the answers in the hub's list of all annotators' spans, each as a list of spans.
+    """Returns the answers in the hub's list of all annotators' spans. Each answer is a list of spans.
 
     Example:
         >>> answers_of(["Ann", "Bob", "Bob", "Ann"]), answers_of(["3", "4"], ["number", "number"])

@@ -10,7 +10,7 @@ use. Run and example of a turn::
             X Y G X X          (green: right place; yellow: another place; X: not in the word)
 
 If the model finds the word, the reward is 1 plus 1 / (number of guesses). Otherwise, it is 0.2 for each green and 0.1
-for each yellow letter of the last guess. In both cases, the format adds up to 0.2.
+for each yellow letter of the last guess. In both cases, the format adds at most 0.2.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
             self.logger.warning(warning)
 
     def connect(self, config: ClientConfig) -> Any:
-        """Returns what sends the requests: the SDK client, or connections that need no SDK."""
+        """Returns the object that sends the requests: the SDK client, or connections that need no SDK."""
         return self.setup_client(config)
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     @abstractmethod
     async def to_native_prompt(self, messages: Messages) -> tuple[MessagesT, dict[str, Any]]:
-        """Converts messages to the provider's prompt, and further arguments for ``get_native_response``."""
+        """Converts messages to the provider's prompt and to further arguments for ``get_native_response``."""
 
     @abstractmethod
     async def to_native_tool(self, tool: Tool) -> ToolT:

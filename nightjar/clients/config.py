@@ -116,7 +116,7 @@ class ClientConfig(EndpointClientConfig):
 def _flat_endpoint(entry: Any) -> Any:
     """Returns the fields of a replica, which has no replicas itself.
 
-    Of a ``ClientConfig``, returns only the set fields.
+    For a ``ClientConfig``, returns only the set fields.
     """
     if isinstance(entry, ClientConfig):
         fields = entry.model_dump(exclude_unset=True, include={"endpoint_configs", *EndpointClientConfig.model_fields})

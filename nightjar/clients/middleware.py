@@ -1,4 +1,4 @@
-"""Middleware changes requests and responses. Each class is one entry of ``BUILT_IN``. The fields are the arguments.
+"""Middleware changes requests and responses. ``BUILT_IN`` lists the built-in classes. Their fields are arguments.
 
 A middleware is a class with the method ``request``, ``response``, or both. The methods may be sync or async, and run in
 the event loop of the run::
@@ -289,7 +289,7 @@ class Log(BuiltIn):
     def opened(self, folder: Path) -> Self:
         """Returns the log with its path below a folder, which may not exist yet.
 
-        ``ConfigError`` if the file is unwritable.
+        Raises ``ConfigError`` if the file is unwritable.
         """
         path = folder / self.path
         try:

@@ -65,7 +65,7 @@ _LEAST_EXPECTED = 2.0
 
 @dataclass(slots=True)
 class Sample:
-    """Requests that were sent with the same limits. ``peak`` is the most requests in flight when one was answered."""
+    """Requests that were sent with the same limits. ``peak`` is the largest number in flight at any response."""
 
     since: float
     peak: float = 0.0
@@ -95,7 +95,7 @@ class _Limits(NamedTuple):
 class _Experiment:
     """A trial of lower limits.
 
-    ``sent`` and ``refused`` count earlier requests; with noise, their share would not change.
+    ``sent`` and ``refused`` count earlier requests. If refusals are noise, the share of refusals does not change.
     """
 
     before: _Limits

@@ -55,7 +55,8 @@ def is_loopback(base_url: str) -> bool:
 def key_variable(base_url: str) -> str:
     """Returns the variable that holds the key of an endpoint for which no variable is named.
 
-    A provider's key is sent to the provider's host only. ``ConfigError`` for any other host: a variable must be named.
+    A provider's key is sent to the provider's host only. Raises ``ConfigError`` for any other host, because a variable
+    must be named.
 
     Example:
         >>> key_variable("https://api.openai.com/v1"), key_variable("http://localhost:8001/v1")

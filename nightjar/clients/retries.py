@@ -84,7 +84,7 @@ async def repeat(
 def wait_seconds(tries: int, failure: Failure, paces: Sequence[Pace] = ()) -> float:
     """Returns the seconds to wait before the next try.
 
-    If the endpoint asks for a wait, it is used, up to a minute. If the endpoint answers most requests, the wait is
+    A wait that the endpoint asks for is used, up to a minute. If the endpoint answers most requests, the wait is
     about the latency, and grows slowly up to half a second, because waiting longer would not help. Otherwise the wait
     is that of the official SDKs (half a second, doubled each time, at most 8 seconds).
     """

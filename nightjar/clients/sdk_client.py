@@ -100,7 +100,7 @@ class SendsByAiohttp:
 
 
 def sdk_error(sdk: Any, error: APIError, url: str) -> Exception:
-    """Returns the error of the same name of an SDK, the module ``openai`` or ``anthropic``."""
+    """Returns an SDK's error of the same name. ``sdk`` is the module ``openai`` or ``anthropic``."""
     kind, known = getattr(sdk, type(error).__name__), dict[str, Any]()
     if isinstance(error, APIStatusError):
         known = {"message": error.message, "response": _sdk_response(error.response), "body": error.body}

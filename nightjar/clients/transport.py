@@ -225,7 +225,7 @@ def error_status(fields: Any) -> int | None:
 def _no_redirect(received: Mapping[str, str]) -> bytes:
     """Returns an error body for a redirect.
 
-    It is not followed: prompts, headers and keys must not go to another address.
+    The redirect is not followed, because prompts, headers and keys must not go to another address.
     """
     elsewhere = received.get("Location", "somewhere else")
     return orjson.dumps(

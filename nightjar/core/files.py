@@ -25,7 +25,7 @@ _SETTLED_SECONDS = 60.0
 
 
 def there_is(path: str | Path) -> bool:
-    """Returns whether the path exists. A name that no file can have, for instance because of its length, does not."""
+    """Returns whether the path exists. Returns False for a name that no file can have, such as an overlong name."""
     try:
         return Path(path).exists()
     except (OSError, ValueError):
@@ -60,7 +60,10 @@ def replace_file(path: Path, content: Iterable[bytes], mode: int = 0o666) -> Non
 def file_lock(
     path: Path, timeout_seconds: float | None = LOCK_TIMEOUT_SECONDS, *, is_shared: bool = False
 ) -> Iterator[None]:
-    """Holds a lock file, at most until the process dies. ``FileLockedError`` after the timeout; None waits forever."""
+    """Holds a lock file, at most until the process dies.
+
+    Raises ``FileLockedError`` after the timeout; None waits forever.
+    """
     wait = -1 if timeout_seconds is None else timeout_seconds
     lock = FileLock(path, timeout=wait, mode=0o666 if is_shared else -1, thread_local=False)
     try:

@@ -75,7 +75,7 @@ def note_named_secrets(arguments: object, name: str = "") -> None:
 
 
 def hide(text: str, shown: str = HIDDEN) -> str:
-    """Hides known secrets, and values of environment variables whose names are names of secrets."""
+    """Hides known secrets, and values of environment variables that are named like secrets."""
     here = (os.environ.get(name, "") for name in os.environ if is_secret_variable(name))  # a thread may unset it
     for value in (*_Known.texts, *here):
         if len(value) >= DISTINCTIVE_LENGTH and value in text:
@@ -84,7 +84,7 @@ def hide(text: str, shown: str = HIDDEN) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Hides what ``hide`` hides, and what looks like a secret."""
+    """Does the same as ``hide``, and also hides text that looks like a secret."""
     return without_signs(hide(text))
 
 

@@ -1,6 +1,6 @@
-"""What looks like a secret: names, forms of keys, URLs with passwords. No other module has patterns of secrets.
+"""Patterns of secrets: names, forms of keys, URLs with passwords. No other module has patterns of secrets.
 
-Some are part of JSON schemas, so that Prefect's server refuses a secret before storing it.
+Some patterns are part of JSON schemas, so that Prefect's server refuses a secret before storing it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _VALUE = r"'(?:''|\\.|[^'\\])*'|\"(?:\"\"|\\.|[^\"\\])*\"|\\+(['\"]).*?\\+\1|['\
 
 
 def is_secret_name(name: object) -> bool:
-    """Returns whether a name names a secret (``X-Api-Key``), and not a variable with a secret (``api_key_var``)."""
+    """Returns whether a name belongs to a secret (``X-Api-Key``), not to a variable with a secret (``api_key_var``)."""
     return re.search(SECRET_NAME, str(name)) is not None
 
 
@@ -80,7 +80,7 @@ def credential_of(value: str) -> str | None:
 
 
 def without_signs(text: str) -> str:
-    """Hides values that look like keys, passwords and users in URLs, and values that secret names are assigned to."""
+    """Hides passwords and users in URLs, values that look like keys, and values that are assigned to secret names."""
     text = _without_assigned(re.sub(KEY_FORMS, HIDDEN, text), is_secret_name, HIDDEN)
     return re.sub(f"{_WEB_USER}|{_URL_WITH_LOGIN}", rf"\g<1>\g<2>{HIDDEN}@", text)
 

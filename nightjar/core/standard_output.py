@@ -23,7 +23,7 @@ def survive_reader() -> None:
     """Makes prints of this process and of its children independent of who reads them.
 
     stdout and stderr become pipes that a thread of this process reads and forwards. Text that cannot be forwarded is
-    dropped. Without this, a reader that was killed ends the process with a broken pipe, and one that hangs blocks it.
+    dropped. Without this, a killed reader ends the process with a broken pipe, and a hanging reader blocks the process.
     Does nothing for terminals and files.
     """
     global _is_done  # noqa: PLW0603 - the standard streams are those of the process

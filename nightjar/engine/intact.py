@@ -32,7 +32,10 @@ _LONGEST = 100
 
 
 def check_intact(state: State, key: Key) -> None:
-    """Raises ``ConfigError``, caused by the state's own error, if it is another rollout's or lacks recorded parts."""
+    """Raises ``ConfigError`` if a state belongs to another rollout or lacks recorded parts.
+
+    The state's own error is the cause of the ``ConfigError``.
+    """
     if (damage := _damage(state, key)) is not None:
         error = state.get("error")
         cause = error if isinstance(error, BaseException) else None
@@ -40,7 +43,10 @@ def check_intact(state: State, key: Key) -> None:
 
 
 def check_scored(state: State, key: Key) -> None:
-    """Checks that a state is intact, and converts its scores to plain finite floats (``TypeError``, ``ValueError``)."""
+    """Checks that a state is intact, and converts its scores to plain finite floats.
+
+    Raises ``TypeError`` or ``ValueError`` if a score cannot be converted.
+    """
     check_intact(state, key)
     for name in ("reward", "advantage"):
         if state[name] is not None:
@@ -60,7 +66,7 @@ def _damage(state: State, key: Key) -> str | None:
 
 
 def _is_usual(state: State, key: Key) -> bool:
-    """Returns whether all parts have their usual types, which is quick to see."""
+    """Returns whether all parts have their usual types. This check is quick."""
     try:
         columns, completion, trajectory, timing = map(state.__getitem__, _USUAL)
         _ = state["reward"], state["advantage"], state["is_completed"], state["is_truncated"]

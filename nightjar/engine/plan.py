@@ -63,8 +63,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rollouts of a run form groups. Only ``chosen`` rollouts may be repeated; None: all but filtered ones.
+    """How the rollouts of a run form groups.
 
+    Only ``chosen`` rollouts may be repeated. If ``chosen`` is None, all rollouts except filtered ones may be repeated.
     ``rollouts`` has the numbers of rollouts, by example id, that differ from ``rollouts_per_example``. Without
     ``asks_model``, rollouts that are not generated are left out.
     """

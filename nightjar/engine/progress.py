@@ -40,7 +40,10 @@ class Progress:
 
     @property
     def waiting(self) -> str:
-        """Says why and how much longer the run waits for an endpoint that does not answer yet; empty if it answers."""
+        """Says why and how much longer the run waits for an endpoint that does not answer yet.
+
+        The text is empty if the endpoint answers.
+        """
         if self.waits_until is None or (left := self.waits_until - time.time()) <= 0:
             return ""
         return f"for the endpoint, {left / 60:.1f} minutes left: {one_line(self.last_failure, 200)}"

@@ -28,9 +28,10 @@ class FailureGuard:
     """Counts failures and stops the run after too many.
 
     Before the first response, the run stops after five connection errors or refused keys, after twenty other errors, or
-    after a minute of overload. Then failed rollouts in a row are counted. While none has succeeded, five stop the run
-    (twenty if the errors are neither permanent nor connection errors); later, ``limit_after_success`` do. An error that
-    an example may have caused counts once per example, and only while the message stays the same.
+    after a minute of overload. The guard also counts failed rollouts in a row. The run stops after five of them if no
+    rollout has succeeded yet (after twenty if the errors are neither permanent nor connection errors), and after
+    ``limit_after_success`` of them otherwise. An error that an example may have caused counts once per example, and
+    only while the message stays the same.
     """
 
     def __init__(self, has_succeeded: bool = False, limit_after_success: int = 50) -> None:
@@ -90,8 +91,9 @@ class FailureGuard:
 
 
 class RequestWatch:
-    """Counts requests. Failed requests wait and free their places meanwhile. At most four requests wait for each place.
+    """Counts requests, and lets failed requests wait for their retry.
 
+    A failed request frees its place while it waits. For each place, at most four requests wait in this way.
     In the first ``patience_seconds``, the run waits for an endpoint that has not answered in this session.
     """
 
@@ -132,7 +134,7 @@ class RequestWatch:
     def failed(self, failure: Failure, started_at: float) -> bool:
         """Records a failed request.
 
-        Returns whether the failure is not counted, because the endpoint is down for a while.
+        Returns True if the endpoint is only down for a while, so that the failure does not count.
         """
         self._count(failure)
         if self._is_waited_for(failure):

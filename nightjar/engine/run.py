@@ -266,7 +266,7 @@ class Run:
         self._started[shard.number].set()
 
     def _lost_before(self, shard: Shard) -> list[int]:
-        """Returns the examples, in earlier generated shards, whose lost rollouts a retried shard takes over."""
+        """Returns examples of earlier generated shards. A retried shard takes over lost rollouts of these examples."""
         if self._tries[shard.number] == 1 or shard.number not in self._being_scored:
             return []
         settled = self._being_scored | self._scored

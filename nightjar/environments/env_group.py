@@ -166,7 +166,7 @@ class EnvGroup(Environment):
         )
 
     def get_env_for_name(self, name: str) -> Environment:
-        """Returns the environment of a name; ``ValueError`` if it is unknown."""
+        """Returns the environment with this name. Raises ``ValueError`` if the name is unknown."""
         if name not in self.env_map:
             raise ValueError(
                 f"No environment found for info['env_id'] {name!r}. Choose one of: {', '.join(self.env_names)}"

@@ -49,9 +49,10 @@ class Environment(EnvironmentDatasets, ABC):
         sampling_args: default sampling arguments, which a run overrides key by key.
         message_type, max_workers, map_kwargs: accepted for compatibility, without effect.
         max_seq_len: maximum number of tokens in a step, for endpoints that return token ids.
-        pass_threshold: the reward from which a rollout counts as correct for pass@k.
-        reference_reply: a function that returns the correct reply to an example, for ``nightjar env validate``: a text
-            or a message, a list of them for several turns, or None if unknown. By default, the ``answer``.
+        pass_threshold: the lowest reward of a rollout that counts as correct for pass@k.
+        reference_reply: a function that returns the correct reply to an example, for ``nightjar env validate``. The
+            reply is a text or a message, a list of them for several turns, or None if unknown. By default, it is the
+            ``answer``.
 
     Example:
         >>> from nightjar.environments import SingleTurnEnv
@@ -158,7 +159,7 @@ class Environment(EnvironmentDatasets, ABC):
     async def init_state(
         self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
-        """Returns the initial state of a rollout, which takes over ``input``."""
+        """Returns the initial state of a rollout. The state takes over the values of ``input``."""
         columns = dict(input)
         columns["prompt"] = normalize_messages(input["prompt"], field_name="prompt")
         info: Any = columns.get("info")
@@ -187,7 +188,7 @@ class Environment(EnvironmentDatasets, ABC):
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Sends one request, with missing arguments from the state, and counts its tokens. May raise ``ModelError``."""
+        """Sends one request and counts its tokens. Missing arguments come from the state. May raise ``ModelError``."""
         asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),

@@ -1,4 +1,4 @@
-"""Generates rollouts from Python (``generate``, single groups) with the engine and run directories of every run."""
+"""Generates rollouts from Python (``generate``, single groups) with the engine and run directories of any run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Generation:
     Attributes:
         results_path: the run directory; an existing run is resumed. If None, results are kept in memory.
         save_results: if ``results_path`` is None, create a run directory in the same place as ``nightjar eval run``.
-        on_start: called once with all inputs, and with the remaining inputs in groups.
+        on_start: called once with two arguments: all inputs, and the remaining inputs in groups.
         on_progress: called after each group with all rows so far, new rows and metadata; may be a list of functions.
     """
 

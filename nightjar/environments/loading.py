@@ -38,8 +38,8 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     the only benchmark, is created.
 
     Args:
-        env_id: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``, whose module is ``my_env`` and must have this
-            version; a file, ``path.py`` or ``path.py:name``; or a URI, see ``SCHEMES``.
+        env_id: a name (``my-env``, ``owner/my-env``, or ``owner/my-env@1.2`` to require this version) of the module
+            ``my_env``; a file, ``path.py`` or ``path.py:name``; or a URI, see ``SCHEMES``.
 
     Raises:
         EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError: the module, its version or an import

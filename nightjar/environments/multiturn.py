@@ -284,7 +284,7 @@ _OWN_CONDITIONS: dict[str, Callable[[Any, State], bool]] = {
 
 @lru_cache(maxsize=1024)
 def _stop_conditions(kind: type[MultiTurnEnv]) -> tuple[tuple[str, Callable[[Any, State], bool] | None], ...]:
-    """Returns the names of a class's stop conditions in order, each with its plain function if it has one."""
+    """Returns the names of a class's stop conditions in order, each with its sync function if it has one."""
     names = decorated_names(kind, "stop_priority")
     own = {name for name in names if getattr(kind, name) is getattr(MultiTurnEnv, name, None)}
     return tuple((name, _OWN_CONDITIONS[name] if name in own else None) for name in names)

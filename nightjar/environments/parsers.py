@@ -311,7 +311,7 @@ class MaybeThinkParser(Parser):
 
 
 class AfterThinkParser(Parser):
-    """Like ``MaybeThinkParser``, but the answer is empty if the text was cut off within the thoughts.
+    """Parses like ``MaybeThinkParser``, but the answer is empty if the text was cut off within the thoughts.
 
     Example:
         >>> parser = AfterThinkParser()

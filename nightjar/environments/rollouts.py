@@ -114,7 +114,7 @@ class EnvironmentRollouts:
 def plan_groups(
     env: RunnableEnvironment, rollouts_per_example: int, is_independent: bool, rollouts: Mapping[int, int] | None = None
 ) -> Plan:
-    """Plans the groups of rollouts; ``rollouts`` maps an example to its number of rollouts if that differs."""
+    """Plans the groups of rollouts; ``rollouts`` maps examples to numbers other than ``rollouts_per_example``."""
     scores_whole_groups = env.rubric.has_group_rewards and env.score_rollouts
     if scores_whole_groups and is_independent:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Checks before any request that environments exist, that docker or podman responds, and that named keys are set."""
+"""Checks, before any request, that environments exist, that docker or podman answers, and that named keys are set."""
 
 from __future__ import annotations
 

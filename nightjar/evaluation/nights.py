@@ -106,7 +106,10 @@ def add_to_line(warehouse: Warehouse, night: Night, text: str) -> Night:
 
 
 def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> str:
-    """Records that a night was skipped, unless it ran before or is itself the later night; returns the reason."""
+    """Records that a night was skipped, unless the night is already recorded. Returns the reason.
+
+    A recorded night ran before, or is the later night itself.
+    """
     line = f"{plan.title()} skipped: a later night was due, at {later}, before it could begin"
     if find_night(warehouse.nights(), plan.suite, plan.night) is None:
         warehouse.write_night(Night(plan.suite, plan.night, "skipped", line, ended_at=_now(), file=plan.file))
@@ -122,7 +125,7 @@ def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError
 
 
 def judged_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Night:
-    """Judges a night by the runs published now, and records changes. A night in progress keeps the verdict running."""
+    """Judges a night by the runs published now, and records changes. A night in progress stays ``running``."""
     if not night.evaluations:
         return night
     judged = judge_night(warehouse, night)

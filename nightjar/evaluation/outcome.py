@@ -74,7 +74,10 @@ class Outcome:
 
     @property
     def rescoring(self) -> list[str] | None:
-        """Command that scores the original run again; None if there is none or if it must be resumed first."""
+        """Command that scores the original run again.
+
+        None if there is no original run, or if the original run must be resumed first.
+        """
         summary = self.summary
         is_unasked = self.error is None and summary.scored + summary.failed < summary.rollouts
         if is_unasked or any(chain.partition(" -> ")[0] != ScoringError.__name__ for chain in summary.errors):

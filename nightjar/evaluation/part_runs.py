@@ -1,7 +1,7 @@
 """Joins the parts of a run when the last part arrives in the warehouse, which keeps the run directories of parts.
 
-Each part is stored before it looks for the others, so at least one part sees all parts. If several parts do, all of
-them make the same run.
+Each part is stored before it looks for the others, so at least one part sees all parts. If several parts see all
+parts, they all make the same run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def fetch_archive(store: Store, run_id: str, version: str, scratch: Path) -> Run
 
 
 def take_over(copy: RunDirectory, directory: RunDirectory) -> bool:
-    """Copies the files of ``copy`` into a run directory; returns False if that has the same or newer content."""
+    """Copies the files of ``copy`` into ``directory``, or returns False if this has the same or newer content."""
     with directory, scratch_folder() as scratch:
         (scratch / "copy").mkdir()
         version = read_run(copy.path, scratch / "copy").version

@@ -57,9 +57,10 @@ def _known(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest unfinished run with the same identity and no more examples, else the newest finished run.
+    """Returns the newest unfinished run that matches a configuration, or else the newest finished run that matches.
 
-    Raises ``ResumeMismatchError`` if all candidates have other settings, but not for an evaluation of a suite.
+    A run matches if it has the same identity and no more examples than requested. Raises ``ResumeMismatchError`` if
+    all candidates have other settings, but not for an evaluation of a suite.
     """
     asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)

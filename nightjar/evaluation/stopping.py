@@ -17,10 +17,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @asynccontextmanager
 async def stopped_by_signals() -> AsyncIterator[None]:
-    """Makes the first signal stop all runs in progress. A second signal raises ``KeyboardInterrupt``.
+    """Makes the first signal stop all runs in progress.
 
-    So does a signal while no run is in progress. Signals that the process ignores stay ignored. Outside of the main
-    thread, signals are not handled.
+    A second signal, or any signal while no run is in progress, raises ``KeyboardInterrupt``. Signals that the process
+    ignores stay ignored. Outside of the main thread, signals are not handled.
     """
     loop, has_stopped, is_over = asyncio.get_running_loop(), False, False
 

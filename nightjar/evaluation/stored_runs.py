@@ -30,7 +30,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run with its run directory, which is None if not on this machine, or its warehouse. Unknown costs are None."""
+    """A run with its warehouse. An unknown ``cost`` is None.
+
+    ``path`` is the run directory, or None if the run directory is not on this machine.
+    """
 
     metadata: dict[str, Any]
     path: Path | None
@@ -126,7 +129,7 @@ def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
 
 @dataclass
 class SampleGroup:
-    """The rollouts of one example. A reward of None means not scored; a reward from ``pass_threshold`` on is right."""
+    """The rollouts of one example. A reward of None means not scored; at least ``pass_threshold`` means right."""
 
     example_id: int
     pass_threshold: float

@@ -152,7 +152,7 @@ def results_of(run: HostedRun) -> StoredRun | None:
 
 
 def results_in_other_folders(runs: Iterable[HostedRun], known: Collection[str]) -> Iterator[StoredRun]:
-    """Yields unknown runs from the folders on this machine that their flow runs name as warehouses."""
+    """Yields runs that are not ``known``, from the folders of this machine that their flow runs name as warehouses."""
     labelled = {run.run_id: Whereabouts.from_labels(run.labels) for run in runs if run.run_id not in known}
     unknown = {run_id: where for run_id, where in labelled.items() if where and where.is_here and where.warehouse}
     for folder, location in {(where.folder, str(where.warehouse)) for where in unknown.values()}:

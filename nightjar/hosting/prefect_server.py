@@ -1,13 +1,14 @@
-"""Prefect's server, which SQLite does not stop: ``python -P -m nightjar.hosting.prefect_server prefect server start``.
+"""Runs Prefect's server reliably on SQLite: ``python -P -m nightjar.hosting.prefect_server prefect server start``.
 
 A plain ``prefect server start`` on SQLite fails in two ways when several processes write:
 
 - Some answers take 60 s. A statement that fails leaves its cursor to Python's garbage collector, which runs in any
-  thread, mostly in that of the event loop, and needs the lock of the cursor's connection to free it. If that
-  connection waits for the transaction of another one, that transaction waits for the event loop, which waits for the
-  lock, until SQLite gives up. Here, each cursor is closed by the thread of its connection.
-- Many requests fail with 503. A transaction that reads before it writes fails at once if another one writes at that
-  time. Here, transactions wait for each other before they read.
+  thread, mostly in that of the event loop. To free the cursor, the collector needs the lock of the cursor's connection.
+  If this connection waits for another connection's transaction, there is a deadlock: the transaction waits for the
+  event loop, and the event loop waits for the lock, until SQLite gives up. Here, the thread of a connection closes its
+  cursors.
+- Many requests fail with 503. A transaction that reads before it writes fails at once if another one is writing. Here,
+  transactions wait for each other before they read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads the log of a flow run from its server, without repeating or losing a line.
 
 Lines arrive late, in batches, from several processes. The server orders lines only by timestamp, and many may share a
-timestamp. So the reader counts lines. If the number of seen lines equals the number of lines before a position, then
-the number of seen lines after the position equals the number of unseen lines before it.
+timestamp. So the reader counts lines. If it has seen n lines, it reads all lines after the first n. For each of these
+that it has already seen, there is one unseen line among the first n, and the reader searches backwards for it.
 """
 
 from __future__ import annotations

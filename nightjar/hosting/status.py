@@ -25,7 +25,10 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a ``flow/deployment``. It is active if neither is paused. ``when`` is like ``cron 0 2 * * *``."""
+    """A schedule of a ``flow/deployment``. ``when`` is like ``cron 0 2 * * *``.
+
+    The schedule is active if neither the schedule nor the deployment is paused.
+    """
 
     id: str
     deployment: str

@@ -1,7 +1,8 @@
 """Submits runs to a worker, each with its environment and its secrets.
 
-The secrets of a run are an anonymous block, which a label of the flow run names. The run first reads and removes the
-block. ``forget_old_secrets`` removes blocks that no run has read, after the end of the run or after a day.
+The secrets of a run are stored in an anonymous block. A label of the flow run has the id of the block. The run first
+reads and removes the block. ``forget_old_secrets`` removes blocks that no run has read, after the end of the run or
+after a day.
 """
 
 from __future__ import annotations

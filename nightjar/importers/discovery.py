@@ -97,7 +97,7 @@ def _is_bundle(path: Path) -> bool:
 
 
 def _in_folder(root: Path) -> Iterator[FoundResults]:
-    """Walks folders with a list, because they may be nested deeper than functions can be."""
+    """Walks folders with a list, because they may be nested deeper than Python's recursion limit."""
     waiting, seen, merged = [root], set[Path](), set[Path]()
     while waiting:
         folder = waiting.pop()

@@ -119,8 +119,8 @@ class _Row(Lenient):
 def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     """Writes the rollouts of a run and returns its metadata.
 
-    Several runs may start in the same second, so the run id has a digest of the id, exact time and configuration of the
-    bundle, or of all shards, merged or not.
+    Several runs may start in the same second, so the run id has a digest. It covers the id, exact time and
+    configuration of the bundle, or of all shards, merged or not.
     """
     own = [] if found.shards and not bundles_in(found.path) else [_bundle(found.path)]
     parts = [_bundle(path) for path in found.shards] or own
@@ -188,7 +188,7 @@ def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
 
 
 def _lines(folder: Path) -> Iterator[Line]:
-    """Yields rows, each with its step, as long as ``trajectories.jsonl`` has the steps in the same order."""
+    """Yields all rows; adds their steps as long as ``trajectories.jsonl`` has the steps in the order of the rows."""
     path = folder / "trajectories.jsonl"
     steps = read_lines(path) if path.is_file() else iter(())
     for line in read_lines(folder / "results.jsonl"):

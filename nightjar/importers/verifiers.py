@@ -9,7 +9,8 @@ A row of version 0.1.14::
      "token_usage": {"input_tokens": 11.0, "output_tokens": 7.0}, "correct": 1.0, "num_turns": 1.0}
 
 - Rows have no ``rollout_index``: the rollouts of an example are numbered in order of rows.
-- Without ``metrics``, a row's metrics are its fields that the metadata average. Other unknown fields are state columns.
+- Without ``metrics``, a row's metrics are its fields with an average in the metadata. Other unknown fields are state
+  columns.
 - A row with an error has a reward in verifiers, mostly 0. In Nightjar, it is a failed rollout without a reward.
 - A reward function named ``reward`` has overwritten the row's reward. The original cannot be recovered, because the
   weight is not saved; the value stays, with a warning.

@@ -1,6 +1,7 @@
 """Anthropic's messages on the server side, see https://docs.anthropic.com/en/api/messages.
 
-Like the API, it refuses a tool result without its call, a call without a result directly after it, and empty texts.
+Like the API, the server refuses a tool result without its call, a call without a result directly after it, and empty
+texts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Uses words with the blanks before them as tokens: counts tokens, turns them into ids, and cuts to a limit.
+"""Uses words with the blanks before them as tokens: counts tokens, turns them into ids, and cuts answers to a limit.
 
 The id of a token is a checksum, so every server has the same ids. A conversation becomes ids as in the ChatML template.
 """
@@ -50,7 +50,7 @@ def prompt_logprobs(tokens: Sequence[str]) -> list[float | None]:
 
 
 def likeliest(token: str, value: float) -> dict[str, float]:
-    """Returns the most probable token at a position: the token itself if ``value`` is at least -1, else the end."""
+    """Returns the most probable token at a position: ``token`` if ``value`` is at least -1, else the end token."""
     return {token: value} if value >= -1 else {END: -0.5}
 
 

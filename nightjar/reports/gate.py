@@ -20,7 +20,7 @@ def gate_rows(found: Verdict) -> list[dict[str, str]]:
 
 
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields name and reason of each benchmark that did not pass fully. ``is_verbose`` yields all details of all."""
+    """Yields name and reason of each benchmark that did not pass fully. ``is_verbose`` yields all, with details."""
     for one in found.benchmarks:
         if is_verbose or one.outcome != "PASS" or one.not_asked:
             yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])

@@ -1,9 +1,9 @@
 """The memory limit of a local sandbox: a control group if this process may make one, otherwise a polling thread.
 
-A control group (version 2) counts all processes and files in memory. Without a control group, a thread adds up, ten
-times a second, the memory of processes and their page tables, files, and buffers of sockets and pipes. seccomp refuses
-memory that the thread could not see, except small kernel objects (locks on files, mappings). Above the limit, all
-processes are killed. If that does not help, the sandbox is killed.
+A control group (version 2) counts the memory of all processes, and files in memory. Without a control group, a thread
+adds up the memory of processes and their page tables, files, and buffers of sockets and pipes, ten times a second.
+seccomp refuses memory that the thread could not see, except small kernel objects (locks on files, mappings). Above the
+limit, all processes are killed. If that does not help, the sandbox is killed.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ The filter refuses:
 - sockets of kinds that a network namespace does not separate, such as those of virtual machines;
 - memory that belongs to no process, because it would escape the limit: anonymous files, shared memory without a file,
   System V segments, queues and semaphores, pages held by a pipe alone, larger buffers of pipes and sockets;
-- the choice of processors, which would undo our choice, and limits and priorities of other processes.
+- changes of CPU affinity, which would undo our choice of processors, and limits and priorities of other processes.
 
-The numbers come from Linux' ``unistd.h``. The layout of the program comes from ``linux/filter.h``.
+The numbers of calls come from Linux' ``unistd.h``. The layout of the program comes from ``linux/filter.h``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 def filter_program(machine: str | None = None) -> bytes | None:
-    """Returns the filter for a processor architecture, by default this machine's, or None if it is not supported."""
+    """Returns the filter for a processor architecture (by default this machine's), or None if it is not supported."""
     calls = _MACHINES.get(machine or platform.machine())
     if calls is None:
         return None
@@ -142,7 +142,10 @@ def _only_of_itself(number: int, argument: int) -> list[bytes]:
 def _refused_for(
     number: int, argument: int, values: tuple[int, ...], mask: int = 0xFFFFFFFF, given: tuple[int, int] | None = None
 ) -> list[bytes]:
-    """Refuses a call if the masked argument has one of these values. ``given`` is another argument and its value."""
+    """Refuses a call if the masked argument has one of these values.
+
+    ``given`` is another argument and the value that it must have.
+    """
     steps = [
         _load(argument),
         _step(_AND, mask),
@@ -158,5 +161,5 @@ def _load(argument: int) -> bytes:
 
 
 def _skips_to_the_end(families: tuple[int, ...]) -> list[bytes]:
-    """Jumps over the refusal that follows to the permission, for each of these socket families."""
+    """Jumps over the next refusal, to the permission, for each of these socket families."""
     return [_step(_EQUAL, family, len(families) - place, 0) for place, family in enumerate(families)]

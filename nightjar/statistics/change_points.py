@@ -47,9 +47,9 @@ class ChangePoint:
 
 
 def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[ChangePoint]:
-    """Returns the changes of the level in time order. In a series without a change, any is found with chance alpha.
+    """Returns the changes of the level in time order. Without a change, the chance of finding one is alpha.
 
-    Every interval of a fixed set is split into before and after: a regression of the values on example and side. The
+    Every interval of a fixed set is split into before and after, and the values are regressed on example and side. The
     largest statistic is the first change, and each side is searched in the same way (binary segmentation with the
     intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary segmentation", 2023, after Fryzlewicz, "Wild binary
     segmentation", 2014). The limit is simulated from normal values with as many rollouts per run. If neighbouring runs

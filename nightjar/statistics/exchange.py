@@ -21,8 +21,8 @@ def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
     Each group has an example's new value first, then its old values. Without a change, any value of an example is
     equally likely to be the new value (Fisher, The Design of Experiments, 1935, section 21; Pitman, Significance Tests
     Which May be Applied to Samples from any Populations, 1937). The statistic is how far the new values are above the
-    mean of the others. The p-value is the share of 9,999 random choices, together with the real choice, that are not
-    higher.
+    mean of the others. The p-value is the share of choices (9,999 random ones and the real one) whose statistic is not
+    higher than that of the real choice.
     """
     by_size: dict[int, list[list[float]]] = defaultdict(list)
     for group in groups:

@@ -1,6 +1,7 @@
-"""Confidence intervals of means, shares and differences of shares. In the long run, they miss with chance ``alpha``.
+"""Confidence intervals of means, shares and differences of shares.
 
-The functions use SciPy's special functions, because SciPy's distributions take two seconds to import.
+In the long run, they miss the true value with chance ``alpha``. The functions use SciPy's special functions, because
+SciPy's distributions take two seconds to import.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def within_rewards(interval: Interval, values: Iterable[float]) -> Interval:
 
 
 def unseen_share(trials: int, alpha: float = 0.05) -> float:
-    """Returns the largest plausible share of a kind of result that was never seen in so many trials.
+    """Returns the largest plausible share of a kind of result that was never seen in ``trials`` trials.
 
     The upper end of Clopper and Pearson's interval for no success: 1 − (α/2)^(1/n), about 3.7 / n at α = 0.05 (Hanley
     and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983, for the one-sided 3 / n).
@@ -150,7 +151,7 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def pairs_needed(deviation: float, gap: float, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Returns how many pairs tell a mean difference from a limit at distance ``gap``. For ``gap`` 0, infinite.
+    """Returns how many pairs distinguish a mean difference from a limit at distance ``gap``; infinite for ``gap`` 0.
 
     The normal approximation for a paired mean (Cohen, "Statistical Power Analysis", 1988, section 2.3); ``deviation``
     is the standard deviation of a pair's difference.

@@ -43,7 +43,7 @@ def paired_power(deviation: float, drop: float, pairs: int, alpha: float = 0.05)
 def examples_needed(deviation: float, drop: float, alpha: float = 0.05, power: float = 0.8) -> int:
     """Returns the smallest number of pairs that detects a drop with this power.
 
-    ``paired_power`` describes arguments.
+    For the arguments, see ``paired_power``.
     """
     pairs = max(2, ceil(pairs_needed(deviation, drop, alpha, power)))
     while paired_power(deviation, drop, pairs, alpha) < power:
@@ -54,7 +54,7 @@ def examples_needed(deviation: float, drop: float, alpha: float = 0.05, power: f
 def smallest_drop(deviation: float, pairs: int, alpha: float = 0.05, power: float = 0.8) -> float:
     """Returns the smallest drop that this number of pairs detects with this power.
 
-    With fewer than two pairs, infinite.
+    It is infinite with fewer than two pairs.
     """
     if pairs < 2:  # noqa: PLR2004 - as above
         return inf

@@ -32,7 +32,7 @@ class Simultaneous:
 def simultaneous_intervals(
     values: Matrix, contrasts: Matrix, alpha: float = 0.05, *, span: float = 1.0, seed: int = 0
 ) -> Simultaneous:
-    """Returns intervals of contrasts (contrast × mean) of means over values (mean × example), for all at once.
+    """Returns simultaneous intervals of contrasts (contrast × mean) of the means of ``values`` (mean × example).
 
     The single-step max-t intervals of Hothorn, Bretz and Westfall, "Simultaneous Inference in General Parametric
     Models" (2008): the simulated quantile of the largest statistic, with the correlation of the values; alpha is the

@@ -1,4 +1,4 @@
-"""Conversations as turns of passages, with the result of each tool call next to the call.
+"""Splits conversations into turns, and turns into passages. The result of each tool call is next to the call.
 
 Text stays as the model wrote it. Code and formulas become passages of their own, but nothing is converted to HTML.
 """

@@ -56,9 +56,10 @@ class LiveRuns:
         )
 
     def find(self, run_id: str, *, is_urgent: bool = False) -> LiveRun | None:
-        """Returns a run that is only on disk, or was since the start of this server. Returns None if there is none.
+        """Returns a run that is only on disk, or None if there is no such run.
 
-        With ``is_urgent``, searches again even if the last search was recent.
+        Also returns a run that was only on disk at some time since the start of this server. With ``is_urgent``,
+        searches again even if the last search was recent.
         """
         return next((run for run in self._update(is_urgent=is_urgent) if run.run_id == run_id), None)
 

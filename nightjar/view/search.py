@@ -89,7 +89,7 @@ class Search:
 
 @router.get("/search")
 def show_search(request: Request, q: str = "", skip: Annotated[Whole, Query(ge=0)] = 0) -> HTMLResponse:
-    """Shows rollouts that contain a text. ``skip`` is the number of newest runs to leave out, already searched."""
+    """Shows rollouts that contain a text. ``skip`` is the number of newest runs that are already searched."""
     found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
     return page(request, "search.html", q=q, found=found, most=MOST, most_of_a_run=MOST_OF_A_RUN)
 

@@ -86,7 +86,8 @@ class Address:
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
         """Attaches the database, and creates a missing one unless ``read_only``.
 
-        Raises WarehouseError if an extension or a token is missing; duckdb.Error if another process holds it.
+        Raises WarehouseError if an extension or a token is missing, and duckdb.Error if another process holds the
+        database.
         """
         if self.is_motherduck and not any(map(os.environ.get, _TOKENS)):
             raise WarehouseError(f"Cannot open the warehouse {self}: set MOTHERDUCK_TOKEN to an access token.")

@@ -155,8 +155,8 @@ def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
 def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, count: int) -> Benchmarks:
     """Returns the evidence on each evaluation of a night, and on other benchmarks of the policy.
 
-    The baseline is the last ``count`` accepted nights whose gate did not say NO-GO, but no night before the last night
-    that was accepted by hand.
+    The baseline is the last ``count`` accepted nights whose gate did not say NO-GO. Nights before the last night that
+    was accepted by hand do not count.
     """
     run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
     tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}

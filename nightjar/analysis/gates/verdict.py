@@ -22,7 +22,7 @@ GateDecision: TypeAlias = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 
 @dataclass(frozen=True)
 class Nights:
-    """A benchmark night by night, in time order. ``values`` is night × example, NaN if missing."""
+    """The values of a benchmark by night, in time order. ``values`` is night × example; a missing value is NaN."""
 
     values: NDArray[np.float64]
     is_normal: Sequence[bool]

@@ -44,8 +44,8 @@ def bootstrap_ci(
 ) -> ConfidenceInterval:
     """Returns the bias-corrected and accelerated bootstrap interval of a mean.
 
-    Above 2,000 scores, whose mean is normally distributed, the interval is Student's t. For only zeros or only ones,
-    where a bootstrap interval has no width, it is Wilson's.
+    Above 2,000 scores, the interval is Student's t, because the mean is normally distributed. If all scores are 0 or
+    all are 1, the interval is Wilson's, because a bootstrap interval has no width.
     """
     groups, alpha = [[score] for score in scores], 1 - confidence
     estimate = clustered_mean(groups)
@@ -58,7 +58,7 @@ def bootstrap_ci(
 
 
 def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: float = 0.95) -> ConfidenceInterval | None:
-    """Returns a confidence interval, from the normal distribution, of the share of correct answers to these problems.
+    """Returns a confidence interval of the share of correct answers to these problems, from the normal distribution.
 
     ``problem_results`` are the numbers of answers and of correct answers of each problem. Returns None if a problem has
     fewer than two answers.
@@ -74,7 +74,7 @@ def sample_level_ci(problem_results: Sequence[tuple[int, int]], confidence: floa
 
 
 def normal_ci(scores: Sequence[float], confidence: float = 0.95) -> ConfidenceInterval:
-    """Returns a confidence interval of a mean from the normal distribution. With few scores, it is too narrow."""
+    """Returns a confidence interval of a mean, from the normal distribution. With few scores, it is too narrow."""
     estimate = clustered_mean([score] for score in scores)
     return _ci(estimate, _normal(estimate.mean, estimate.stderr, confidence), confidence, "normal")
 
@@ -136,7 +136,7 @@ def category_breakdown(results: Sequence[Mapping[str, Any]], category_key: str =
 def scoring_details_breakdown(
     results: Sequence[Mapping[str, Any]], *, max_cardinality: int = 50
 ) -> dict[str, list[CategoryResult]]:
-    """Returns scores by each string or bool in the details of all scored rows, if it has few different values."""
+    """Returns scores by each detail that is a string or bool in all scored rows and has few different values."""
     scored = [row for row in results if row.get("reward") is not None]
     details = [row.get("scoring_details") or {} for row in scored]
     found = {}
@@ -175,8 +175,8 @@ def scores_of(
 ) -> dict[str, dict[str, Any]]:
     """Returns the scores of a bundle: mean reward and pass@1 with intervals, pass@n, coverage and errors.
 
-    Failed steps have no reward and count in neither mean. pass@n covers the problems whose repeats are all scored.
-    ``expected_rows`` is None if no rows are missing.
+    Failed steps have no reward and count neither in the mean reward nor in pass@1. pass@n covers the problems whose
+    repeats are all scored. ``expected_rows`` is None if no rows are missing.
     """
     groups, rows = defaultdict[Any, list[float]](list), 0
     for row in results:
@@ -271,7 +271,7 @@ class SignTestResult(_Result):
 
 @dataclass
 class PermutationResult(_Result):
-    """The sign-flip test; ``effect_size`` is Cohen's d of a pair."""
+    """The sign-flip test; ``effect_size`` is Cohen's d of the paired differences."""
 
     observed_mean_diff: float = 0.0
     p_value: float | None = None

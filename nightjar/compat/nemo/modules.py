@@ -1,4 +1,4 @@
-"""Modules of NeMo Evaluator, each with Nightjar's modules in which its names are looked up, in order."""
+"""Maps each module of NeMo Evaluator to the modules of Nightjar that are searched, in order, for its names."""
 
 from __future__ import annotations
 

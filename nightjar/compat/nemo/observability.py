@@ -21,7 +21,7 @@ _WHERE_SET = ("model_error", "system_prompt", "trajectory")
 
 @dataclass
 class ModelResponse:
-    """A model's response; counts are None if the endpoint reports none, ``latency_ms`` includes retries."""
+    """A model's response; counts are None if the endpoint reports none. ``latency_ms`` includes retries."""
 
     content: str
     model: str = ""

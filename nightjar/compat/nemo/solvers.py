@@ -1,4 +1,4 @@
-"""Solvers, which answer the problems of a benchmark by asking a model or an agent, or with the reference.
+"""Solvers answer the problems of a benchmark: they ask a model or an agent, or return the reference.
 
 For ``ReActSolver``, every ``POST /NAME`` in a server's ``/openapi.json`` is a tool, unless it belongs to the protocol
 of resources servers.
@@ -46,7 +46,7 @@ class ErrorKind(Enum):
 
 @dataclass
 class SolveResult:
-    """An answer, or an error with its kind. With a ``reward``, the benchmark does not verify the answer."""
+    """An answer, or an error with its kind. If ``reward`` is set, the benchmark does not verify the answer."""
 
     response: str
     model_response: ModelResponse | None = None
@@ -60,7 +60,7 @@ class SolveResult:
 class Solver(Protocol):
     """Answers problems, many concurrently.
 
-    An optional dict ``settings`` holds the settings, except the client, that affect the answers. A resume compares it.
+    An optional dict ``settings`` holds the settings that affect the answers, except the client. A resume compares it.
     """
 
     async def solve(self, task: SeedResult) -> SolveResult:

@@ -126,7 +126,7 @@ class EvalRunConfig(BaseModel):
 
 
 def resolve_endpoints_file(endpoints_path: str) -> Path | None:
-    """Returns the file of an endpoint registry, also from the registry's folder; None if the file does not exist."""
+    """Returns the file of an endpoint registry, given the file or its folder; None if the file does not exist."""
     path = Path(endpoints_path)
     file = path / "endpoints.toml" if path.is_dir() else path
     return file if file.is_file() else None

@@ -22,7 +22,7 @@ from nightjar.evaluation.preparation import apply_settings
 def filter_inputs(
     inputs: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], rollouts_per_example: int
 ) -> list[Any]:
-    """Returns the remaining inputs: as many of each example as rows are missing."""
+    """Returns the remaining inputs: one for each missing row of an example."""
     rows = Counter(output["example_id"] for output in outputs)
     missing = {each["example_id"]: rollouts_per_example - rows[each["example_id"]] for each in inputs}
     kept = []

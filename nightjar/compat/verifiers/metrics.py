@@ -110,7 +110,7 @@ class EnvMetrics(Metric):
 
 
 class PassAtKMetric(Metric):
-    """pass@k and pass^k for k = 1, 2, 4, …, over examples with all rollouts scored; empty for one rollout."""
+    """pass@k and pass^k for k = 1, 2, 4, …, over examples with all rollouts scored; empty for one rollout each."""
 
     def __init__(self, rollouts_per_example: int, threshold: float = 0.5) -> None:
         self.rollouts_per_example = rollouts_per_example

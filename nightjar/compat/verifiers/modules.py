@@ -1,4 +1,4 @@
-"""Modules of verifiers, each with Nightjar's modules in which its names are looked up, in order."""
+"""Maps each module of verifiers to the modules of Nightjar that are searched, in order, for its names."""
 
 from __future__ import annotations
 

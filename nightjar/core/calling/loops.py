@@ -1,4 +1,4 @@
-"""Objects of one event loop or thread, such as connections, because an environment serves runs in several loops."""
+"""Keeps objects, such as connections, in their event loop or thread: an environment serves runs in several loops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HomeLoop:
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine and returns its result, without blocking the running event loop.
 
-        Cancelling it cancels the work.
+        Cancelling this call cancels the coroutine.
         """
         if self._loop is asyncio.get_running_loop():
             return await work

@@ -170,7 +170,7 @@ def _saved_response(response: Any) -> dict[str, Any] | None:
 
 
 def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
-    """Returns the messages, or only their number if they are this part of the conversation, which is stored once."""
+    """Returns the messages, or only their number if they are ``stretch``, a part that is stored once."""
     is_stretch = len(messages) == len(stretch) and all(map(operator.is_, messages, stretch))
     return len(messages) if is_stretch else dump_messages(messages)
 

@@ -54,7 +54,7 @@ def check_format(content: object, path: Path) -> None:
 
 
 def of_two_runs(path: Path, metadata: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Returns what to do if the files in a run directory belong to two runs, or else None."""
+    """Returns advice if the files in a run directory belong to two runs. Otherwise returns None."""
     first, second = metadata.get("run_id"), config.get("run_id")
     if first is None or second is None or first == second:
         return None
@@ -107,7 +107,10 @@ class Reserve:
 
 
 def new_run_id(source: uuid.UUID | None = None) -> str:
-    """Returns 12 hex digits: from a flow run's id, so that a retry of the flow run finds its run, or else random."""
+    """Returns 12 hex digits of a flow run's id, or 12 random hex digits.
+
+    With the flow run's id, a retry of the flow run finds its run.
+    """
     return (source or uuid.uuid4()).hex[-_RUN_ID_CHARACTERS:]
 
 

@@ -75,7 +75,7 @@ class AppendOnlyFile:
         return self._size
 
     def write(self, data: bytes) -> None:
-        """Appends data, or nothing if the disk refuses a part of it (``RunDirectoryError``)."""
+        """Appends all data. If the disk refuses a part, appends nothing and raises ``RunDirectoryError``."""
         rest = memoryview(data)
         try:
             while rest:
@@ -222,7 +222,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def checksums_of(path: Path) -> Path:
-    """Returns the file with the checksums of a file's lines: as many, in the same order."""
+    """Returns the file that has one checksum for each line of a file, in the same order."""
     return path.with_suffix(".checksums")
 
 
@@ -293,7 +293,8 @@ def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
 def check_strict(content: object, text: bytes) -> None:
     """Raises ``ValueError`` if an object in the text has a name twice, or if the text is nested too deeply.
 
-    A text that Nightjar wrote, and nobody changed, equals the text of its content. Only other texts are read again.
+    If Nightjar wrote the text and nobody changed it, encoding its content gives the same text. Only other texts are
+    parsed again.
     """
     try:
         if orjson.dumps(content) == text:

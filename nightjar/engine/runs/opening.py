@@ -155,7 +155,10 @@ def add_up(directory: RunDirectory, metadata: Mapping[str, Any]) -> Summary:
 
 
 def end_crashed(directory: RunDirectory) -> None:
-    """Summarizes a locked run whose process died, as ``crashed`` at its last write. Other runs stay unchanged."""
+    """Summarizes a locked run whose process died, and sets its status to ``crashed``.
+
+    The time of the last write becomes the end of the run. Other runs stay unchanged.
+    """
     metadata = directory.read_metadata()
     if metadata.get("status") != "running":
         return

@@ -99,7 +99,10 @@ def is_of_other_code(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def take_back_scores(directory: RunDirectory) -> frozenset[Key]:
-    """Removes the scored results, for a resume. Returns their keys. ``RunError`` if one could not be scored again."""
+    """Removes the scored results, so that a resume scores them again. Returns their keys.
+
+    Raises ``RunError`` if a resume could not score one of them.
+    """
     path = directory.results_path
     scored = {line.key for line in directory.results() if line.row["error"] is None}
     if scored:

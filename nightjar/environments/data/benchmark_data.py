@@ -129,7 +129,7 @@ def lettered(choices: Sequence[str]) -> str:
 
 
 def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str) -> tuple[list[str], str]:
-    """Returns choices in an order that depends only on seed and question, and the letter of the choice at ``right``.
+    """Returns choices in an order set only by seed and question; also returns the letter of the choice at ``right``.
 
     Example:
         >>> shuffled(["four", "five"], 1, None, "2+3?")  # no seed: their own order

@@ -122,7 +122,7 @@ def _read(value: Any) -> Any:
 
 
 def _with_commas(text: str) -> str:
-    """Adds commas to a list as NumPy prints it, such as ``['3' '4']``. Python would read it as a single text."""
+    """Adds commas to a list printed by NumPy, such as ``['3' '4']``, which Python would read as a single text."""
     tokens = [token for token in generate_tokens(io.StringIO(text.strip()).readline) if token.type != NL]
     return " ".join(
         token.string + "," * (token.type == following.type == STRING) for token, following in pairwise(tokens)

@@ -32,7 +32,7 @@ class EpisodicSumRubric(Rubric):
 
 
 class EpisodeEnv(MultiTurnEnv):
-    """Plays an episode for each example. ``done_key`` of the state is true once the world has ended the episode."""
+    """Plays an episode for each example. ``state[done_key]`` is true once the world has ended the episode."""
 
     done_key: str
     seed: int
@@ -80,7 +80,7 @@ class EpisodeEnv(MultiTurnEnv):
 def splits(
     rows: Callable[[range], Any], num_train: int, num_eval: int, own: Callable[[], Sequence[Any]] | None = None
 ) -> dict[str, Any]:
-    """Returns functions that create the datasets with ``rows``, or with ``own``, a method that returns both."""
+    """Returns functions that create the datasets with ``rows``, or with ``own``, which returns both datasets."""
     train: Callable[[], Any] = partial(rows, range(num_train))
     evaluate: Callable[[], Any] = partial(rows, range(num_train, num_train + num_eval))
     if own is not None:

@@ -45,7 +45,7 @@ class NltkData:
             raise DatasetError(str(error)) from error
 
     def paths(self) -> list[Path]:
-        """Returns the existing folders and archives, without importing NLTK, which takes a second."""
+        """Returns the existing folders and archives. Does not import NLTK, because the import takes a second."""
         found = (next((place for place in _places(name) if place.exists()), None) for name in self.names)
         return [place for place in found if place is not None]
 

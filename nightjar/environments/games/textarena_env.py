@@ -1,7 +1,7 @@
 """``TextArenaEnv``: TextArena's games for one player, such as Wordle. Needs the extra ``textarena``.
 
-The games call ``nltk.download``, which prints and always needs the network. Nightjar replaces this function: it
-downloads only missing data, and if that fails, raises an error that names the data.
+The games call ``nltk.download``, which prints and always needs the network. Nightjar's replacement downloads only
+missing data. If a download fails, the replacement raises an error that names the data.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Luck:
                 random.setstate(before)
 
     def drawn_by(self, game: Any) -> Any:
-        """Does the same as ``drawn``, except for a game that asks a model, because it would block other games."""
+        """Does the same as ``drawn``, but nothing for a game that asks a model: its wait would block other games."""
         return nullcontext() if hasattr(unwrapped(game), "gamemaster") else self.drawn()
 
 

@@ -210,7 +210,7 @@ class JudgeRubric(Rubric):
 def judge_config(base_url: str | None = None, api_key_var: str | None = None) -> ClientConfig:
     """Returns the endpoint of a judge, by default OpenAI's.
 
-    Raises ``ConfigError`` if no variable is named and no key belongs to the host.
+    Raises ``ConfigError`` if ``api_key_var`` is not given and no known key belongs to the host.
     """
     url = base_url or _OPENAI_URL
     return ClientConfig(api_base_url=url, api_key_var=api_key_var or key_variable(url))
@@ -244,6 +244,6 @@ def _reply_text(response: Any) -> str:
 
 
 def _earlier_replies(state: State) -> dict[str, str]:
-    """Returns the judge's earlier replies by prompt; empty if an environment stores another kind of value there."""
+    """Returns the judge's earlier replies by prompt; empty if an environment uses ``judge_response`` otherwise."""
     said = state.get("judge_response")
     return said if isinstance(said, dict) else {}

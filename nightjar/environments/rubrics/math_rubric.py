@@ -43,8 +43,8 @@ class MathRubric(Rubric):
 
     An answer is wrong if it is not mathematics, is too long, or takes too long to compare. In addition to math-verify's
     syntax, the rubric reads `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, and a full stop at the end. By
-    default, an answer must be in a ``\boxed{}`` after the thoughts. All rubrics of a program share ``max_workers``
-    processes, at most one per processor, which compare answers.
+    default, an answer must be in a ``\boxed{}`` after the thoughts. All rubrics of a program share the processes that
+    compare answers: ``max_workers``, but at most one per processor.
 
     Example:
         >>> import asyncio
@@ -143,7 +143,7 @@ def _fraction(number: re.Match[str]) -> str:
 
 
 def are_of_two_kinds(given: str, expected: str) -> bool:
-    r"""Returns whether answers differ in a number base, or in set versus ordered pair. math-verify ignores both."""
+    r"""Returns whether answers differ in number base, or are a set and an ordered pair. math-verify ignores both."""
     marks = ((mark(given), mark(expected)) for mark in (_BASE.search, _WHOLE.match, _LISTED.match))
     return any(one and other and one[1] != other[1] for one, other in marks)
 

@@ -43,7 +43,7 @@ _ANY_NUMBER = Places(0)
 
 @contextmanager
 def partial_scores() -> Iterator[None]:
-    """Marks scores in this block as a part of the reward, which must not be copied to steps yet."""
+    """Marks scores in this block as parts of the reward, so that they are not copied to steps yet."""
     token = _is_partial.set(True)
     try:
         yield
@@ -159,11 +159,11 @@ class Rubric:
         self.class_objects[name] = obj
 
     def add_score_object_provider(self, provider: ScoreObjectProvider) -> None:
-        """Adds a function from a state to additional arguments of the reward functions, by name."""
+        """Adds a function that takes a state and returns additional arguments of the reward functions, by name."""
         self.score_object_providers.append(provider)
 
     def add_group_score_object_provider(self, provider: GroupScoreObjectProvider) -> None:
-        """Adds a function from the states of a group to additional arguments of the group functions, by name."""
+        """Adds a function that takes a group's states and returns more arguments of the group functions, by name."""
         self.group_score_object_providers.append(provider)
 
     def add_cleanup_handler(self, handler: Callable[..., Any]) -> None:
@@ -246,7 +246,7 @@ class Rubric:
         await call_named(handler, **self.cleanup_objects(handler, state))
 
     def cleanup_objects(self, handler: Callable[..., Any], state: State) -> dict[str, Any]:
-        """Returns the objects for a clean-up handler; the rollout's are computed only if the handler names any."""
+        """Returns the objects for a clean-up handler; computes those of the rollout only if the handler names any."""
         objects = {"state": state, **self.class_objects}
         return objects if takes_only(handler, objects) else {**objects, **self.score_objects(state)}
 

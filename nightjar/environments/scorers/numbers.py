@@ -123,9 +123,9 @@ def last_number(text: str, has_decimal_comma: bool = False) -> Decimal | None:
 def equated_number(text: str) -> Decimal | None:
     r"""Returns the number that a short answer gives; None if the answer gives no number.
 
-    It is the number after the last equals sign that no calculation follows. Without an equals sign, it is the number
-    at the beginning or after an "is". Otherwise it is the first number after the last "so" that is not an aside ("in
-    2 months").
+    It is the number after the last equals sign that is not followed by a calculation. Without an equals sign, it is
+    the number at the beginning or after an "is". Otherwise, asides ("in 2 months") are skipped, and it is the first
+    number after the last "so".
     """
     plain = plain_text(text)
     equated = [part for part in reversed(_EQUALS.split(plain)) if _NUMBER.search(part)]
@@ -151,8 +151,8 @@ def same_number(given: str, reference: str) -> bool:
 def stated_number(text: str) -> Decimal | None:
     r"""Returns the number that is stated as the answer, otherwise the last number; None if there is no number.
 
-    The answer stands after the last ``Answer:`` or "answer is" that a number follows, below a heading "Answer", or
-    after an ``A:`` at the start of the last line.
+    The answer stands after the last ``Answer:`` or "answer is" that is followed by a number, below a heading "Answer",
+    or after an ``A:`` at the start of the last line.
     """
     plain = plain_text(text)
     sentences = (sentence for said in reversed(_STATED.findall(plain)) for sentence in _SENTENCE_END.split(said))

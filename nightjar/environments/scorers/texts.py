@@ -163,10 +163,10 @@ _IN_BRACKETS = re.compile(r"(?<!\w)[(\[]([A-Za-z])[)\]]")
 def stated_letter(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
     r"""Returns the final letter of a text in upper case; None if it names no letter of ``letters``, or several at once.
 
-    It is the last letter in a box, or after "answer" (also in the languages of simple-evals) or "correct option" and a
-    colon or "is". Otherwise, in this order: the chosen option; the only option mentioned; the last letter alone on a
-    line, or after "I choose"; the letter of the only line that begins with one; the last letter in brackets. A letter
-    that continues a sentence ("answer: I think") does not count.
+    It is the last letter in a box, or after a colon or "is" that follows "answer" (also in the languages of
+    simple-evals) or "correct option". Otherwise, in this order: the chosen option; the only option mentioned; the last
+    letter alone on a line, or after "I choose"; the letter of the only line that begins with a letter; the last letter
+    in brackets. A letter that continues a sentence ("answer: I think") does not count.
     """
     plain = _BLANKS.sub(" ", _CHOICE_MARKUP.sub("", unicodedata.normalize("NFKC", text)))
     for pattern in (_STATED, _CHOSEN, _OPTIONS, _ALONE, _PICKED, _BEGINNING, _IN_BRACKETS):

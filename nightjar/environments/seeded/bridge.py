@@ -61,7 +61,7 @@ class SeededRows(Sequence[dict[str, Any]]):
         return row_of(self.seeds[position], self._system_prompt())
 
     async def _seed_from(self, position: int) -> None:
-        """Seeds a problem and the problems after it, of these at most as many as were seeded before."""
+        """Seeds a problem, and at most as many problems after it as were seeded before."""
         count = min(_SEEDED_AT_ONCE, len(self.seeds) + 1)
         wanted = [number for number in range(position, min(position + count, self._size)) if number not in self.seeds]
         found = await asyncio.gather(*(_seeded(self._benchmark, number) for number in wanted), return_exceptions=True)
@@ -231,7 +231,7 @@ def _instruction(state: State) -> str:
 
 
 class BatchEnv(SeededEnv):
-    """A benchmark that another program evaluates as a whole. The answer to its one example is the scores as JSON.
+    """A benchmark that another program evaluates as a whole. It has one example; the answer is the scores as JSON.
 
     The benchmark's ``run_batch`` gets ``base_url``, ``model``, ``api_key`` and ``sampling_args``; its ``verify`` reads
     the scores.

@@ -41,9 +41,10 @@ class Judge(Protocol):
 
 @dataclass
 class JudgeScoringConfig:
-    """How a judge scores, from 1 to ``max_score``. An answer is correct from ``threshold`` times the best score.
+    """How a judge scores, from 1 to ``max_score``.
 
-    With ``swap_check``, the judge is asked again with answer and reference swapped, and the score is the mean.
+    An answer is correct if its score is at least ``threshold`` times ``max_score``. With ``swap_check``, the judge is
+    asked again with answer and reference swapped, and the score is the mean.
     """
 
     rubric_template: str = DEFAULT_RUBRIC

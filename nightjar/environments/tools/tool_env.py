@@ -84,8 +84,8 @@ class ToolEnv(MultiTurnEnv):
     Args:
         tools: functions, methods or callables, see ``convert_func_to_tool_def``. Async tools run in the
             event loop. Others run in threads: they may block, but not use another thread's ``sqlite3`` connection.
-        stop_errors: exceptions that end the rollout instead: with a ``ToolParseError`` for unreadable arguments, or a
-            ``ToolCallError`` for a failed call.
+        stop_errors: exceptions that end the rollout instead. Its error is a ``ToolParseError`` for unreadable
+            arguments, or a ``ToolCallError`` for a failed call.
 
     Example:
         >>> import asyncio
@@ -120,7 +120,7 @@ class ToolEnv(MultiTurnEnv):
         self._offer(tool, convert_func_to_tool_def(tool))
 
     def remove_tool(self, tool: ToolFunction) -> None:
-        """Stops offering a tool; ``ValueError`` if it is not offered."""
+        """Stops offering a tool. Raises ``ValueError`` if it is not offered."""
         name = function_name(tool)
         if tool not in self.tools:
             raise ValueError(f"Tool {name!r} is not offered. Choose one of: {', '.join(self.tool_map) or 'none'}")

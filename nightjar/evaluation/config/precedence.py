@@ -1,7 +1,7 @@
 """Decides which value of a field is used when several sources set it, and records the source.
 
-The sources, most important first, are the command line, a suite's ``[[eval]]``, the suite, a provider that one of these
-names, the endpoint registry, the environment's ``pyproject.toml``, the user's defaults, and ``RunConfig``. Headers and
+The sources, most important first, are the command line, a suite's ``[[eval]]``, the suite, a provider named in one of
+these, the endpoint registry, the environment's ``pyproject.toml``, the user's defaults, and ``RunConfig``. Headers and
 sampling parameters of all sources are merged key by key; any other field comes from one source.
 """
 

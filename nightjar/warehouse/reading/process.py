@@ -181,7 +181,7 @@ class _QueryProcess:
 
 
 class _Places:
-    """Gives places in the order of the requests. With a semaphore, a busy thread overtakes threads that wait."""
+    """Gives places in the order of the requests. With a semaphore, a busy thread would overtake waiting threads."""
 
     def __init__(self, free: int) -> None:
         self._lock = threading.Lock()

@@ -152,7 +152,7 @@ def _explained(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 @contextmanager
 def _stopped_on_error(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Stops a query when its rows are no longer needed: DuckDB's threads produce more until the next statement."""
+    """Stops a query after an error. Otherwise, DuckDB's threads would produce rows until the next statement."""
     try:
         yield
     except BaseException:

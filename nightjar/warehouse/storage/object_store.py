@@ -4,7 +4,7 @@ The layout is that of a folder: ``segments/{segment_id}/{kind}.parquet`` and, up
 number of machines may write without a lock:
 
 - No object is written twice. Two publishes of the same content use different folders; the catalog counts one.
-- A segment exists if its ``segment.json`` does. Unfinished uploads are removed after a day.
+- A segment exists if its ``segment.json`` exists. Unfinished uploads are removed after a day.
 - Two processes may pack the same runs. The catalog counts one pack. Each pack holds all examples of its rollouts, so
   that the other pack can be removed.
 - Packed segments stay for an hour. A packer removes its pack if a run in the pack was pruned meanwhile; a pruner checks
@@ -165,7 +165,7 @@ class ObjectStore(Store):
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished uploads, and old packs of which no run counts."""
+        """Removes unfinished uploads, and old packs without a run that counts."""
         with remote_errors("write", self, self.url):
             listing = self._listing()
             for name in self._abandoned(listing):
@@ -235,7 +235,7 @@ class ObjectStore(Store):
 
 
 def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
-    """Returns packs of which no run counts, because another process packed or published the same runs."""
+    """Returns packs whose runs do not count, because another process packed or published the same runs."""
     return [
         name
         for name, segment in catalog.segments.items()

@@ -268,7 +268,7 @@ def _has_whole_examples(store: Store, segment: Segment) -> bool:
 
 
 def _sharing(own: Collection[str], others: Mapping[str, Segment]) -> list[Segment]:
-    """Returns the segments that hold one of our examples.
+    """Returns the segments of ``others`` that share an example with the files in ``own``.
 
     If a damaged file prevents the search, returns all segments.
     """

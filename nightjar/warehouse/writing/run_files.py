@@ -104,9 +104,9 @@ def _check_lines(directory: RunDirectory) -> None:
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
-    """Returns a copy of a file with the named values of each line moved into one object, ``state``.
+    """Returns a copy of a file. In each line, moves the values called ``names`` into one object, ``state``.
 
-    Values in ``fields`` stay in the line. Lines that are not objects stay unchanged.
+    The values called ``fields`` stay in the line. Lines that are not objects stay unchanged.
     """
     copy, beside = scratch / file.path.name, scratch / f"{file.path.name}.gathered"
     longest = 0
@@ -217,7 +217,7 @@ def _settings(config: str | None) -> bytes:
 
 
 def _finished_at(last_attempt: bytes) -> float:
-    """Returns the Unix time of the last line, and so newest attempt, of the ledger. An empty ledger returns 0."""
+    """Returns the Unix time of the ledger's last line, which is the newest attempt; 0 for an empty ledger."""
     with suppress(ValueError, TypeError, KeyError):
         return float(orjson.loads(last_attempt)["finished_at"])
     return 0.0

@@ -1,4 +1,4 @@
-"""Builds bundles from the rows of an evaluation: the files in which NeMo Evaluator stores a result."""
+"""Builds bundles, the files in which NeMo Evaluator stores results, from the rows of an evaluation."""
 
 from __future__ import annotations
 
@@ -175,7 +175,10 @@ def cost_of(model: str, stats: RuntimeStats) -> CostEstimate | None:
 
 
 def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
-    """Writes the files of a bundle and returns their paths; moves another run's files into a subfolder of its name."""
+    """Writes the files of a bundle and returns their paths.
+
+    Moves the files of another run into a subfolder that is named after that run.
+    """
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder, bundle["run_id"])

@@ -38,7 +38,7 @@ def compare_runs(
 
     The report's ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
     entirely beyond ``min_effect``, else ``INCONCLUSIVE``. ``test`` selects only the p-value to report.
-    ``reward_threshold`` may be 0 or 0.5. In both cases, an answer is correct from the reward 0.5.
+    ``reward_threshold`` may be 0 or 0.5. In both cases, an answer with a reward of 0.5 or more is correct.
     """
     if test not in _TESTS:
         raise ConfigError(f"Unknown test {test!r}. Choose one of: {', '.join(_TESTS)}")

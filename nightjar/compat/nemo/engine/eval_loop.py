@@ -50,7 +50,7 @@ _held: list[SeededEnv] = []
 
 
 class SolvedEnv(SeededEnv):
-    """A benchmark whose problems a solver answers in place of the run's model."""
+    """A benchmark with a solver that answers the problems in place of the run's model."""
 
     state_columns: Sequence[str] = (*SeededEnv.state_columns, RESPONSE, TRAJECTORY)
 
@@ -148,7 +148,7 @@ async def run_evaluation(
     shuffle_seed: int | None = None,
     model_traffic_store: Any = None,
 ) -> Bundle:
-    """Runs a solver on the problems of a benchmark and returns the bundle, in the order of problems.
+    """Runs a solver on the problems of a benchmark and returns the bundle, sorted by problem.
 
     Solver, client and benchmark stay usable; the benchmark is closed at exit. Raises ``ResumeMismatchError`` if the
     settings differ from those of the run to resume, and ``RunError`` if the endpoint rejects every request.

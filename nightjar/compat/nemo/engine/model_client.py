@@ -176,7 +176,7 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
 async def ask(
     client: AnyClient, messages: Messages, model: str, sampling: SamplingArgs, tools: list[Tool] | None = None
 ) -> tuple[Response, ModelResponse]:
-    """Returns a response in the forms of clients and of solvers. Each repeat in an evaluation has its own seed."""
+    """Returns a response in two forms, for clients and for solvers. Each repeat in an evaluation has its own seed."""
     state = current_rollout.get()
     if state is not None and isinstance(sampling.get("seed"), int):
         sampling = {**sampling, "seed": sampling["seed"] + state["input"].get("rollout_index", 0)}

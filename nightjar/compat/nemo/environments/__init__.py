@@ -24,7 +24,7 @@ __all__ = [
 
 
 class CompositeEnvironment(RowBenchmark):
-    """Takes problems from one benchmark and has another verify the answers."""
+    """Takes problems from one benchmark; another benchmark verifies the answers."""
 
     def __init__(self, seed_env: EvalEnvironment, verify_env: EvalEnvironment) -> None:
         super().__init__()

@@ -99,7 +99,7 @@ class LMEvalEnvironment(RowBenchmark):
         limit: use the first documents only, as a count or as a share below 1.
         include_path: a folder of YAML files with further tasks.
         metric: the reward, such as ``exact_match,strict-match``; None means the first metric in lm-eval's tables.
-        begin: a text that replaces lm-eval's begin token before texts without context: a probability needs a context.
+        begin: text in place of lm-eval's begin token before texts without context, because a probability needs context.
     """
 
     environment_class = LMEvalEnv

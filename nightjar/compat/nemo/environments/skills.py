@@ -9,8 +9,8 @@ r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/harnesses.md). Nightjar r
     prompt/config/eval/mcq.yaml     user: ...
 
 Answers are scored as mathematics or by the letter of an option. An answer is the content of ``\boxed{}`` or a match
-of ``extract_regex``; ``extract_from_boxed``, ``relaxed`` and ``regex_first``, in the settings of a benchmark or in a
-row, choose between these two ways.
+of ``extract_regex``. The settings ``extract_from_boxed``, ``relaxed`` and ``regex_first``, of a benchmark or a row,
+choose between these two ways.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _OF_EVALUATION = "eval_config."
 
 
 class SkillsEnvironment(EvalEnvironment):
-    """A benchmark of NeMo Skills, such as ``gpqa``; ``group.name`` in a group.
+    """A benchmark of NeMo Skills, such as ``gpqa``; in a group, its name is ``group.name``.
 
     Args:
         split: the file of problems; None means the benchmark's default.

@@ -12,7 +12,7 @@ from nightjar.errors import ConfigError
 
 
 class RowBenchmark(EvalEnvironment):
-    """A benchmark that defines ``verify_row``, because its metadata may have any names."""
+    """A benchmark that defines ``verify_row`` instead of ``verify``, because its metadata may have any names."""
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
         return await self.verify_row(response, expected, metadata, sandbox)

@@ -116,7 +116,7 @@ class VLMEvalKitEnvironment(EvalEnvironment):
             )
 
     def _metadata(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Returns the metadata of a question; ``g_index`` is the same for a question with rotated options."""
+        """Returns the metadata of a question; ``g_index`` is the same for all rotations of its options."""
         index = str(row["index"])
         rotated = {"g_index": str(int(index) % _ROTATION)} if index.isdecimal() else {}
         category = next((row[name] for name in ("category", *_KEPT) if name in row), None)

@@ -133,7 +133,7 @@ def plain_answer(text: str) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Returns a text without punctuation; a sign between words becomes a blank, a comma in a number does not."""
+    """Returns a text without punctuation. A sign between words becomes a blank; a comma in a number is only removed."""
     text = re.sub(r"(?<=\d),(?=\d)", "", text)
     text = re.sub(rf"(?<=\S){_PUNCTUATION}(?=\S)", " ", text)
     return re.sub(r"\.(?!\d)", "", re.sub(_PUNCTUATION, "", text))

@@ -101,7 +101,8 @@ def image_of(
 ) -> BenchmarkImage:
     """Returns the image of a benchmark in a file, without running its code.
 
-    The image contains the file, the modules in the folder that it imports, and files in the folder that strings name.
+    The image contains the file, the modules of its folder that it imports, and files of the folder that are named by
+    strings in this code.
     """
     found = in_file(text)
     if found is None:
