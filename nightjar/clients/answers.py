@@ -65,7 +65,7 @@ def usage_of(answer: Any) -> Usage | None:
 
 
 def without_text(reason: Any) -> ModelError:
-    """Returns the error for a response without content, by the reason why the response ended."""
+    """Returns the error for a response without content. ``reason`` is why the response ended."""
     if reason in _WITHHELD:
         return ContentFilteredError("the content filter of the endpoint withheld the response")
     return EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")

@@ -187,7 +187,7 @@ def create_app(
 ) -> FastAPI:
     """Returns the application.
 
-    ``command_of`` returns the command that starts a run; by default, pages show its settings.
+    ``command_of`` returns the command that starts a run. Without ``command_of``, pages show the run's settings.
     """
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of

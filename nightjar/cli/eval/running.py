@@ -114,7 +114,7 @@ def check(evaluations: Sequence[Evaluation]) -> None:
 
 
 def evaluation_of(run_dir: str, changes: Mapping[str, Any]) -> Evaluation:
-    """Returns the evaluation of a run to resume, with changed fields; raises the errors of ``saved_config``."""
+    """Returns the evaluation of a run to resume with ``changes``. Raises the errors of ``saved_config``."""
     sources = dict.fromkeys(RunConfig.model_fields, "config.json") | dict.fromkeys(changes, FLAG)
     return Evaluation(saved_config(RunDirectory(Path(run_dir)), changes), sources)
 

@@ -37,7 +37,8 @@ class LMEvalEnv(SeededEnv):
     """A task of lm-eval as an environment.
 
     A task that generates text sends lm-eval's requests: a chat with the examples as turns, or one completions prompt.
-    A task that compares probabilities sends one request per text; its completion is the JSON list of probabilities.
+    A task that compares probabilities sends one request per text. The completion of the rollout is the JSON list of all
+    probabilities.
     """
 
     def __init__(self, benchmark: Any, judge: Any = None, **kwargs: Any) -> None:
