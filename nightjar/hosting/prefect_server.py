@@ -8,20 +8,25 @@ A plain ``prefect server start`` on SQLite fails in two ways when several proces
   event loop, and the event loop waits for the lock, until SQLite gives up. Here, the thread of a connection closes its
   cursors.
 - Many requests fail with 503. A transaction that reads before it writes fails at once if another one is writing. Here,
-  transactions wait for each other before they read.
+  the transactions that Prefect begins explicitly wait for each other before they read.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite.core
 from prefect.cli import app
-from prefect.server.database.configurations import AioSqliteConfiguration
+from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
+
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+_begin = AioSqliteConfiguration.begin_transaction
 
 
 class OwnThreadCursor(aiosqlite.Cursor):
@@ -38,12 +43,19 @@ class OwnThreadCursor(aiosqlite.Cursor):
             self._conn._tx.put_nowait((None, self._cursor.close))  # noqa: SLF001 - the only way to its thread
 
 
+@asynccontextmanager
+async def begin_to_write(database: Any, session: AsyncSession, **_: bool) -> AsyncIterator[Any]:
+    """Begins a transaction that waits for others before it reads. Sessions within it read as in plain Prefect."""
+    async with _begin(database, session, with_for_update=True) as transaction:
+        await session.connection()
+        token = SQLITE_BEGIN_MODE.set("DEFERRED")
+        try:
+            yield transaction
+        finally:
+            SQLITE_BEGIN_MODE.reset(token)
+
+
 def main() -> None:
-    begin = AioSqliteConfiguration.begin_transaction
-
-    def begin_to_write(database: Any, session: Any, **_: bool) -> AbstractAsyncContextManager[Any]:
-        return begin(database, session, with_for_update=True)
-
     setattr(AioSqliteConfiguration, "begin_transaction", begin_to_write)  # noqa: B010 - typed as a fixed method
     setattr(aiosqlite.core, "Cursor", OwnThreadCursor)  # noqa: B010
     sys.argv = sys.argv[1:]

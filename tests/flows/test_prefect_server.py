@@ -48,3 +48,12 @@ async def test_writers_at_once_are_all_served(services):
     async with httpx.AsyncClient(base_url=services.api, timeout=120) as client:
         await asyncio.gather(*(write(client, number) for number in range(WRITERS)))
     assert not [code for code in codes if code >= httpx.codes.BAD_REQUEST], codes
+
+
+def test_a_queue_that_is_paused_and_resumed_reads_its_pool_within_the_transaction(services):
+    services.call("POST", "/work_pools/", {"name": "paused", "type": "process"})
+    services.call("POST", "/work_pools/paused/queues", {"name": "some"})
+    for is_paused in (True, False):
+        path = f"{services.api}/work_pools/paused/queues/some"
+        response = httpx.patch(path, json={"is_paused": is_paused}, timeout=30)
+        assert response.status_code == httpx.codes.NO_CONTENT

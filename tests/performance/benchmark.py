@@ -30,7 +30,7 @@ from statistics import median
 
 from figures import NIGHTJAR, Row, print_table, seconds_of, serving
 
-from nightjar.hosting.server import PrefectApi, prefect_answers
+from nightjar.hosting.server import PrefectApi, prefect_answers, server_command
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
@@ -304,7 +304,7 @@ def prefect_server() -> Iterator[None]:
     with tempfile.TemporaryDirectory() as home:
         os.environ |= {"PREFECT_HOME": home, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        command = [sys.executable, "-m", "prefect", "server", "start", "--port", port]
+        command = [sys.executable, "-P", "-m", *server_command(int(port))]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not prefect_answers(os.environ["PREFECT_API_URL"]):
