@@ -275,7 +275,7 @@ class TestExhaustion:
     @pytest.mark.long
     async def test_a_sandbox_full_of_files_is_restarted(self, sandbox, only_local):
         said = ""
-        for attempt in range(5):
+        for attempt in range(20):
             code = f"""
                 import os
                 for number in range(10**6):
