@@ -30,7 +30,7 @@ _begin = AioSqliteConfiguration.begin_transaction
 
 
 class OwnThreadCursor(aiosqlite.Cursor):
-    """A cursor that the thread of its connection closes if nobody else did."""
+    """A cursor that its connection's thread closes, even if the cursor was dropped without ``close``."""
 
     _is_open = True
 

@@ -29,7 +29,7 @@ async def test_a_failed_cursor_is_freed_without_waiting_for_its_connection(tmp_p
             waiting = asyncio.ensure_future(connection.execute("INSERT INTO numbers VALUES (2)"))
             await asyncio.sleep(0.1)  # its thread waits for the other transaction now
             del failed
-            gc.collect()  # would wait, too, and the event loop with it
+            gc.collect()  # without the class, this waits for the connection
             other.execute("COMMIT")
             await waiting  # raises an error after 10 s
 
