@@ -20,7 +20,15 @@ from nightjar.errors import ConfigError, MissingWarehouseError, ServiceError, Wa
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import StoredRun, stored_run, stored_runs
-from nightjar.hosting.server import ENDED, MOST_RUNS, WORKER_SECONDS, PrefectApi, find_prefect_api, page_of
+from nightjar.hosting.server import (
+    CANCEL_SECONDS,
+    ENDED,
+    MOST_RUNS,
+    WORKER_SECONDS,
+    PrefectApi,
+    find_prefect_api,
+    page_of,
+)
 from nightjar.warehouse.location import Kind, kind_of, seen_from_anywhere
 from nightjar.warehouse.storage.records import Night
 
@@ -289,14 +297,18 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
     return Retried(flow_run_id, name, state, page_of(flow_run_id, api.url))
 
 
-def _wait_for_the_worker(flow_run: dict[str, Any]) -> None:
-    """Waits until Prefect's worker can no longer overwrite the retry with the end of a killed or cancelled run."""
-    if flow_run["work_pool_name"] and flow_run["state_type"] in {"CRASHED", "CANCELLED"}:
-        ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
-        rest = WORKER_SECONDS - (datetime.now(UTC) - ended_at).total_seconds()
-        if rest > 0:
-            logger.info("Run %r has just ended. Waiting %.0f s for its worker before the retry", flow_run["name"], rest)
-            time.sleep(rest)
+def seconds_before_retry(flow_run: Mapping[str, Any]) -> float:
+    """Returns how long Prefect's worker may still undo a retry of a run that was killed or cancelled, or 0."""
+    seconds = {"CRASHED": WORKER_SECONDS, "CANCELLED": CANCEL_SECONDS}.get(flow_run["state_type"], 0.0)
+    ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
+    rest = seconds - (datetime.now(UTC) - ended_at).total_seconds()
+    return max(0.0, rest) if flow_run["work_pool_name"] else 0.0
+
+
+def _wait_for_the_worker(flow_run: Mapping[str, Any]) -> None:
+    if rest := seconds_before_retry(flow_run):
+        logger.info("Run %r has just ended. Waiting %.0f s for its worker before the retry", flow_run["name"], rest)
+        time.sleep(rest)
 
 
 def run_dir_of(flow_run: dict[str, Any]) -> str:

@@ -7,13 +7,12 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from subprocess import PIPE
 
 import httpx
 import psutil
 
-from nightjar.hosting.server import WORKER_SECONDS
+from nightjar.hosting.hosted_runs import seconds_before_retry
 
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
@@ -98,11 +97,8 @@ class Services:
         return response.json()["id"]
 
     def retry(self, flow_run_id):
-        """Retries a run that ended as a person does: not before its worker has recorded the end, too."""
-        ended = self.flow_run(flow_run_id)["state"]
-        if ended["type"] in {"CRASHED", "CANCELLED"}:
-            age = datetime.now(UTC) - datetime.fromisoformat(ended["timestamp"])
-            time.sleep(max(0.0, WORKER_SECONDS - age.total_seconds()))
+        """Retries an ended run as a person does in the UI, after its worker has recorded the end."""
+        time.sleep(seconds_before_retry(self.flow_run(flow_run_id)))
         state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
         self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True})
 

@@ -1,11 +1,15 @@
 """Runs that are stopped, in the UI and on a terminal: state, metadata and SQL agree, and what is finished is kept."""
 
+import asyncio
 import json
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 from local_services import Services, wait_for_answers
+from prefect.events.clients import PrefectEventSubscriber
+from prefect.events.filters import EventFilter, EventNameFilter
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
@@ -45,11 +49,25 @@ def test_retry_after_a_cancel_runs_only_the_rest(services):
         assert in_sql(services.folder, "stopped-in-ui") == [("cancelled", metadata["scored"])]
         assert errors_logged(services, created) == []
         assert message_after_worker(services, created).startswith("Cancelled by SIGTERM\n")
+        time.sleep(max(0.0, since + 12 - time.monotonic()))
+        assert created not in asyncio.run(cancels_sent_to_a_new_worker(services))
 
         services.retry(created)
         assert services.end_of(created) == "COMPLETED"
         assert server.stats().answered <= ROLLOUTS + 2, "only what was in flight is asked again"
     assert in_sql(services.folder, "stopped-in-ui") == [("completed", ROLLOUTS)]
+
+
+async def cancels_sent_to_a_new_worker(services):
+    """Returns the runs whose cancel a worker receives from the server when it starts to watch a run."""
+    cancels = EventFilter(event=EventNameFilter(name=["prefect.flow-run.Cancelling"]))
+    sent = []
+    async with PrefectEventSubscriber(services.api, filter=cancels) as events:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                async for event in events:
+                    sent.append(event.resource.id.removeprefix("prefect.flow-run."))
+    return sent
 
 
 def errors_logged(services, flow_run_id):
