@@ -61,12 +61,12 @@ def test_retry_after_a_cancel_runs_only_the_rest(services):
 async def cancels_sent_to_a_new_worker(services):
     """Returns the runs whose cancel a worker receives from the server when it starts to watch a run."""
     cancels = EventFilter(event=EventNameFilter(name=["prefect.flow-run.Cancelling"]))
-    sent = []
+    sent = set()
     async with PrefectEventSubscriber(services.api, filter=cancels) as events:
         with suppress(TimeoutError):
             async with asyncio.timeout(3):
                 async for event in events:
-                    sent.append(event.resource.id.removeprefix("prefect.flow-run."))
+                    sent.add(event.resource.id.removeprefix("prefect.flow-run."))
     return sent
 
 
