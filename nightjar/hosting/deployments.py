@@ -37,7 +37,7 @@ from nightjar.flows.querying import query
 from nightjar.flows.rescoring import rescore
 from nightjar.flows.retrying import retry_failed
 from nightjar.hosting.automations import Change, WantedSchedule, dead_runs, night_notifications, planned_schedule
-from nightjar.hosting.server import HEARTBEATS, POOL, prefixed
+from nightjar.hosting.server import FOLDER_LABEL, HEARTBEATS, POOL, prefixed
 
 
 class Deployment(NamedTuple):
@@ -61,7 +61,7 @@ DEPLOYMENTS = (
     Deployment(prune, "Removes old runs from the warehouse; shows them first."),
     Deployment(upkeep, "Examines and packs the warehouse; fails if something needs action."),
 )
-_FOLDER = "nightjar/folder"
+
 _DEFAULT = "that of the work pool"
 _COMMAND = "python -m prefect.engine"
 _FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
@@ -128,7 +128,7 @@ async def planned_deployments(
 async def _suites_there(client: PrefectClient, folder: Path) -> dict[str, Deployment]:
     of_flow = FlowFilter(name=FlowFilterName(any_=[benchmark.name]))
     found = await client.read_deployments(flow_filter=of_flow)
-    own = (each for each in found if each.job_variables.get("labels", {}).get(_FOLDER) == _owner(folder))
+    own = (each for each in found if each.job_variables.get("labels", {}).get(FOLDER_LABEL) == _owner(folder))
     return {each.name: Deployment(benchmark, each.description or "") for each in own}
 
 
@@ -163,7 +163,7 @@ async def _deployment(
         work_pool_name=pool,
         job_variables={
             "working_dir": str(folder),
-            "labels": {_FOLDER: _owner(folder)},
+            "labels": {FOLDER_LABEL: _owner(folder)},
             **({"env": dict(environment)} if environment else {}),
         },
     )
@@ -203,7 +203,7 @@ def _owner(folder: Path) -> str:
 
 
 def _check_owner(there: DeploymentResponse, folder: Path) -> None:
-    owner = there.job_variables.get("labels", {}).get(_FOLDER)
+    owner = there.job_variables.get("labels", {}).get(FOLDER_LABEL)
     if owner != _owner(folder):
         whose = f"belongs to the folder {owner}" if owner else "was not registered by 'nightjar up'"
         raise ServiceError(

@@ -1,6 +1,6 @@
 """Runs Prefect's server reliably on SQLite: ``python -P -m nightjar.hosting.prefect_server prefect server start``.
 
-A plain ``prefect server start`` on SQLite fails in two ways when several processes write:
+A plain ``prefect server start`` on SQLite has three faults. Two of them occur when several processes write:
 
 - Some answers take 60 s. A statement that fails leaves its cursor to Python's garbage collector, which runs in any
   thread, mostly in that of the event loop. To free the cursor, the collector needs the lock of the cursor's connection.
@@ -9,23 +9,30 @@ A plain ``prefect server start`` on SQLite fails in two ways when several proces
   cursors.
 - Many requests fail with 503. A transaction that reads before it writes fails at once if another one is writing. Here,
   the transactions that Prefect begins explicitly wait for each other before they read.
+- Removed data, such as a secret in a parameter, remains readable in SQLite's log. Here, the log is emptied regularly.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-from contextlib import asynccontextmanager
+import threading
+import time
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite.core
 from prefect.cli import app
 from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
+from prefect.settings import get_current_settings
+from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sqlalchemy.ext.asyncio import AsyncSession
 
+_EMPTY_LOG_SECONDS = 20.0
 _begin = AioSqliteConfiguration.begin_transaction
 
 
@@ -55,9 +62,22 @@ async def begin_to_write(database: Any, session: AsyncSession, **_: bool) -> Asy
             SQLITE_BEGIN_MODE.reset(token)
 
 
+def empty_log() -> None:
+    """Writes SQLite's log into the database and empties the log, again and again. Returns if there is no log."""
+    url = get_current_settings().server.database.connection_url
+    database = make_url(url.get_secret_value()) if url else None
+    if database is None or database.get_backend_name() != "sqlite" or not database.database:
+        return
+    while True:
+        time.sleep(_EMPTY_LOG_SECONDS)
+        with suppress(sqlite3.Error), closing(sqlite3.connect(database.database, timeout=1)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # waits for readers, 1 s at most
+
+
 def main() -> None:
     setattr(AioSqliteConfiguration, "begin_transaction", begin_to_write)  # noqa: B010 - typed as a fixed method
     setattr(aiosqlite.core, "Cursor", OwnThreadCursor)  # noqa: B010
+    threading.Thread(target=empty_log, daemon=True).start()
     sys.argv = sys.argv[1:]
     app()
 

@@ -24,7 +24,8 @@ from nightjar.hosting.state import read_state
 FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep", "gate")
 
 POOL = "nightjar"
-
+FOLDER_LABEL = "nightjar/folder"
+"""The label of Nightjar's deployments. Its value names the folder in which they were created."""
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 WORKER_SECONDS = 30.0
@@ -69,6 +70,11 @@ def server_command(port: int) -> Sequence[str]:
     """Returns the module that starts Prefect's server, and its arguments."""
     module = "nightjar.hosting.prefect_server"
     return (module, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
+
+
+def worker_command(work_pool: str) -> Sequence[str]:
+    """Returns the module that starts Prefect's worker for processes on this machine, and its arguments."""
+    return ("nightjar.hosting.worker", "prefect", "worker", "start", "--pool", work_pool, "--type", "process")
 
 
 def configured_prefect_api() -> str | None:

@@ -37,6 +37,7 @@ from nightjar.hosting.server import (
     prefect_answers,
     prefixed,
     server_command,
+    worker_command,
 )
 from nightjar.hosting.state import (
     ServicesState,
@@ -104,7 +105,6 @@ class Supervisor:
         self._use_server()
         from nightjar.hosting.deployments import (  # takes 3 s, while the server starts
             DEPLOYMENTS,
-            WORK_POOL,
             deployment_name,
             register,
         )
@@ -120,9 +120,7 @@ class Supervisor:
         changes = asyncio.run(register(Path.cwd(), prefix, is_taken_over=self._choices.is_taken_over))
         updated = [each for each in changes if each.kind == "change"]
         names = [deployment_name(each, prefix) for each in DEPLOYMENTS]
-        pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
-        worker = ("prefect", "worker", "start", *pool)
-        self._services.append(Service("The worker", home() / "worker.log", worker))
+        self._services.append(Service("The worker", home() / "worker.log", worker_command(self._work_pool)))
         self._is_up = True
         self._record()
         self._log(f"Up: {self._api.url}, work pool {self._work_pool!r}, folder {Path.cwd()}.")

@@ -1,0 +1,95 @@
+"""The worker of ``nightjar up`` on a real server: its spare process, and runs that cannot use it."""
+
+import json
+import os
+import signal
+import sys
+import time
+from subprocess import PIPE, Popen
+
+import psutil
+import pytest
+
+from nightjar.model_server import ArithmeticSolver, ModelServer
+
+pytestmark = pytest.mark.long
+
+
+def worker(services):
+    pid, _ = json.loads((services.folder / "home/up.json").read_text())["services"]["The worker"]
+    return psutil.Process(pid)
+
+
+def wait_for_spare(services, but=0):
+    """Waits until the worker has a spare process other than ``but``, and returns its process id."""
+    for _ in range(600):
+        for process in worker(services).children():
+            if "nightjar.hosting.spare_process" in process.cmdline() and process.pid != but:
+                return process.pid
+        time.sleep(0.1)
+    raise AssertionError((services.folder / "home/worker.log").read_text())
+
+
+def begin(services, server, model, variables=None, **parameters):
+    """Requests a run with environment variables of its own, and returns its id."""
+    size = {"num_examples": 2, "rollouts_per_example": 1}
+    given = {"env_id": "arithmetic", "model": model, "base_url": server.url, **size, **parameters}
+    deployment_id = services.call("GET", "/deployments/name/evaluate/evaluate")["id"]
+    body = {"parameters": given, "state": {"type": "SCHEDULED"}, "job_variables": {"env": variables or {}}}
+    return services.call("POST", f"/deployments/{deployment_id}/create_flow_run", body)["id"]
+
+
+def process_of(services, flow_run_id):
+    return int(services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")[2])
+
+
+def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services):
+    with ModelServer(ArithmeticSolver()) as server:
+        first = wait_for_spare(services)
+        flow_run = begin(services, server, "spared")
+        assert services.end_of(flow_run) == "COMPLETED"
+        assert process_of(services, flow_run) == first
+        second = wait_for_spare(services, but=first)
+        flow_run = begin(services, server, "spared-again")
+        assert services.end_of(flow_run) == "COMPLETED"
+        assert process_of(services, flow_run) == second
+
+
+def test_a_run_has_its_own_environment_variables(services):
+    with ModelServer(ArithmeticSolver(), require_key="key-of-this-run") as server:
+        wait_for_spare(services)
+        flow_run = begin(services, server, "keyed", {"KEY_OF_RUN": "key-of-this-run"}, api_key_var="KEY_OF_RUN")
+        assert services.end_of(flow_run) == "COMPLETED"
+        assert server.stats().answered == 2
+
+
+@pytest.mark.parametrize("change", ["nothing", "file", "folder", "variable"])
+def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, change):
+    imported = tmp_path / "sitecustomize.py"
+    imported.write_text("")
+    own = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "nightjar.hosting.spare_process"]
+    spare = Popen(command, cwd=tmp_path, env=own, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+    while "nightjar.flows.evaluation" not in spare.stderr.readline():
+        assert spare.poll() is None
+    time.sleep(1)  # it looks at the files when everything is imported
+    if change == "file":
+        imported.write_text("CHANGED = True")
+    folder = tmp_path.parent if change == "folder" else tmp_path
+    wanted = {**own, "PREFECT__FLOW_RUN_ID": "no id", **({"OTHER": "1"} if change == "variable" else {})}
+    program = "import os; print('replaced in', os.getcwd(), os.environ.get('OTHER'))"
+    request = {"command": [sys.executable, "-c", program], "environment": wanted, "folder": str(folder)}
+    printed, errors = spare.communicate(json.dumps(request), timeout=60)
+    if change == "nothing":
+        assert (spare.returncode, printed) == (1, "")
+        assert "Invalid flow run id" in errors  # Prefect's engine was started
+    else:
+        assert printed == f"replaced in {folder} {wanted.get('OTHER')}\n"
+
+
+def test_the_spare_process_ends_with_its_worker(services):
+    spare = psutil.Process(wait_for_spare(services))
+    os.kill(worker(services).pid, signal.SIGKILL)
+    spare.wait(60)
+    with ModelServer(ArithmeticSolver()) as server:
+        assert services.end_of(begin(services, server, "after")) == "COMPLETED"
