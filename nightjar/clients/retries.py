@@ -31,7 +31,7 @@ class Watch(Protocol):
     def answered(self, answer: Any) -> None:
         """Records a successful response."""
 
-    def failed(self, failure: Failure, started_at: float) -> bool:
+    def failed(self, failure: Failure, started_at: float, *, has_retries: bool) -> bool:
         """Records a failure. Returns True if the next try does not count as a retry. May raise ``RunError``."""
 
     def moved(self, failure: Failure) -> None:
@@ -67,10 +67,10 @@ async def repeat(
             raise
         except Exception as error:  # whatever client this is
             failure = classify(error)
-            is_excused = watching is not None and watching.failed(failure, started_at)
+            is_excused = watching is not None and watching.failed(failure, started_at, has_retries=max_retries > 0)
             counted += not is_excused
             can_heal = failure.is_retryable if is_last_resort else failure.is_repeatable
-            if not (can_heal and max_retries) or counted > max_retries:
+            if not can_heal or counted > max_retries:
                 raise
             seconds = wait_seconds(tries, failure, paces())
         else:

@@ -131,10 +131,11 @@ class RequestWatch:
         if self._budget is not None:
             self._budget.add(given, written, self._model or getattr(answer, "model", ""))
 
-    def failed(self, failure: Failure, started_at: float) -> bool:
+    def failed(self, failure: Failure, started_at: float, *, has_retries: bool) -> bool:
         """Records a failed request.
 
-        Returns True if the endpoint is only down for a while, so that the failure does not count.
+        Returns True if the failure does not count: while the run waits for an endpoint that is not up yet, and while an
+        endpoint is down for a short time, if requests are retried at all.
         """
         self._count(failure)
         if self._is_waited_for(failure):
@@ -142,7 +143,7 @@ class RequestWatch:
         self._guard.request_failed(failure)
         if not failure.is_unavailable:
             self._answered_at = time.monotonic()
-        if not failure.is_unavailable or self._answered_at is None:
+        if not (has_retries and failure.is_unavailable) or self._answered_at is None:
             return False
         return self._answered_at < started_at < self._answered_at + _OUTAGE_SECONDS
 

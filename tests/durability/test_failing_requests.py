@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from collections import Counter, defaultdict
 
 import pytest
@@ -121,9 +122,11 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
 
 
 def test_an_endpoint_that_is_not_up_yet_is_waited_for(nightjar, serve):
-    port = serve().port + 1  # probably free
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     words = ("-n", 30, "-r", 1, "-m", "local", "-b", f"http://127.0.0.1:{port}/v1")
-    run = nightjar.start_eval("arithmetic", *words, "--wait-for-endpoint", 2)
+    run = nightjar.start_eval("arithmetic", *words, "--wait-for-endpoint", 2, "--request-retries", 0)
     run.wait_until(lambda: "does not answer yet" in run.stderr)
     serve(port=port)
     assert run.wait().code == 0
