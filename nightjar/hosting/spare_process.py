@@ -13,15 +13,19 @@ import runpy
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
+_MODULES = ("prefect.flow_engine", "prefect._internal.metrics", "nightjar.engine.run", "nightjar.flows.evaluation")
+"""What a run imports first. These modules import nearly all others."""
 _OF_A_RUN = "PREFECT__"
 """The prefix of variables that Prefect's engine reads when a run starts."""
 
 
 def main() -> None:
     folder, environment = Path.cwd(), _lasting(os.environ)
-    _import()
+    for module in _MODULES:
+        import_module(module)
     changed_at = _changed_at()
     request = json.loads(sys.stdin.buffer.read() or b"null")
     if request is None:
@@ -37,14 +41,6 @@ def main() -> None:
     sys.argv = ["prefect.engine"]
     sys.modules.pop("prefect.engine", None)
     runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
-
-
-def _import() -> None:
-    import prefect._internal.metrics
-    import prefect.flow_engine  # noqa: F401
-
-    import nightjar.engine.run
-    import nightjar.flows.evaluation  # noqa: F401
 
 
 def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
