@@ -33,6 +33,7 @@ from prefect.deployments.flow_runs import arun_deployment
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Scheduled
 
+from nightjar.core.worker_delays import seconds_before_retry
 from nightjar.engine.runs import Whereabouts
 from nightjar.evaluation.config import Evaluation
 from nightjar.tasks.away import reach
@@ -56,6 +57,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
         by_key = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
         for begun in await client.read_flow_runs(flow_run_filter=by_key):
             if begun.state is None or begun.state.is_final():
+                await _wait_for_the_worker(begun)
                 await client.set_flow_run_state(begun.id, Scheduled(name="AwaitingRetry"), force=True)
             return begun.id
     flow_run = await arun_deployment(
@@ -68,6 +70,12 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
         as_subflow=False,
     )
     return flow_run.id
+
+
+async def _wait_for_the_worker(ended: FlowRun) -> None:
+    if ended.state is not None:
+        state = ended.state
+        await asyncio.sleep(seconds_before_retry(state.type.value, state.timestamp, ended.work_pool_name))
 
 
 async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) -> dict[UUID, str]:
@@ -155,6 +163,7 @@ async def retry(flow_run_id: UUID, name: str, wait_minutes: float) -> None:
     """Makes a worker retry a flow run of a deployment, and waits for the end of the flow run."""
     until = time.monotonic() + 60 * wait_minutes
     async with get_client() as client:
+        await _wait_for_the_worker(await client.read_flow_run(flow_run_id))
         again: State[None] = Scheduled(name="AwaitingRetry", message=f"Retry from {flow_run.name!r}")
         proposed = await client.set_flow_run_state(flow_run_id, again)
     if proposed.status.value != "ACCEPT":

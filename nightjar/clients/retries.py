@@ -32,7 +32,10 @@ class Watch(Protocol):
         """Records a successful response."""
 
     def failed(self, failure: Failure, started_at: float, *, has_retries: bool) -> bool:
-        """Records a failure. Returns True if the next try does not count as a retry. May raise ``RunError``."""
+        """Records a failure. Returns True if the next try does not count as a retry. May raise ``RunError``.
+
+        ``has_retries``: the request may be retried at all.
+        """
 
     def moved(self, failure: Failure) -> None:
         """Records a failure after which the request is sent to another replica."""

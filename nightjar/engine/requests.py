@@ -134,8 +134,8 @@ class RequestWatch:
     def failed(self, failure: Failure, started_at: float, *, has_retries: bool) -> bool:
         """Records a failed request.
 
-        Returns True if the failure does not count: while the run waits for an endpoint that is not up yet, and while an
-        endpoint is down for a short time, if requests are retried at all.
+        Returns True if the failure does not count, because the run waits for an endpoint that is not up yet. With
+        ``has_retries``, a failure does not count either while the endpoint is down for a short time.
         """
         self._count(failure)
         if self._is_waited_for(failure):

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import psutil
 
+from nightjar.core.worker_delays import WORKER_SECONDS
 from nightjar.engine.runs import Whereabouts
-from nightjar.hosting.server import WORKER_SECONDS, PrefectApi
+from nightjar.hosting.server import PrefectApi
 
 _STATES = ("PENDING", "RUNNING", "CANCELLING")
 _CLOCK_SECONDS = 60.0

@@ -15,20 +15,13 @@ from uuid import UUID
 
 from nightjar.core.failures import FailureClass, class_in, failure_class
 from nightjar.core.files import there_is
+from nightjar.core.worker_delays import seconds_before_retry
 from nightjar.engine.runs import Status, Whereabouts, new_run_id
 from nightjar.errors import ConfigError, MissingWarehouseError, ServiceError, WarehouseError
 from nightjar.evaluation.config import RunConfig
 from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import StoredRun, stored_run, stored_runs
-from nightjar.hosting.server import (
-    CANCEL_SECONDS,
-    ENDED,
-    MOST_RUNS,
-    WORKER_SECONDS,
-    PrefectApi,
-    find_prefect_api,
-    page_of,
-)
+from nightjar.hosting.server import ENDED, MOST_RUNS, PrefectApi, find_prefect_api, page_of
 from nightjar.warehouse.location import Kind, kind_of, seen_from_anywhere
 from nightjar.warehouse.storage.records import Night
 
@@ -297,16 +290,9 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: St
     return Retried(flow_run_id, name, state, page_of(flow_run_id, api.url))
 
 
-def seconds_before_retry(flow_run: Mapping[str, Any]) -> float:
-    """Returns how long Prefect's worker may still undo a retry of a run that was killed or cancelled, or 0."""
-    seconds = {"CRASHED": WORKER_SECONDS, "CANCELLED": CANCEL_SECONDS}.get(flow_run["state_type"], 0.0)
-    ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
-    rest = seconds - (datetime.now(UTC) - ended_at).total_seconds()
-    return max(0.0, rest) if flow_run["work_pool_name"] else 0.0
-
-
 def _wait_for_the_worker(flow_run: Mapping[str, Any]) -> None:
-    if rest := seconds_before_retry(flow_run):
+    ended_at = datetime.fromisoformat(flow_run["state"]["timestamp"])
+    if rest := seconds_before_retry(flow_run["state_type"], ended_at, flow_run["work_pool_name"]):
         logger.info("Run %r has just ended. Waiting %.0f s for its worker before the retry", flow_run["name"], rest)
         time.sleep(rest)
 

@@ -9,7 +9,8 @@ A plain ``prefect server start`` on SQLite has three faults. Two of them occur w
   cursors.
 - Many requests fail with 503. A transaction that reads before it writes fails at once if another one is writing. Here,
   the transactions that Prefect begins explicitly wait for each other before they read.
-- Removed data, such as a secret in a parameter, remains readable in SQLite's log. Here, the log is emptied regularly.
+- Removed data, such as a secret in a parameter, remains readable in SQLite's files. Here, it is overwritten with zeros,
+  and SQLite's log is emptied regularly.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _EMPTY_LOG_SECONDS = 20.0
 _begin = AioSqliteConfiguration.begin_transaction
+_set_up = AioSqliteConfiguration.setup_sqlite
 
 
 class OwnThreadCursor(aiosqlite.Cursor):
@@ -62,8 +64,16 @@ async def begin_to_write(database: Any, session: AsyncSession, **_: bool) -> Asy
             SQLITE_BEGIN_MODE.reset(token)
 
 
+def set_up(database: AioSqliteConfiguration, connection: Any, record: Any) -> None:
+    """Prepares a new connection."""
+    _set_up(database, connection, record)
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA secure_delete = ON")  # only some builds of SQLite have this default
+    cursor.close()
+
+
 def empty_log() -> None:
-    """Writes SQLite's log into the database and empties the log, again and again. Returns if there is no log."""
+    """Writes SQLite's log into the database and empties the log, again and again. Returns for other databases."""
     url = get_current_settings().server.database.connection_url
     database = make_url(url.get_secret_value()) if url else None
     if database is None or database.get_backend_name() != "sqlite" or not database.database:
@@ -76,6 +86,7 @@ def empty_log() -> None:
 
 def main() -> None:
     setattr(AioSqliteConfiguration, "begin_transaction", begin_to_write)  # noqa: B010 - typed as a fixed method
+    setattr(AioSqliteConfiguration, "setup_sqlite", set_up)  # noqa: B010
     setattr(aiosqlite.core, "Cursor", OwnThreadCursor)  # noqa: B010
     threading.Thread(target=empty_log, daemon=True).start()
     sys.argv = sys.argv[1:]

@@ -28,14 +28,6 @@ FOLDER_LABEL = "nightjar/folder"
 """The label of Nightjar's deployments. Its value names the folder in which they were created."""
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
-WORKER_SECONDS = 30.0
-"""Prefect's worker records the end of a run that it started. On a busy machine, this happens up to half a minute after
-the end of the process, and would undo a retry that is requested earlier.
-"""
-CANCEL_SECONDS = 60.0
-"""A worker that starts a run receives all requests to cancel runs of the last minute. On a busy machine, it receives
-them after the start of the process. A run that is retried within this minute would be cancelled again.
-"""
 MOST_RUNS = 200
 
 
@@ -56,7 +48,7 @@ SETTINGS = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_WORKER_QUERY_SECONDS": "1",  # a run starts soon after it was submitted
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # a server that hangs counts as away
-    "PREFECT_SERVER_EVENTS_MAXIMUM_WEBSOCKET_BACKFILL": "PT10S",  # see CANCEL_SECONDS
+    "PREFECT_SERVER_EVENTS_MAXIMUM_WEBSOCKET_BACKFILL": "PT10S",  # see core.worker_delays.CANCEL_SECONDS
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error without a network
     # Task runs are recorded in batches: with a transaction for each, SQLite makes other requests wait for seconds
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",

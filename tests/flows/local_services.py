@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
+from datetime import datetime
 from subprocess import PIPE
 
 import httpx
 import psutil
 
-from nightjar.hosting.hosted_runs import seconds_before_retry
+from nightjar.core.worker_delays import seconds_before_retry
 
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
@@ -98,7 +99,9 @@ class Services:
 
     def retry(self, flow_run_id):
         """Retries an ended run as a person does in the UI, after its worker has recorded the end."""
-        time.sleep(seconds_before_retry(self.flow_run(flow_run_id)))
+        ended = self.flow_run(flow_run_id)
+        ended_at = datetime.fromisoformat(ended["state"]["timestamp"])
+        time.sleep(seconds_before_retry(ended["state_type"], ended_at, ended["work_pool_name"]))
         state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
         self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True})
 

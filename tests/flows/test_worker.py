@@ -10,7 +10,7 @@ from subprocess import PIPE, Popen
 import psutil
 import pytest
 
-from nightjar.model_server import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 pytestmark = pytest.mark.long
 
@@ -30,6 +30,14 @@ def wait_for_spare(services, but=0):
     raise AssertionError((services.folder / "home/worker.log").read_text())
 
 
+def wait_until_it_sleeps(pid):
+    """Waits until a process has waited for input for a second. One that waits for a processor is not asleep."""
+    times = 0
+    while times < 20:
+        times = times + 1 if psutil.Process(pid).status() == psutil.STATUS_SLEEPING else 0
+        time.sleep(0.05)
+
+
 def begin(services, server, model, variables=None, **parameters):
     """Requests a run with environment variables of its own, and returns its id."""
     size = {"num_examples": 2, "rollouts_per_example": 1}
@@ -40,35 +48,33 @@ def begin(services, server, model, variables=None, **parameters):
 
 
 def process_of(services, flow_run_id):
-    return int(services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")[2])
+    return psutil.Process(int(services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")[2]))
 
 
 def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services):
-    with ModelServer(ArithmeticSolver()) as server:
-        first = wait_for_spare(services)
-        flow_run = begin(services, server, "spared")
-        assert services.end_of(flow_run) == "COMPLETED"
-        assert process_of(services, flow_run) == first
-        second = wait_for_spare(services, but=first)
-        flow_run = begin(services, server, "spared-again")
-        assert services.end_of(flow_run) == "COMPLETED"
-        assert process_of(services, flow_run) == second
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
+        spare = 0
+        for model in ("spared", "spared-again"):
+            spare = wait_for_spare(services, but=spare)
+            wait_until_it_sleeps(spare)
+            flow_run = begin(services, server, model)
+            services.wait_for(flow_run, "RUNNING")
+            process = process_of(services, flow_run)
+            assert process.pid == spare
+            assert "nightjar.hosting.spare_process" in process.cmdline()  # and no other program in its place
+            assert os.getpgid(spare) == spare
+            assert services.end_of(flow_run) == "COMPLETED"
 
 
 def test_a_run_has_its_own_environment_variables(services):
-    with ModelServer(ArithmeticSolver(), require_key="key-of-this-run") as server:
-        wait_for_spare(services)
-        flow_run = begin(services, server, "keyed", {"KEY_OF_RUN": "key-of-this-run"}, api_key_var="KEY_OF_RUN")
+    faults = Faults(latency_ms=2_000)
+    with ModelServer(ArithmeticSolver(), require_key="key-of-this-run", faults=faults) as server:
+        variables = {"KEY_OF_RUN": "key-of-this-run", "PREFECT_API_REQUEST_TIMEOUT": "47"}
+        flow_run = begin(services, server, "keyed", variables, api_key_var="KEY_OF_RUN")
+        services.wait_for(flow_run, "RUNNING")
+        assert process_of(services, flow_run).environ().items() >= variables.items()
         assert services.end_of(flow_run) == "COMPLETED"
         assert server.stats().answered == 2
-
-
-def wait_until_it_sleeps(pid):
-    """Waits until a process has waited for input for a second. One that waits for a processor is not asleep."""
-    times = 0
-    while times < 20:
-        times = times + 1 if psutil.Process(pid).status() == psutil.STATUS_SLEEPING else 0
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("change", ["nothing", "file", "folder", "variable"])
