@@ -138,7 +138,7 @@ class RequestWatch:
         ``has_retries``, a failure does not count either while the endpoint is down for a short time.
         """
         self._count(failure)
-        if self._is_waited_for(failure):
+        if (has_retries or failure.is_unavailable) and self._is_waited_for(failure):
             return True
         self._guard.request_failed(failure)
         if not failure.is_unavailable:

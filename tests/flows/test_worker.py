@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from subprocess import PIPE, Popen
 
 import psutil
@@ -24,8 +25,9 @@ def wait_for_spare(services, but=0):
     """Waits until the worker has a spare process other than ``but``, and returns its process id."""
     for _ in range(600):
         for process in worker(services).children():
-            if "nightjar.hosting.spare_process" in process.cmdline() and process.pid != but:
-                return process.pid
+            with suppress(psutil.Error):  # a process that has just ended
+                if "nightjar.hosting.spare_process" in process.cmdline() and process.pid != but:
+                    return process.pid
         time.sleep(0.1)
     raise AssertionError((services.folder / "home/worker.log").read_text())
 
