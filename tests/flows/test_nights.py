@@ -101,8 +101,10 @@ def test_of_several_due_nights_only_the_last_runs(services):
     states = [services.flow_run(each)["state"] for each in runs]
     assert [state["name"] for state in states] == ["Skipped", "Skipped", "Completed"]
     assert "skipped: a later night was due" in states[0]["message"]
-    [night] = nights(services, "piled")
-    assert (night["night"], night["verdict"]) == (f"{begin:%Y-%m-%d}", "accepted")
+    dates = {f"{begin + timedelta(seconds=late):%Y-%m-%d}" for late in (0, 2, 4)}  # two at midnight
+    last, *skipped = nights(services, "piled")
+    assert {each["night"] for each in (last, *skipped)} == dates
+    assert (last["verdict"], [each["verdict"] for each in skipped]) == ("accepted", ["skipped"] * (len(dates) - 1))
 
 
 def runs_of(services, schedule_id, count):
