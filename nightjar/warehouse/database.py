@@ -25,13 +25,13 @@ STORAGE_VERSION = "v1.4.0"
 _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
-def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
+def connect_scratch(spill: Path, memory_limit: str = "1GB", threads: int = 4) -> duckdb.DuckDBPyConnection:
     """Returns a connection to a database in memory, which spills to a folder. Times are in UTC."""
     connection = duckdb.connect(
         ":memory:",
         config={
             "memory_limit": memory_limit,
-            "threads": min(4, os.cpu_count() or 1),
+            "threads": min(threads, os.cpu_count() or 1),
             "temp_directory": str(spill),
             "max_temp_directory_size": SPILL_LIMIT,
         },

@@ -15,6 +15,7 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.folder import scratch_name
 from nightjar.warehouse.storage.segments import KINDS, is_held, make_version
 from nightjar.warehouse.storage.tables import tables_script
+from nightjar.warehouse.writing import publishing
 from nightjar.warehouse.writing.run_files import read_run
 
 
@@ -166,6 +167,19 @@ class TestPublish:
         warehouse.publish(run_writer.write(tmp_path / "run", lines))
         lengths = "SELECT length(completion->>'$[0].content') FROM rollouts ORDER BY 1"
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
+
+    def test_a_publish_that_lacks_memory_is_repeated_with_more(self, warehouse, tmp_path, run_writer, monkeypatch):
+        limits, connect = [], publishing.connect_scratch
+
+        def noted(spill, memory_limit, **options):
+            limits.append(memory_limit)
+            return connect(spill, memory_limit, **options)
+
+        monkeypatch.setattr(publishing, "connect_scratch", noted)
+        monkeypatch.setattr(publishing, "_memory_limit", lambda _files: 1_000_000)
+        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0), run_writer.rollout(0, 1)]))
+        assert limits == ["1000000B", "2000000000B"]
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (2,)
 
     @pytest.mark.long
     @pytest.mark.parametrize("run_id", ["a/b*c ü'.x", ".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])

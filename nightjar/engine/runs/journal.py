@@ -146,6 +146,7 @@ class Journal:
             self._results.sync()
             self._order_results()
             self._is_ordered = True
+            self._index = RolloutIndex()  # no longer needed, and publishing needs the memory
         finally:
             self.close()
 

@@ -62,11 +62,15 @@ CREATE TEMP MACRO content(example_hash, task, prompt, answer, info, tool_defs) A
     )) >> 8);
 
 CREATE TEMP VIEW new_rollouts AS
-WITH trajectories AS (
-    SELECT example_id, rollout_index, arg_max(state.trajectory, attempt) AS trajectory
+WITH lasts AS (
+    SELECT arg_max(rowid, attempt) AS line
     FROM staged_attempts
     WHERE error IS NULL AND state.trajectory IS NOT NULL
     GROUP BY example_id, rollout_index
+), trajectories AS (  -- joined by line, because DuckDB cannot spill an aggregate that holds texts to disk
+    SELECT example_id, rollout_index, state.trajectory AS trajectory
+    FROM staged_attempts
+    JOIN lasts ON staged_attempts.rowid = lasts.line
 )
 SELECT
     getvariable('run_id') AS run_id,

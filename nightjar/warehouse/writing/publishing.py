@@ -37,7 +37,7 @@ Write = Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
 _log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 4
-_LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 160_000_000, 1_000_000_000
+_LEAST_MEMORY_BYTES, _BYTES_PER_LINE, _MOST_MEMORY_BYTES = 72_000_000, 48, 1_000_000_000
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
 """
@@ -164,7 +164,19 @@ def define_new(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
 
 
 def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, int, int], bool]:
-    with closing(connect_scratch(scratch, _memory_limit(files))) as connection:
+    try:
+        return _publish_within(_memory_limit(files), files, scratch, write)
+    except (duckdb.Error, WarehouseError) as error:
+        if not isinstance(error.__cause__ or error, duckdb.OutOfMemoryException):
+            raise
+    return _publish_within(2 * _MOST_MEMORY_BYTES, files, scratch, write)
+
+
+def _publish_within(
+    memory_bytes: int, files: RunFiles, scratch: Path, write: Write
+) -> tuple[tuple[int, int, int], bool]:
+    # One thread takes as long as several, because they wait for the file, and needs less memory.
+    with closing(connect_scratch(scratch, f"{memory_bytes}B", threads=1)) as connection:
         stage_run(connection, files, scratch)
         [counts] = connection.execute(_COUNT).fetchall()
         _warn_of_lost_results(files, counts[0])
@@ -172,13 +184,15 @@ def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, i
         return counts, write(connection, files)
 
 
-def _memory_limit(files: RunFiles) -> str:
-    """Returns the memory limit for DuckDB.
+def _memory_limit(files: RunFiles) -> int:
+    """Returns the memory limit for DuckDB in bytes.
 
-    It depends on the longest line, because DuckDB reads 2,048 lines at a time.
+    DuckDB reads 2,048 lines at a time, and cannot spill what it notes about each line.
     """
     longest_bytes = max(files.results.longest_bytes, files.attempts.longest_bytes)
-    return f"{min(max(_LEAST_MEMORY_BYTES, 8192 * longest_bytes), _MOST_MEMORY_BYTES)}B"
+    lines = files.results.lines + files.attempts.lines
+    wanted = max(_LEAST_MEMORY_BYTES + _BYTES_PER_LINE * lines, 8192 * longest_bytes)
+    return min(wanted, _MOST_MEMORY_BYTES)
 
 
 def _warn_of_lost_results(files: RunFiles, found: int) -> None:

@@ -65,6 +65,12 @@ class RunFiles:
     def pass_threshold(self) -> float:
         return _pass_threshold(self.metadata)
 
+    @property
+    def has_one_line_per_rollout(self) -> bool:
+        """Whether the results surely have no second line of a rollout: the journal counted the lines at the end."""
+        counted = sum(self.metadata.get(count) or 0 for count in ("scored", "failed"))
+        return "digests" in self.metadata and self.results.lines == counted
+
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     """Reads the small files and measures the large files. Raises WarehouseError if a file is damaged.

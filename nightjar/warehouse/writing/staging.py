@@ -82,7 +82,8 @@ def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: P
         results, extra = gathered(results, _RESULT_FIELDS, extra, scratch), ["state"]
     fields = _RESULT_FIELDS | dict.fromkeys(extra, "JSON")
     _stage(connection, "staged_results", ", ".join([*_RESULT_FIELDS, state]), results, fields, files.run_dir)
-    connection.execute(_KEEP_LAST_LINES)
+    if not files.has_one_line_per_rollout:
+        connection.execute(_KEEP_LAST_LINES)
     _stage(connection, "staged_attempts", "*", files.attempts, _ATTEMPT_FIELDS, files.run_dir)
 
 
