@@ -1,6 +1,7 @@
-"""The least a Python client can do: ``raw_loop.py URL N CONCURRENCY [FILE]`` posts N questions with bare aiohttp.
+"""The least a Python client can do: ``raw_loop.py URL N CONCURRENCY [FILE [REQUESTS]]`` posts with bare aiohttp.
 
-They are sums, or those of a JSON lines file, over and over.
+It has N conversations, each with so many requests (one by default) that repeat all messages. The first messages are
+sums, or the questions of a JSON lines file, over and over.
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 
-async def main(url: str, n: int, concurrency: int, asked: list[str]) -> None:
+async def main(url: str, n: int, concurrency: int, asked: list[str], requests: int) -> None:
     connector = aiohttp.TCPConnector(limit=concurrency)
     questions = iter(range(n))
 
+    async def ask(session: aiohttp.ClientSession, messages: list[Any]) -> Any:
+        body = {"model": "local", "messages": messages}
+        async with session.post(f"{url}/chat/completions", json=body) as response:
+            return json.loads(await response.read())
+
     async def ask_repeatedly(session: aiohttp.ClientSession) -> None:
         for number in questions:
-            content = asked[number % len(asked)]
-            body = {"model": "local", "messages": [{"role": "user", "content": content}]}
-            async with session.post(f"{url}/chat/completions", json=body) as response:
-                json.loads(await response.read())
+            messages: list[Any] = [{"role": "user", "content": asked[number % len(asked)]}]
+            for _ in range(requests):
+                answer = await ask(session, messages)
+                messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
 
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as tasks:
         for _ in range(concurrency):
@@ -33,4 +40,5 @@ if len(sys.argv) > 4:
     questions = [json.loads(line)["question"] for line in Path(sys.argv[4]).read_text().splitlines()]
 else:
     questions = [f"What is ({number} + 4) * 3?" for number in range(99)]
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), questions))
+requests = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), questions, requests))

@@ -37,7 +37,7 @@ Write = Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
 _log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 4
-_LEAST_MEMORY_BYTES, _BYTES_PER_LINE, _MOST_MEMORY_BYTES = 72_000_000, 48, 1_000_000_000
+_LEAST_MEMORY_BYTES, _BYTES_PER_LINE, _MOST_MEMORY_BYTES = 72_000_000, 44, 1_000_000_000
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
 """
@@ -164,12 +164,16 @@ def define_new(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
 
 
 def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, int, int], bool]:
-    try:
-        return _publish_within(_memory_limit(files), files, scratch, write)
-    except (duckdb.Error, WarehouseError) as error:
-        if not isinstance(error.__cause__ or error, duckdb.OutOfMemoryException):
-            raise
-    return _publish_within(2 * _MOST_MEMORY_BYTES, files, scratch, write)
+    """Publishes with little memory. Tries again with half as much more while DuckDB needs more and cannot spill it."""
+    memory_bytes = _memory_limit(files)
+    while True:
+        try:
+            return _publish_within(memory_bytes, files, scratch, write)
+        except (duckdb.Error, WarehouseError) as error:
+            is_memory = isinstance(error.__cause__ or error, duckdb.OutOfMemoryException)
+            if not is_memory or memory_bytes > _MOST_MEMORY_BYTES:
+                raise
+        memory_bytes = memory_bytes * 3 // 2
 
 
 def _publish_within(
