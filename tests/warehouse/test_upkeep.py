@@ -240,6 +240,15 @@ class TestRunsThatWerePublishedAgain:
         assert house.query(TEXTS).rows == [(16, 16, 2)]
 
 
+def test_many_small_segments_are_packed_a_part_at_a_time(house, folder, evals, write_run, monkeypatch):
+    monkeypatch.setattr(packing, "MOST_AT_ONCE", 4)
+    for number in range(10):
+        house.publish(write_run(evals, f"run-{number}"))
+    assert pack_everything(folder) == 4  # of 4, 4 and 2 segments, and of these packs
+    assert len(folder.catalog().needed) == 1
+    assert len(run_ids(house.folder)) == 10
+
+
 def test_the_doctor_does_not_name_a_segment_that_was_removed_meanwhile(house, folder, evals, write_run, monkeypatch):
     for name in ("run-1", "run-2"):
         house.publish(write_run(evals, name))

@@ -29,6 +29,9 @@ from nightjar.warehouse.storage.store import Store
 
 FAN_IN = 16
 
+MOST_AT_ONCE = 256
+"""Maximum number of segments in a merge: DuckDB needs 1 GB for some thousands, however small they are."""
+
 LARGE_ROLLOUTS = 100_000
 LARGE_BYTES = 100_000_000
 """A segment this large is not merged further, because a merge has to fit into memory."""
@@ -86,12 +89,14 @@ def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
 
     In an object store retired segments stay for at least an hour, whatever ``retired_for`` says.
     """
+    packed = 0
     with alone_in(store):
-        batches = list(_batches(store.catalog()))
-        for batch in batches:
-            merge(store, batch)
+        while batches := list(_batches(store.catalog())):
+            for batch in batches:
+                merge(store, batch)
+            packed += len(batches)
         remove_retired(store, older_than=retired_for)
-    return len(batches)
+    return packed
 
 
 def crowded(catalog: Catalog) -> list[Segment]:
@@ -224,7 +229,7 @@ def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
     chosen: list[Segment] = []
     for segment in segments:
         chosen.append(segment)
-        if _is_large(chosen):
+        if len(chosen) == MOST_AT_ONCE or _is_large(chosen):
             break
     return chosen
 
