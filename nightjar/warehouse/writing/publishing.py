@@ -167,8 +167,10 @@ def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, i
     """Publishes with little memory. Tries again with half as much more while DuckDB needs more and cannot spill it."""
     memory_bytes = _memory_limit(files)
     while True:
+        own = scratch / str(memory_bytes)  # a try may change the copies that it makes
+        own.mkdir()
         try:
-            return _publish_within(memory_bytes, files, scratch, write)
+            return _publish_within(memory_bytes, files, own, write)
         except (duckdb.Error, WarehouseError) as error:
             is_memory = isinstance(error.__cause__ or error, duckdb.OutOfMemoryException)
             if not is_memory or memory_bytes > _MOST_MEMORY_BYTES:
