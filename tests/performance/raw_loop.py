@@ -28,8 +28,10 @@ async def main(url: str, n: int, concurrency: int, asked: list[str], requests: i
         for number in questions:
             messages: list[Any] = [{"role": "user", "content": asked[number % len(asked)]}]
             for _ in range(requests):
-                answer = await ask(session, messages)
-                messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+                said = (await ask(session, messages))["choices"][0]["message"]
+                calls = said.get("tool_calls") or []
+                results = [{"role": "tool", "tool_call_id": call["id"], "content": "2"} for call in calls]
+                messages += [said, *(results or [{"role": "user", "content": "Go on."}])]
 
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as tasks:
         for _ in range(concurrency):
