@@ -181,7 +181,7 @@ def _publish(files: RunFiles, scratch: Path, write: Write) -> tuple[tuple[int, i
 def _publish_within(
     memory_bytes: int, files: RunFiles, scratch: Path, write: Write
 ) -> tuple[tuple[int, int, int], bool]:
-    # One thread takes as long as several, because they wait for the file, and needs less memory.
+    # One thread needs less memory. Two take as long, as measured with 40,000 and a million rollouts.
     with closing(connect_scratch(scratch, f"{memory_bytes}B", threads=1)) as connection:
         stage_run(connection, files, scratch)
         [counts] = connection.execute(_COUNT).fetchall()
