@@ -146,9 +146,13 @@ class Journal:
             self._results.sync()
             self._order_results()
             self._is_ordered = True
-            self._index = RolloutIndex()  # no longer needed, and publishing needs the memory
         finally:
             self.close()
+
+    def forget(self) -> None:
+        """Frees the memory of the index, which sorted results do not need."""
+        if self._is_ordered:
+            self._index = RolloutIndex()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the current results: sorted after ``finish``, and before that in the order of their arrival."""
@@ -298,3 +302,6 @@ class MemoryJournal:
 
     def finish(self) -> None:
         """Does nothing, because there is no file."""
+
+    def forget(self) -> None:
+        """Does nothing, because the results are only in memory."""

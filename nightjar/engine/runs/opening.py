@@ -89,6 +89,7 @@ class OpenRun:
             ended = ended.unchanged(self.before)
         self._write_metadata(ended)  # if this fails, finish can be called again
         self.metadata, self.error = ended, error
+        self.journal.forget()
         if unknown := self.journal.columns.unknown:
             logger.warning(
                 "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
