@@ -40,6 +40,14 @@ def wait_until_it_sleeps(pid):
         time.sleep(0.05)
 
 
+def wait_for_sleeping_spare(services, but=0):
+    while True:
+        spare = wait_for_spare(services, but)
+        with suppress(psutil.NoSuchProcess):  # a run of an earlier test had it, and has ended
+            wait_until_it_sleeps(spare)
+            return spare
+
+
 def begin(services, server, model, variables=None, **parameters):
     """Requests a run with environment variables of its own, and returns its id."""
     size = {"num_examples": 2, "rollouts_per_example": 1}
@@ -57,8 +65,7 @@ def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
         spare = 0
         for model in ("spared", "spared-again"):
-            spare = wait_for_spare(services, but=spare)
-            wait_until_it_sleeps(spare)
+            spare = wait_for_sleeping_spare(services, but=spare)
             flow_run = begin(services, server, model)
             services.wait_for(flow_run, "RUNNING")
             process = process_of(services, flow_run)
