@@ -17,7 +17,8 @@ arrive after the process has started. Then they cancel a run that was retried wi
 def seconds_before_retry(state_type: str, ended_at: datetime, work_pool: str | None) -> float:
     """Returns how long to wait before a retry: 0, unless a worker's run has just crashed or was just cancelled.
 
-    ``state_type`` is a state of Prefect, such as ``CRASHED``. If ``work_pool`` is None, no worker started the run.
+    ``state_type`` is the type of the run's state in Prefect, such as ``CRASHED``. If ``work_pool`` is None, the run was
+    not started by a worker.
     """
     seconds = {"CRASHED": WORKER_SECONDS, "CANCELLED": CANCEL_SECONDS}.get(state_type, 0.0) if work_pool else 0.0
     age_seconds = (datetime.now(UTC) - ended_at).total_seconds()
