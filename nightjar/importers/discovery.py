@@ -128,7 +128,8 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _logs(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES and path.is_file() and is_log(path)]
+    files = (path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES and not path.name.startswith("."))
+    return [path for path in files if path.is_file() and is_log(path)]
 
 
 def _kind(folder: Path) -> Kind | None:

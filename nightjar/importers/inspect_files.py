@@ -43,7 +43,7 @@ _ZSTD = 93
 _LOCAL_HEADER = struct.Struct("<26xHH")  # the lengths of the name and of the extra field, which precede the content
 _CHUNK_CHARACTERS = 1 << 20
 _LONGEST_TOKEN = 16  # characters of a literal or an escape that may be cut at the end of a chunk
-_DAMAGE = (BadZipFile, DeflateError, EOFError, NotImplementedError, OSError, WarehouseError, zstd.ZstdError)
+_DAMAGE = (BadZipFile, DeflateError, EOFError, OSError, RuntimeError, ValueError, WarehouseError, zstd.ZstdError)
 
 
 @dataclass

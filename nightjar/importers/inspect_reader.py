@@ -24,16 +24,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from pydantic import AliasPath, Field
 
 from nightjar.core.secrecy import hide_keys
 from nightjar.engine.runs import RunMetadata
+from nightjar.engine.runs.jsonl import encoded
 from nightjar.engine.runs.metadata import Status
 from nightjar.importers.discovery import FoundResults
 from nightjar.importers.inspect_files import open_log
 from nightjar.importers.inspect_messages import prompt_and_completion, with_attachments
-from nightjar.importers.inspect_scores import Reward, metrics
-from nightjar.importers.reading import Lenient, Line, Object, at, moment, public_url, without_secrets
+from nightjar.importers.inspect_scores import Results, Reward, metrics
+from nightjar.importers.reading import Count, Lenient, Line, Object, at, is_measure, moment, public_url, without_secrets
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest, error_row
 
 VERSION = 1
@@ -68,7 +70,7 @@ _MOST_NAMED = 100
 class _Header(Lenient):
     status: str = "started"
     settings: dict[str, Any] = at("eval", default={})
-    plan_config: dict[str, Any] = at("plan", "config", default={})
+    plan_generation: dict[str, Any] = at("plan", "config", default={})
     task: str = at("eval", "task", default="")
     task_version: Any = at("eval", "task_version")
     task_args: dict[str, Any] = at("eval", "task_args", default={})
@@ -77,17 +79,17 @@ class _Header(Lenient):
     model: str = at("eval", "model", default="")
     base_url: str = at("eval", "model_base_url", default="")
     model_args: dict[str, Any] = at("eval", "model_args", default={})
-    model_config_args: dict[str, Any] = at("eval", "model_generate_config", default={})
+    generation: dict[str, Any] = at("eval", "model_generate_config", default={})
     config: dict[str, Any] = at("eval", "config", default={})
-    epochs: int = at("eval", "config", "epochs", default=1)
+    epochs: Count = at("eval", "config", "epochs", default=1)
     sample_ids: list[Any] = at("eval", "dataset", "sample_ids", default=[])
-    samples: int = at("eval", "dataset", "samples", default=0)
+    samples: Count = at("eval", "dataset", "samples", default=0)
     revision: dict[str, Any] = at("eval", "revision", default={})
     packages: dict[str, Any] = at("eval", "packages", default={})
     eval_tags: list[str] = at("eval", "tags", default=[])
     tags: list[str] | None = None
     metadata: Object
-    results: Object
+    results: Results = Field(default_factory=Results)
     stats: Object
     created: str | None = at("eval", "created")
     started_at: str | None = at("stats", "started_at")
@@ -96,7 +98,7 @@ class _Header(Lenient):
 
 
 class _Sample(Lenient):
-    epoch: int = 1
+    epoch: int = Field(1, ge=1, lt=1 << 32)
     target: Any = None
     choices: list[Any] | None = None
     metadata: Object
@@ -119,10 +121,13 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     log is converted or recovered. A log that other scorers have scored is a run of its own, like a retried log.
     """
     with open_log(found.path) as log:
-        header = _Header.model_validate(log.header)
-        samples = _Samples(header, Reward(log.header))
+        header = _Header.model_validate(orjson.loads(encoded(log.header)))  # metadata cannot hold NaN or huge integers
+        samples = _Samples(header, Reward(header.results))
         for line in log.samples:
-            results.add(samples.rollout(line))
+            try:
+                results.add(samples.rollout(line))
+            except RecursionError:
+                log.unreadable.append(f"{line.place} is nested too deeply")
     results.finish()
     results.compare_average(found.path, samples.reward.reported)
     started, finished = moment(header.started_at or header.created), moment(header.completed_at)
@@ -131,14 +136,14 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         status=_STATUS.get(header.status, "running"),
         env_id=header.task,
         env_args=without_secrets(header.task_args),
-        extra_env_kwargs=without_secrets(_known(solver=header.solver, solver_args=header.solver_args)),
+        extra_env_kwargs=without_secrets(_known({"solver": header.solver, "solver_args": header.solver_args})),
         env_version=None if header.task_version is None else str(header.task_version),
         model=header.model or None,
         base_url=public_url(header.base_url) or None,
         num_examples=len(header.sample_ids) or header.samples,
         rollouts_per_example=header.epochs,
         sampling_args=without_secrets(
-            _known(**header.model_config_args | header.plan_config, model_args=_known(**header.model_args))
+            _known(header.generation | header.plan_generation | {"model_args": _known(header.model_args)})
         ),
         pass_threshold=_THRESHOLD,
         tags=header.eval_tags if header.tags is None else header.tags,
@@ -161,7 +166,7 @@ class _Samples:
 
     def rollout(self, line: Line) -> Rollout:
         content = {name: value for name, value in line.content.items() if name not in _UNREAD}
-        if attachments := line.content.get("attachments"):
+        if isinstance(attachments := line.content.get("attachments"), dict) and attachments:
             content = with_attachments(content, attachments)
         if isinstance(content.get("score"), dict):  # before several scorers were possible
             content["scores"] = {"score": content["score"]}
@@ -169,27 +174,19 @@ class _Samples:
         prompt, completion = prompt_and_completion(content)
         error = _error(sample) if sample.error else None
         is_failed = error is not None and not sample.scores
-        columns = {name: content[name] for name in _STATE if content.get(name)}
-        retries = [hide_keys(str(each.get("message"))) for each in sample.error_retries or ()]
         return Rollout.model_validate(
             {
-                **columns,
-                **_known(sample_id=content.get("id"), error_retries=retries),
-                **_known(sample_error=None if is_failed else error),
+                **_columns(content, sample, None if is_failed else error),
                 "example_id": self._number(content.get("id")),
                 "rollout_index": sample.epoch - 1,
                 "prompt": prompt,
                 "completion": completion,
                 "answer": _target(sample.target),
-                "info": sample.metadata | _known(choices=sample.choices),
+                "info": sample.metadata | _known({"choices": sample.choices}),
                 "reward": self.reward.of(sample.scores),
                 "metrics": metrics(sample.scores),
                 "error": error if is_failed else None,
-                "timing": {
-                    "generation_ms": None,
-                    "scoring_ms": None,
-                    "total_ms": None if sample.total_time is None else round(sample.total_time * 1000, 3),
-                },
+                "timing": {"generation_ms": None, "scoring_ms": None, "total_ms": _milliseconds(sample.total_time)},
                 "is_completed": error is None,
                 "is_truncated": sample.limit is not None or sample.stop_reason in _CUT,
                 "stop_condition": None if is_failed else "error" if error else _stop(sample),
@@ -203,11 +200,23 @@ class _Samples:
 
     def _tokens(self, usage: Mapping[str, Any]) -> dict[str, int] | None:
         own = usage.get(self._model)
-        return {name: own[name] for name in ("input_tokens", "output_tokens") if name in own} if own else None
+        if not isinstance(own, dict):
+            return None
+        return {name: own[name] for name in ("input_tokens", "output_tokens") if is_measure(own.get(name))} or None
 
 
-def _known(**values: Any) -> dict[str, Any]:
+def _columns(content: Mapping[str, Any], sample: _Sample, error: Mapping[str, Any] | None) -> dict[str, Any]:
+    retries = [hide_keys(str(each.get("message"))) for each in sample.error_retries or ()]
+    named = {"sample_id": content.get("id"), "sample_error": error, "error_retries": retries}
+    return _known({name: content.get(name) for name in _STATE} | named)
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
 
 
 def _target(target: Any) -> Any:
@@ -240,25 +249,20 @@ def _versions(header: _Header) -> dict[str, str | None]:
 
 
 def _original(header: _Header, unreadable: list[str]) -> dict[str, Any]:
-    scores = [score for score in header.results.get("scores") or () if isinstance(score, dict)]
     return {
         "program": "inspect_ai",
         "status": header.status,
         **_known(
-            **{name: header.settings.get(name) for name in _IDENTITY},
-            config=without_secrets(header.config),
-            metadata=without_secrets(header.metadata),
-            origin=public_url(str(header.revision.get("origin") or "")),
-            total_samples=header.results.get("total_samples"),
-            completed_samples=header.results.get("completed_samples"),
-            scores=[_score(score) for score in scores],
-            model_usage=header.stats.get("model_usage"),
-            unreadable=unreadable[:_MOST_NAMED],
+            {
+                **{name: header.settings.get(name) for name in _IDENTITY},
+                "config": without_secrets(header.config),
+                "metadata": without_secrets(header.metadata),
+                "origin": public_url(str(header.revision.get("origin") or "")),
+                "total_samples": header.results.total_samples,
+                "completed_samples": header.results.completed_samples,
+                "scores": [score.values() for score in header.results.scores],
+                "model_usage": header.stats.get("model_usage"),
+                "unreadable": unreadable[:_MOST_NAMED],
+            }
         ),
     }
-
-
-def _score(score: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("name", "scorer", "reducer", "scored_samples", "unscored_samples")
-    values = {name: each.get("value") for name, each in (score.get("metrics") or {}).items()}
-    return {**{name: score.get(name) for name in names}, "metrics": values}

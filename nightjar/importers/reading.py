@@ -19,6 +19,7 @@ from nightjar.errors import WarehouseError
 
 _LARGEST_INTEGER = (1 << 63) - 1
 Object = Annotated[dict[str, Any], Field(default_factory=dict)]
+Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 _log = logging.getLogger(__name__)
 _NEXT_URL = r"(?!,\w+://)"
 _URL = re.compile(rf"(\w+://)(?:[^/\s]*@)?((?:{_NEXT_URL}[^?#\s])*)(?:{_NEXT_URL}\S)*")
