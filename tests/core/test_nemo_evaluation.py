@@ -85,7 +85,7 @@ async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
     ]
     row = bundle["_results"][6]
     assert (row["prompt"], row["model_response"], row["expected_answer"], row["reward"]) == ("0+3?", "3", "3", 1.0)
-    assert row["scoring_details"] == {"method": "exact", "is_right": True}
+    assert row["scoring_details"] == {"method": "exact", "extracted": "3", "is_right": True}
     paths = nemo.write_all(bundle, tmp_path)
     names = {"failure_analysis.json", "results.jsonl", "runtime_stats.json", "trajectories.jsonl"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, f"{bundle['run_id']}.json"}
@@ -255,7 +255,8 @@ async def test_values_that_json_cannot_express_are_written_as_text(tmp_path):
     bundle = await nemo.run_evaluation(Odd(2), nemo.OracleSolver(), step_log_dir=tmp_path / "logs")
     nemo.write_all(bundle, tmp_path / "out")
     details = bundle["_results"][0]["scoring_details"]
-    assert details == {"columns": ["5", "many"], "kind": "<class 'int'>", "many": "{1}"}
+    own = {"columns": ["5", "many"], "kind": "<class 'int'>", "many": "{1}"}
+    assert details == {"method": "byob_sums", "extracted": None, **own}
 
 
 @pytest.mark.slow

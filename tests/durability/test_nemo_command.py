@@ -1,10 +1,12 @@
 """``nightjar eval run`` with the flags, variables and configs of NeMo Evaluator, and the files that it writes."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 
-from nightjar.model_server import FixedAnswer
+from nightjar.model_server import Faults, FixedAnswer
 
 pytestmark = pytest.mark.long
 
@@ -183,3 +185,72 @@ def test_a_changed_config_gives_no_old_scores(nightjar, serve):
         assert len(asked) >= 3 * (number + 1), f"{change} is no reason to show what was scored without it"
     assert asked[3]["temperature"] == 0.5
     assert asked[6]["model"] == "n"
+
+
+def test_a_folder_for_results_gets_a_complete_bundle(nightjar, serve):
+    server = serve()
+    sampling = ["--temperature", "0.5", "--max-tokens", "64", "--shuffle-seed", "7", "-x", '{"system_prompt": "Add."}']
+    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "-n", "3", "-r", "2", *sampling]
+    nightjar.start(*typed, "--direct", "-o", "there").wait().ok()
+    folder = nightjar.folder / "there" / "arithmetic"
+    [path] = folder.glob("eval-*.json")
+    bundle = json.loads(path.read_text())
+    assert bundle["config"] == {
+        "benchmark": "arithmetic", "model": "local", "base_url": server.url, "repeats": 2, "max_problems": 3,
+        "shuffle_seed": 7, "temperature": 0.5, "max_tokens": 64, "system_prompt": "Add.",
+        "api_client_type": "openai_chat_completions",
+    }  # fmt: skip
+    scores = bundle["benchmark"]["scores"]
+    assert scores["summary"] == {"n": 6, "mean": 1.0, "median": 1.0, "std": 0.0, "min": 1.0, "max": 1.0}
+    assert scores["runtime"] == json.loads((folder / "runtime_stats.json").read_text())
+    assert scores["failures"] == {"total_steps": 6, "total_failures": 0, "failure_rate": 0.0, "categories": {}}
+    extracted = [(group["n"], group["mean_reward"]) for group in scores["breakdowns"]["extracted"]]
+    assert (sum(n for n, _ in extracted), {mean for _, mean in extracted}) == (6, {1.0})
+
+    row = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
+    assert (row["metadata"]["source"], row["metadata"]["benchmark"]) == ("nightjar", "arithmetic")
+    assert row["scoring_details"]["extracted"] == row["extracted_answer"] == row["expected_answer"]
+    assert row["scoring_details"]["method"] in row["scoring_details"], "the reward function"
+    [document] = row["trajectory"]
+    assert [(step["step_id"], step["source"]) for step in document["steps"]] == [
+        (1, "system"),
+        (2, "user"),
+        (3, "agent"),
+    ]
+    counts = document["steps"][2]["metrics"]
+    assert document["final_metrics"] == {"total_steps": 3} | {f"total_{name}": count for name, count in counts.items()}
+    assert sum(counts.values()) == row["tokens"]
+
+
+def test_failed_steps_have_no_reward_in_the_files(nightjar, serve):
+    server = serve(faults=Faults(rate_500=1.0))
+    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "-n", "2", "-r", "1", "--max-retries", "0"]
+    assert nightjar.start(*typed, "--request-retries", "0", "--direct", "-o", "there").wait().code == 1
+    folder = nightjar.folder / "there" / "arithmetic"
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [(row["problem_idx"], "reward" in row, "error" in row["scoring_details"]) for row in rows] == [
+        (0, False, True), (1, False, True),
+    ]  # fmt: skip
+    [path] = folder.glob("eval-*.json")
+    scores = json.loads(path.read_text())["benchmark"]["scores"]
+    assert (scores["coverage"]["value"], scores["failures"]["total_failures"]) == (0.0, 2)
+    assert not {"mean_reward", "pass@1"} & scores.keys()
+
+
+@pytest.mark.skipif(shutil.which("nel") is None, reason="needs nel, the program of NeMo Evaluator 0.4, on the path")
+def test_nemo_evaluator_reads_the_files_without_warnings(nightjar, serve):
+    server, failing = serve(), serve(faults=Faults(rate_500=0.2, seed=1))
+    for name, url in (("before", server.url), ("after", failing.url)):
+        typed = ["eval", "run", "arithmetic", "-m", "local", "-b", url, "-n", "20", "-r", "2", "--max-retries", "0"]
+        nightjar.start(*typed, "--request-retries", "0", "--direct", "-o", name).wait()
+    (nightjar.folder / "policy.yaml").write_text(
+        "version: 1\nbenchmarks: {arithmetic: {metric: mean_reward, max_drop: 0.5}}\n"
+    )
+    for typed, word in (
+        (["eval", "report", "after"], "arithmetic"),
+        (["compare", "before", "after", "--no-strict"], "VERDICT"),
+        (["gate", "before", "after", "-p", "policy.yaml", "--verbose", "--no-strict"], "arithmetic"),
+    ):
+        ended = subprocess.run(["nel", *typed], cwd=nightjar.folder, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stderr, word in ended.stdout) == (0, "", True), (typed, ended)
+        assert "warning" not in ended.stdout.lower()

@@ -153,9 +153,10 @@ def eval_run(
         return
     check(evaluations)
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
+    has_bundles = bool(output_dir or nemo.environments or nemo_config)
     output_dir = runs_folder_of(nemo_config, output_dir)
     run = runner(mode, output_dir, resume, warehouse, prefect_url)
-    bundles = output_dir if nemo.environments or nemo_config else None
+    bundles = output_dir if has_bundles else None
     if is_suite:
         ended = run_together(evaluations, run, warehouse, style=style, heartbeat_url=heartbeat_url)
         _write_bundles([each.outcome for each in ended], bundles)

@@ -25,6 +25,7 @@ POWER_80_FACTOR = 2.8
 _PERMUTATIONS = 9_999
 _MOST_BOOTSTRAPPED = 2_000
 _CORRECT = 0.5
+_LONGEST_NAME = 100
 
 
 @dataclass
@@ -136,15 +137,19 @@ def category_breakdown(results: Sequence[Mapping[str, Any]], category_key: str =
 def scoring_details_breakdown(
     results: Sequence[Mapping[str, Any]], *, max_cardinality: int = 50
 ) -> dict[str, list[CategoryResult]]:
-    """Returns scores by each detail that is a string or bool in all scored rows and has few different values."""
+    """Returns scores by each detail that is a short string or bool in all scored rows and has few different values."""
     scored = [row for row in results if row.get("reward") is not None]
     details = [row.get("scoring_details") or {} for row in scored]
     found = {}
     for name in dict.fromkeys(name for row in details for name in row):
         values = [row.get(name) for row in details]
-        if all(isinstance(value, str | bool) for value in values) and 1 < len({*values}) <= max_cardinality:
+        if all(map(_names_group, values)) and 1 < len({*values}) <= max_cardinality:
             found[name] = _breakdown(zip(scored, values, strict=True))
     return found
+
+
+def _names_group(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and len(value) < _LONGEST_NAME)
 
 
 def _breakdown(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> list[CategoryResult]:

@@ -15,7 +15,13 @@ import numpy as np
 import orjson
 
 import nightjar
-from nightjar.compat.nemo.metrics import category_breakdown, finite_ends, scores_of
+from nightjar.compat.nemo.metrics import (
+    category_breakdown,
+    finite_ends,
+    scores_of,
+    scoring_details_breakdown,
+    summary_stats,
+)
 from nightjar.compat.nemo.observability import (
     CostEstimate,
     FailureRecord,
@@ -92,9 +98,11 @@ def bundle_of(
     ``retries`` counts repeated requests and further attempts. ``expected_rows`` is None if no rows are missing.
     """
     artifacts = RunArtifacts(list(steps), _runtime(steps, elapsed_seconds, retries), _failures(steps))
-    scores = scores_of(results, repeats, expected_rows)
-    scores["runtime"] = {
-        name: getattr(artifacts.runtime, name) for name in ("elapsed_seconds", "total_tokens", "latency_p50_ms")
+    scores = scores_of(results, repeats, expected_rows) | {
+        "summary": summary_stats([row["reward"] for row in results]),
+        "breakdowns": _breakdowns(results),
+        "runtime": artifacts.runtime.to_dict(),
+        "failures": artifacts.failures.to_dict(),
     }
     categories = {
         each.category: {"mean_reward": each.mean_reward, "n": each.n_samples, **finite_ends(each.ci)}
@@ -102,6 +110,17 @@ def bundle_of(
     }
     bundle = build_artifact_bundle(benchmark_name, results, scores, config, categories, repeats=repeats)
     return {**bundle, "_results": results, "_artifacts": artifacts}
+
+
+def _breakdowns(results: Sequence[Result]) -> dict[str, list[dict[str, Any]]]:
+    found = scoring_details_breakdown(results)
+    return {
+        name: [
+            {"group": one.category, "n": one.n_samples, "mean_reward": one.mean_reward, **finite_ends(one.ci)}
+            for one in groups
+        ]
+        for name, groups in found.items()
+    }
 
 
 def _runtime(steps: Sequence[StepRecord], elapsed_seconds: float, retries: int) -> RuntimeStats:
@@ -187,15 +206,28 @@ def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
         artifacts.runtime.cost = cost_of(str(model), artifacts.runtime)
     steps = (encoded(step.to_dict()) for step in artifacts.steps)
     contents: dict[str, tuple[str, Iterable[bytes]]] = {
-        "results": ("results.jsonl", map(encoded, bundle.get("_results", []))),
+        "results": ("results.jsonl", map(_line, bundle.get("_results", []))),
         "trajectories": ("trajectories.jsonl", steps),
         "runtime_stats": ("runtime_stats.json", _document(artifacts.runtime.to_dict())),
         "failure_analysis": ("failure_analysis.json", _document(artifacts.failures.to_dict())),
-        "bundle": (f"{bundle['run_id']}.json", _document({k: v for k, v in bundle.items() if k[0] != "_"})),
+        "bundle": (f"{bundle['run_id']}.json", _document(_public(bundle))),
     }
     for name, lines in contents.values():
         replace_file(folder / name, lines)
     return {name: folder / file for name, (file, _) in contents.items()}
+
+
+def _public(bundle: Bundle) -> dict[str, Any]:
+    """Returns the content of a bundle's file, without the scores of an evaluation in which every step failed."""
+    benchmark = bundle["benchmark"]
+    scores = {name: score for name, score in benchmark["scores"].items() if score.get("value", 0) is not None}
+    public = {name: value for name, value in bundle.items() if name[0] != "_"}
+    return {**public, "benchmark": {**benchmark, "scores": scores}}
+
+
+def _line(row: Result) -> bytes:
+    """Returns a line. A failed step has no field ``reward``, because ``nel compare`` stops at null."""
+    return encoded({name: value for name, value in row.items() if name != "reward" or value is not None})
 
 
 def _document(content: Any) -> list[bytes]:

@@ -12,6 +12,7 @@ from nightjar.analysis import Comparison, Flip, GatedBenchmark, Side, gate
 from nightjar.analysis import compare_runs as compare
 from nightjar.analysis.gates.policy import GatePolicy, GateRule
 from nightjar.compat.nemo.engine.artifacts import write_all
+from nightjar.compat.nemo.metrics import McNemarResult, PermutationResult, mcnemar_test
 from nightjar.core.files import scratch_folder
 from nightjar.errors import ConfigError
 from nightjar.reports.formats import as_json, finite
@@ -46,7 +47,7 @@ def compare_runs(
         raise ConfigError(f"reward_threshold: an answer is correct from 0.5 on (found {reward_threshold})")
     with _on_disk(baseline) as a, _on_disk(candidate) as b:
         found = compare(a, b, max_drop=min_effect, alpha=alpha)
-    return _report(found, min_effect, test)
+    return _report(found, min_effect, test, alpha)
 
 
 @contextmanager
@@ -59,9 +60,11 @@ def _on_disk(run: Run) -> Iterator[str | Path]:
         yield folder
 
 
-def _report(found: Comparison, max_drop: float, test: str) -> dict[str, Any]:
+def _report(found: Comparison, max_drop: float, test: str, alpha: float) -> dict[str, Any]:
     difference = found.difference
     uses_mcnemar = test != "permutation" and difference.p_mcnemar is not None
+    flips = _flips(found)
+    mcnemar = mcnemar_test(flips["contingency"], found.pairs, alpha) if uses_mcnemar else McNemarResult()
     return {
         "report_version": _REPORT_VERSION,
         "baseline": _side(found.baseline),
@@ -73,7 +76,7 @@ def _report(found: Comparison, max_drop: float, test: str) -> dict[str, Any]:
                 "delta": difference.mean,
                 "ci_lower": difference.interval.low,
                 "ci_upper": difference.interval.high,
-                "relative_pct": _percent(difference.mean, found.baseline.mean),
+                "relative_pct": _percent(difference.mean, found.baseline.mean) or 0.0,
             }
         },
         "verdict": _VERDICTS[found.decision],
@@ -81,23 +84,44 @@ def _report(found: Comparison, max_drop: float, test: str) -> dict[str, Any]:
         "threshold": max_drop,
         "test_used": "mcnemar" if uses_mcnemar else "permutation",
         "p_value": difference.p_mcnemar if uses_mcnemar else difference.p_worse,
-        "flip_report": {
-            "n_paired": found.pairs,
-            "unpaired": {
-                "baseline": found.only_baseline,
-                "candidate": found.only_candidate,
-                "unscored": found.unscored,
-            },
-            "contingency": {
-                "both_correct": found.both_right,
-                "baseline_only_correct": len(found.broken),
-                "candidate_only_correct": len(found.fixed),
-                "both_wrong": found.both_wrong,
-            },
-            "regressions": list(map(_flip, found.broken)),
-            "improvements": list(map(_flip, found.fixed)),
-        },
+        "mcnemar": mcnemar.to_dict(),
+        "permutation_test": PermutationResult(
+            -difference.mean,
+            difference.p_worse,
+            difference.p_worse < alpha,
+            effect_size=difference.effect and -difference.effect,
+        ).to_dict(),
+        "flip_report": flips,
         "settings_that_differ": {name: list(values) for name, values in found.differs.items()},
+    }
+
+
+def _flips(found: Comparison) -> dict[str, Any]:
+    broken, fixed = len(found.broken), len(found.fixed)
+    return {
+        "summary": {
+            "n_paired": found.pairs,
+            "n_regressions": broken,
+            "n_improvements": fixed,
+            "n_stable_correct": found.both_right,
+            "n_stable_wrong": found.both_wrong,
+            "regression_rate": broken / found.pairs,
+            "improvement_rate": fixed / found.pairs,
+        },
+        "n_paired": found.pairs,
+        "unpaired": {
+            "baseline": found.only_baseline,
+            "candidate": found.only_candidate,
+            "unscored": found.unscored,
+        },
+        "contingency": {
+            "both_correct": found.both_right,
+            "baseline_only_correct": broken,
+            "candidate_only_correct": fixed,
+            "both_wrong": found.both_wrong,
+        },
+        "regressions": list(map(_flip, found.broken)),
+        "improvements": list(map(_flip, found.fixed)),
     }
 
 
@@ -172,6 +196,11 @@ def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GateP
         missing=[one.name for one in found.benchmarks if one.outcome == "MISSING"],
         warnings=[f"{name!r} is only on one side and is not gated" for name in found.not_gated],
     )
+
+
+def write_regression(report: Mapping[str, Any], output_path: str | Path) -> Path:
+    """Writes the report of ``compare_runs`` as JSON."""
+    return write_text(output_path, as_json(report))
 
 
 def write_gate_report(report: GateReport, output_path: str | Path) -> Path:

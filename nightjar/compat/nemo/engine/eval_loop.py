@@ -215,6 +215,7 @@ async def run_evaluation(
             "base_url": client.base_url if client else model_url,
             **(client.sampling_args if client else {}),
             **settings,
+            "repeats": n_repeats,
             "max_problems": max_problems,
             "shuffle_seed": shuffle_seed,
             "shard_range": [min(numbers), max(numbers) + 1] if shard_info else None,

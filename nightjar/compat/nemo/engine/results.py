@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.compat.nemo.engine.artifacts import Bundle, Result, bundle_of
+from nightjar.compat.nemo.engine.trajectories import atif_documents
 from nightjar.compat.nemo.observability import ModelResponse, StepRecord
 from nightjar.core.failures import category_of_answer, category_of_error
 from nightjar.core.messages import content_text
@@ -14,6 +15,10 @@ from nightjar.engine.runs import RunDirectory
 
 TRAJECTORY, RESPONSE = "agent_trajectory", "model_response"
 """Columns of rows: the solver's actions, and the finish reason, reasoning tokens and latency of the last response."""
+_USAGES = "usages"
+"""Key in ``RESPONSE``: the token usage of each response."""
+_DETAILS = "scoring_details"
+"""Column of runs of benchmarks with NeMo Evaluator's interface."""
 _SHARED = (
     "problem_idx", "repeat", "prompt", "expected_answer", "reward", "extracted_answer", "scoring_details",
 )  # fmt: skip
@@ -22,17 +27,14 @@ _EXTRACTED = ("extracted_answer", "parsed_answer")
 """Columns of the extracted answer: the scorer's column, otherwise the parser's column."""
 
 
-def bundle_of_rows(
-    rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any], config: Mapping[str, Any] | None = None
-) -> Bundle:
-    results = [result_of(row) for row in rows]
-    model = {"benchmark": metadata["env_id"], "model": metadata["model"], "base_url": metadata["base_url"]}
-    settings = {**model, **metadata["sampling_args"]} if config is None else dict(config)
+def bundle_of_rows(rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any], config: Mapping[str, Any]) -> Bundle:
+    is_benchmark = _DETAILS in (metadata.get("state_columns") or ())
+    results = [result_of(row, metadata["env_id"], is_benchmark=is_benchmark) for row in rows]
     return bundle_of(
         metadata["env_id"],
         results,
         [step_of(row, result) for row, result in zip(rows, results, strict=True)],
-        settings,
+        dict(config),
         repeats=metadata["rollouts_per_example"],
         elapsed_seconds=(metadata["time_ms"] or 0) / 1000,
         retries=(metadata.get("requests") or {}).get("again", 0),
@@ -43,7 +45,29 @@ def bundle_of_run(run_dir: str | Path) -> Bundle:
     directory = RunDirectory(Path(run_dir))
     responses = {line.key: _response_of_attempt(line.row) for line in directory.attempts() if line.row.get("state")}
     rows = [{RESPONSE: responses.get(line.key), **line.row} for line in directory.results()]
-    return bundle_of_rows(rows, directory.read_metadata())
+    metadata = directory.read_metadata()
+    return bundle_of_rows(rows, metadata, settings_of(metadata, directory.read_config()))
+
+
+def settings_of(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a run that its results depend on, under the names of NeMo Evaluator."""
+    limit, arguments = config.get("num_examples"), config.get("env_args") or {}
+    prompt = (config.get("extra_env_kwargs") or {}).get("system_prompt", arguments.get("system_prompt"))
+    named = {
+        "system_prompt": prompt,
+        "params": {name: value for name, value in arguments.items() if name != "system_prompt"} or None,
+        "api_client_type": metadata.get("api_client_type"),
+    }
+    return {
+        "benchmark": metadata["env_id"],
+        "model": metadata["model"],
+        "base_url": metadata["base_url"],
+        "repeats": metadata["rollouts_per_example"],
+        "max_problems": limit if limit and limit > 0 else None,
+        "shuffle_seed": config.get("shuffle_seed"),
+        **metadata["sampling_args"],
+        **{name: value for name, value in named.items() if value is not None},
+    }
 
 
 def _response_of_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,26 +77,37 @@ def _response_of_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
         "finish_reason": answers[-1].get("finish_reason") if answers else None,
         "reasoning_tokens": sum((answer.get("usage") or {}).get("reasoning_tokens") or 0 for answer in answers),
         "latency_ms": sum(call.get("latency_ms") or 0 for call in calls),
+        _USAGES: [answer.get("usage") for answer in answers],
     }
 
 
-def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None) -> Result:
-    usage, error = row["token_usage"] or {}, row["error"]
-    result = {
+def result_of(row: Mapping[str, Any], name: str, *, is_benchmark: bool) -> Result:
+    usage, extracted = row["token_usage"] or {}, _extracted(row)
+    method = f"byob_{name}" if is_benchmark else next(iter(row["metrics"]), "")
+    known = {"method": method, "extracted": extracted}
+    return {
         "problem_idx": row["example_id"],
         "repeat": row["rollout_index"],
         "reward": row["reward"],
-        "scorer_rewards": dict(scorers or {}),
+        "scorer_rewards": {},
         "prompt": _last(row["prompt"], "user"),
         "model_response": _last(row["completion"] or [], "assistant") if row["completion"] is not None else None,
-        "extracted_answer": _extracted(row),
+        "extracted_answer": extracted,
         "expected_answer": row.get("answer", ""),
-        "scoring_details": _failed(error) if error else row.get("scoring_details") or dict(row["metrics"]),
-        "metadata": row.get("info") or {},
+        _DETAILS: _failed(row["error"]) if row["error"] else known | dict(row.get(_DETAILS) or row["metrics"]),
+        "metadata": {"source": "byob" if is_benchmark else "nightjar", "benchmark": name, **(row.get("info") or {})},
         "tokens": sum(usage.get(name, 0) for name in ("input_tokens", "output_tokens")) if usage else None,
         "latency_ms": row["timing"]["generation_ms"],
+        "trajectory": row.get(TRAJECTORY) or _conversation(row),
     }
-    return result | ({"trajectory": row[TRAJECTORY]} if row.get(TRAJECTORY) else {})
+
+
+def _conversation(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages, usages = [*row["prompt"], *(row["completion"] or [])], (row.get(RESPONSE) or {}).get(_USAGES, ())
+    session = f"{row['example_id']}-{row['rollout_index']}"
+    return atif_documents(
+        messages, session_id=session, model=row["model"] or "", usages=usages, total=row["token_usage"]
+    )
 
 
 def step_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> StepRecord:
@@ -89,7 +124,7 @@ def step_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> StepRecord:
         verify_ms=row["timing"]["scoring_ms"],
         total_ms=row["timing"]["total_ms"],
         failure_category=category_of_error(error) if error else _category(row, result),
-        trajectory=row.get(TRAJECTORY),
+        trajectory=result["trajectory"],
     )
 
 

@@ -101,13 +101,14 @@ def shard_part(folder: Path) -> EvaluationPart:
 def _of_run_directory(path: Path) -> EvaluationPart:
     metadata, bundle = RunDirectory(path).read_metadata(), bundle_of_run(path)
     artifacts = bundle["_artifacts"]
+    config = {name: value for name, value in bundle["config"].items() if name != "max_problems"}  # that of the part
     env = {name: metadata.get(name) for name in ("env_args", "env_version")}
     return EvaluationPart(
         path=path,
         benchmark=bundle["benchmark"]["name"],
         repeats=bundle["benchmark"]["repeats"],
-        config=bundle["config"],
-        compared=_compared({**bundle["config"], **env}),
+        config=config,
+        compared=_compared({**config, **env}),
         results={_place(row): row for row in bundle["_results"]},
         steps={(step.problem_idx, step.repeat): step for step in artifacts.steps},
         elapsed_seconds=artifacts.runtime.elapsed_seconds,

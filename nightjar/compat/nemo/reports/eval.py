@@ -16,7 +16,7 @@ from nightjar.reports.formats import text_table
 from nightjar.reports.html import render
 
 _HEAD = ("benchmark", "model", "samples", "repeats")
-_NO_SCORES = frozenset({"runtime", "errors", "coverage"})
+_NO_SCORES = frozenset({"summary", "breakdowns", "runtime", "failures", "errors", "coverage"})
 
 
 def discover_bundle_paths(paths: Iterable[str | Path]) -> list[Path]:
@@ -82,7 +82,8 @@ def _row(bundle: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("coverage", "errors"):
         row[name] = (scores.get(name) or {}).get("value")
     runtime = scores.get("runtime") or {}
-    return row | {name: runtime.get(name) for name in ("total_tokens", "latency_p50_ms")}
+    latency = (runtime.get("latency_percentiles_ms") or {}).get("p50")
+    return row | {"total_tokens": runtime.get("total_tokens"), "latency_p50_ms": latency}
 
 
 def _cells(table: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
