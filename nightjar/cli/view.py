@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,8 @@ from nightjar.cli.output import number
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
-from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
+from nightjar.exporters import export_to_mlflow, export_to_wandb
 from nightjar.reports.html import write_page
 from nightjar.view.exporting import Export, run_log, run_page
 from nightjar.view.server import serve
@@ -69,8 +71,25 @@ def _announce(what: str, page: str, address: str, *, opens: bool) -> None:
         webbrowser.open(f"{base}{page}{mark}{token}")
 
 
+class Program(StrEnum):
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+    INSPECT = "inspect"
+
+
 def export(
     run: RunArgument,
+    to: Annotated[
+        Program | None, option("Export to MLflow, Weights & Biases or Inspect; see --into.", metavar="PROGRAM")
+    ] = None,
+    into: Annotated[
+        str | None,
+        option(
+            "Place of --to. MLflow: a tracking URI or a folder (default: MLFLOW_TRACKING_URI, or MLflow's default). "
+            "W&B: the folder that contains wandb/ (default: the current folder). Inspect: a folder (default: logs).",
+            metavar="PLACE",
+        ),
+    ] = None,
     html: Annotated[Path | None, option("Write a page with statistics and conversations.", metavar="FILE")] = None,
     log: Annotated[
         Path | None,
@@ -81,20 +100,52 @@ def export(
     ] = 200,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.
+    """Write a run for other programs: a page for a browser, an Inspect log, an MLflow run or a W&B offline run.
 
-    To export several runs for DuckDB and other programs, use 'nightjar warehouse export'.
+    A second export to the same place replaces the first. MLflow and W&B need the extras nightjar-evals[mlflow] and
+    nightjar-evals[wandb]. To export several runs for DuckDB and other programs, use 'nightjar warehouse export'.
 
-    Example: nightjar export 0a1b2c --html run.html
+    Example: nightjar export 0a1b2c --to mlflow --into http://127.0.0.1:5000
     """
-    if not html and not log:
-        raise typer.BadParameter("give --html FILE, --inspect-log FOLDER, or both")
+    if not html and not log and not to:
+        raise typer.BadParameter("give --to PROGRAM, --html FILE or --inspect-log FOLDER")
+    if into is not None and not to:
+        raise typer.BadParameter("--into PLACE needs --to PROGRAM")
     found = find_stored_run(run, warehouse=warehouse)
     if html:
         _write(html, run_page(found, limit))
     if log:
-        _write(log, run_log(found))
-        echo(f"Next: inspect view start --log-dir {log.parent if log.suffix == '.json' else log}", err=True)
+        _write_log(log, found)
+    match to:
+        case Program.INSPECT:
+            _write_log(Path(into or "logs"), found)
+        case Program.MLFLOW:
+            _write_mlflow(found, into)
+        case Program.WANDB:
+            _write_wandb(found, Path(into or "."))
+
+
+def _write_log(path: Path, found: StoredRun) -> None:
+    _write(path, run_log(found))
+    echo(f"Next: inspect view start --log-dir {path.parent if path.suffix == '.json' else path}", err=True)
+
+
+def _write_mlflow(found: StoredRun, destination: str | None) -> None:
+    written = export_to_mlflow(found, destination)
+    done = "Wrote" if written.is_new else "Updated"
+    echo(f"{done} run {written.run_id} of experiment {written.experiment!r}: {written.rollouts:,} rollouts")
+    if written.kept:
+        names = ", ".join(written.kept)
+        echo(f"MLflow keeps the first value of a parameter; config.json has the new values of {names}", err=True)
+    if not written.tracking_uri.startswith("http"):
+        allowed = "MLFLOW_ALLOW_FILE_STORE=true " if written.tracking_uri.startswith("file:") else ""
+        echo(f"Next: {allowed}mlflow ui --backend-store-uri {written.tracking_uri}", err=True)
+
+
+def _write_wandb(found: StoredRun, destination: Path) -> None:
+    written = export_to_wandb(found, destination)
+    echo(f"Wrote {harmless(str(written.folder))}: {written.shown:,} of {written.rollouts:,} rollouts")
+    echo(f"Nothing was sent. To upload the run: wandb sync {written.folder}", err=True)
 
 
 def _write(path: Path, exported: Export) -> None:
