@@ -47,6 +47,7 @@ HEADERS = {
     "referrer-policy": "same-origin",  # with "no-referrer" browsers hide that a form is this server's own
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
+    "server": "nightjar",  # a notebook links to the view that answers with this name
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGES = (runs, live, live_rollout, run, samples, rollouts, search, compare, nights, history, sql, notes)
