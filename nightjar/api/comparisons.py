@@ -10,13 +10,14 @@ from typing import Any
 from nightjar.analysis import Comparison, Comparisons, Decision, Difference, Direction, Terms, compare_all
 from nightjar.api.results import ArrowTable, TabularResult
 from nightjar.api.run import Run
+from nightjar.api.view_links import page_of_comparison
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison import comparison_chart, evaluation_rows, findings, one_sided, side_rows, verdict
 from nightjar.reports.panels import Panel, PanelTable
 from nightjar.warehouse import Warehouse
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ComparisonResult(TabularResult):
     """The comparisons of the evaluations that two sides share: one for two runs, several for suites.
 
@@ -27,6 +28,7 @@ class ComparisonResult(TabularResult):
     """
 
     comparisons: Comparisons
+    warehouse: Warehouse
 
     @property
     def decision(self) -> Decision:
@@ -55,7 +57,8 @@ class ComparisonResult(TabularResult):
             one = self._single
             headings = ("", "Baseline", "Candidate", "Change")
             table = PanelTable(headings, side_rows(one), numbers=frozenset(headings[1:]))
-            return Panel(one.reason, one.decision, findings(one), [table], chart=comparison_chart(one))
+            link = page_of_comparison(one.baseline.run_id, one.candidate.run_id, self.warehouse)
+            return Panel(one.reason, one.decision, findings(one), [table], chart=comparison_chart(one), link=link)
         headings = ("Decision", "Evaluation", "Difference", "Pairs")
         table = PanelTable(headings, evaluation_rows(found), numbers=frozenset(headings[2:]))
         lines = dict(line.split(": ", 1) for line in one_sided(found))
@@ -107,9 +110,10 @@ def compare(
     """
     sides = (baseline, candidate)
     given = next((run.stored.warehouse for run in sides if isinstance(run, Run)), None)
+    where = Warehouse.of(given if warehouse is None else warehouse)
     a, b = (side.reference if isinstance(side, Run) else side for side in sides)
     terms = Terms(max_drop, alpha, metric, direction, cluster, by)
-    return ComparisonResult(compare_all(a, b, terms, warehouse=given if warehouse is None else warehouse))
+    return ComparisonResult(compare_all(a, b, terms, warehouse=where), where)
 
 
 def _row(one: Comparison) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _SHOWN = 50
 _LONGEST_CELL = 200
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class SqlResult(TabularResult):
     """The rows of a query. Values of JSON columns are text.
 

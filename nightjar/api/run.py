@@ -64,7 +64,7 @@ class RunSummary:
     seconds: float | None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Run(TabularResult):
     """A run and its results. ``evaluate``, ``open_run`` and ``runs`` return runs.
 
@@ -113,7 +113,7 @@ class Run(TabularResult):
     @property
     def view_url(self) -> str | None:
         """The address of the run's page; None if no web view shows the run."""
-        return page_of_run(self.id)
+        return page_of_run(self.id, self.stored.warehouse)
 
     @cached_property
     def summary(self) -> RunSummary:

@@ -130,7 +130,7 @@ def _cells(run: Run) -> tuple[str, ...]:
         one_line(run.env, _LONGEST_CELL),
         one_line(run.model or "–", _LONGEST_CELL),
         run.status,
-        f"{known.get('scored', 0):,}/{known['rollouts']:,}",
+        f"{known['scored']:,}/{known['rollouts']:,}" if "scored" in known else "–",
         _reward(known.get("avg_reward"), known.get("stderr")),
         "–" if run.stored.cost is None else f"{run.stored.cost:.4g}",
     )

@@ -22,7 +22,7 @@ _WIDTH = 80
 _SHOWN = 20
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class TrendResult(TabularResult):
     """The runs of an environment in time order, in series of one model each.
 

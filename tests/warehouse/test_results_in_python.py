@@ -5,16 +5,22 @@ import json
 import linecache
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
+import uvicorn
 
 import nightjar as nj
 from nightjar.engine import open_runs
 from nightjar.errors import ConfigError, RunAbortedError, WarehouseError
+from nightjar.hosting.state import ServicesState, forget_state, write_state
 from nightjar.model_server import Answer, Faults, ModelServer, last_user_text
+from nightjar.view.server import Access, create_app
+from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +117,15 @@ class TestARun:
         assert f'href="https://view.example/nightjar/runs/{run.id}"' in run._repr_html_()
         assert repr(run).endswith(f"Open in nightjar view: https://view.example/nightjar/runs/{run.id}")
 
+    def test_it_links_to_a_view_of_this_machine_that_shows_it(self, run):
+        other = nj.open_run(run.path)
+        with view_of("outputs/warehouse") as there, view_of("outputs/another") as elsewhere:
+            for view, page in ((there, f"{there}runs/{run.id}"), (elsewhere, None)):
+                write_state(ServicesState("http://127.0.0.1:1/api", ".", "pool", {}, view_url=view))
+                assert other.view_url == page
+        assert other.view_url is None
+        forget_state()
+
 
 class TestEvaluating:
     def test_it_works_where_an_event_loop_runs(self, server):
@@ -121,12 +136,11 @@ class TestEvaluating:
 
     def test_the_same_environment_serves_several_runs_and_resumes(self, server):
         env = environment()
-        first, second = (
-            nj.evaluate(env, model="m", base_url=server.url, rollouts_per_example=1, resume=resume)
-            for resume in (False, True)
-        )
-        other = nj.evaluate(env, model="other", base_url=server.url, rollouts_per_example=1)
-        assert first.id == second.id != other.id
+        asked = {"base_url": server.url, "rollouts_per_example": 1}
+        first = nj.evaluate(env, model="m", **asked)
+        for resume in (True, first, first.path):
+            assert nj.evaluate(env, model="m", resume=resume, **asked).id == first.id
+        assert nj.evaluate(env, model="other", **asked).id != first.id
         assert server.stats().answered == 8
 
     def test_a_reward_function_of_a_cell_counts_with_its_text(self, server):
@@ -246,6 +260,18 @@ class TestOtherResults:
 def server(folder):
     with ModelServer(HalfRight()) as server:
         yield server
+
+
+@contextmanager
+def view_of(warehouse):
+    """Serves the web view of a warehouse, and gives its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(Warehouse(warehouse), Access()), log_level="critical"))
+        serving = threading.Thread(target=server.run, args=([listening],))
+        serving.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        serving.join()
 
 
 def cell_environment(reward):
