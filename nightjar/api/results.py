@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from nightjar.environments.packages.installation import import_extra
 from nightjar.errors import ConfigError
+from nightjar.reports.formats import visible
 from nightjar.reports.panels import Panel
 
 if TYPE_CHECKING:
@@ -67,10 +68,21 @@ class TabularResult(Result):
 
 
 def chart_of(specification: dict[str, Any]) -> alt.TopLevelMixin:
-    """Returns a Vega-Lite specification as a chart of Altair, which a notebook shows and ``save`` writes."""
+    """Returns a Vega-Lite specification as a chart of Altair, which a notebook shows and ``save`` writes.
+
+    In texts, ``<`` becomes ``＜``: Altair writes them into a script of the page, which ``</script>`` would end.
+    """
     altair = extra("altair", "A plot")
-    chart: alt.TopLevelMixin = altair.Chart.from_dict(specification)
+    chart: alt.TopLevelMixin = altair.Chart.from_dict(_harmless(specification))
     return chart
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _harmless(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_harmless(each) for each in value]
+    return visible(value).replace("<", "＜") if isinstance(value, str) else value
 
 
 def extra(module: str, user: str) -> Any:

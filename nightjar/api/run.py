@@ -146,7 +146,7 @@ class Run(TabularResult):
         yield from map(RolloutOutput, self.stored.rows())
 
     def plot(self) -> alt.TopLevelMixin:
-        """Returns a chart of Altair: the mean reward and each metric with its interval, and the rewards of rollouts.
+        """Returns a chart of Altair: the mean reward, pass rates and metrics, and the rewards of rollouts.
 
         Raises ``ConfigError`` if Altair is not installed.
         """

@@ -33,7 +33,9 @@ class RunBars:
         self._bars: list[tuple[Run, tqdm[Any]]] = []
 
     def add(self, run: Run) -> None:
-        self._bars.append((run, self._make(desc=title(run), total=run.progress.total, unit="rollout")))
+        bar = self._make(total=run.progress.total, unit="rollout")
+        bar.set_description_str(title(run), refresh=False)  # which escapes it in a notebook, as desc=... does not
+        self._bars.append((run, bar))
 
     def show(self) -> None:
         for run, bar in self._bars:

@@ -105,6 +105,9 @@ class TestARun:
             {"low": 1.0, "high": 1.0, "rollouts": 4},
         ]
 
+    def test_its_plot_runs_no_code_of_the_model_in_the_page(self, run):
+        assert "<img" not in run.plot().to_html()
+
     def test_a_run_that_is_only_on_disk_is_read_from_there(self, run, tmp_path):
         there = nj.open_run(run.path, warehouse=tmp_path / "another")
         assert there.summary == run.summary
@@ -252,6 +255,7 @@ class TestOtherResults:
         assert found.changes == []
         assert found.to_df("arrow")["run_id"].to_pylist() == [run.id]
         assert found.plot().to_dict()["title"] == "capitals: reward"
+        assert "<img" not in found.plot().to_html()
         assert "<img" not in found._repr_html_()
         assert "0.5000" in repr(found)
 

@@ -24,7 +24,10 @@ def scores_table(run: RunReport) -> PanelTable:
 
 
 def run_chart(run: RunReport) -> dict[str, Any]:
-    """Returns the Vega-Lite specification: the scores with their intervals, beside the rewards of the rollouts."""
+    """Returns the Vega-Lite specification: the scores with their intervals, beside the rewards of the rollouts.
+
+    Metrics outside of 0 to 1, such as counts, are left out, because they would need another scale.
+    """
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": f"{run.benchmark} | {run.model}: run {run.run_id}",
@@ -51,7 +54,9 @@ def _scores(run: RunReport) -> dict[str, Any]:
             "high": mean.interval.high if isfinite(mean.interval.high) else None,
         }
         for name, mean in _means(run)
-    ] + [{"score": name, "mean": value, "low": None, "high": None} for name, value in run.metrics.items()]
+    ]
+    shares = {name: value for name, value in run.metrics.items() if 0 <= value <= 1}
+    values += [{"score": name, "mean": value, "low": None, "high": None} for name, value in shares.items()]
     scale = {"type": "quantitative", "title": None}
     return {
         "width": _WIDTH,
