@@ -10,7 +10,7 @@ from typing import Any
 from nightjar import __version__
 from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms, Unpaired
 from nightjar.reports.formats import cell, finite, table
-from nightjar.reports.html import render
+from nightjar.reports.html import fragment, render
 from nightjar.reports.statistics import of_retries
 from nightjar.statistics.intervals import Interval
 
@@ -283,6 +283,11 @@ def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOW
         broken=found.broken[:shown_flips],
         fixed=found.fixed[:shown_flips],
     )
+
+
+def comparison_chart(found: Comparison) -> str:
+    """Returns the interval of the difference beside the limit, as SVG for a page."""
+    return fragment("comparison_parts.html", "chart", draw(found.difference, found.terms, [found.difference]), False)
 
 
 def draw(difference: Difference, terms: Terms, beside: Iterable[Difference]) -> Chart:
