@@ -1,10 +1,11 @@
-"""Converts results of ``verifiers`` and NeMo Evaluator to run directories, which the warehouse can publish.
+"""Converts results of ``verifiers``, NeMo Evaluator and Inspect to run directories, which the warehouse can publish.
 
 >>> with TemporaryDirectory() as scratch:                      # doctest: +SKIP
 ...     for found in find_results(Path("outputs/evals")):
 ...         warehouse.publish(convert(found, Path(scratch)))
 
-Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts. ``inspect_log`` exports to Inspect.
+Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts.
+``inspect_reader`` reads logs of Inspect, and ``inspect_log`` writes them.
 """
 
 from nightjar.importers.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories

@@ -80,7 +80,7 @@ def import_all(
         except WarehouseError as error:
             yield Imported(path, "unknown", error=str(error))
     found.sort(key=_changed_at)
-    published = _published(warehouse)
+    published = _published(warehouse) if any(one.kind == "inspect" for one in found) else {}
     try:
         for done, results in enumerate(found, start=1):
             yield _import(warehouse, results, published)
@@ -94,7 +94,10 @@ def import_all(
 
 def _changed_at(found: FoundResults) -> float:
     """Returns when a file changed, so that the newest of several copies of a run is imported last; else 0."""
-    return found.path.stat().st_mtime if found.kind == "inspect" else 0.0
+    try:
+        return found.path.stat().st_mtime if found.kind == "inspect" else 0.0
+    except OSError:
+        return 0.0
 
 
 def _published(warehouse: Warehouse) -> dict[str, Imported]:

@@ -377,6 +377,15 @@ class TestImporting:
         assert sorted(one.novelty for one in outcomes) == ["already there", "new"]
         assert len({one.run_id for one in outcomes}) == 1
 
+    def test_a_log_that_was_exported_beside_its_run_is_left_out(self, nightjar, write_run, tmp_path):
+        write_run(tmp_path / "outputs", "0a1b2c3d4e5f")
+        arguments = ("--warehouse", tmp_path / "warehouse")
+        assert nightjar("warehouse", "import", tmp_path / "outputs", *arguments).code == 0
+        assert nightjar("export", "0a1b2c3d4e5f", "--inspect-log", tmp_path / "outputs" / "logs", *arguments).code == 0
+        assert len(list((tmp_path / "outputs" / "logs").glob("*.json"))) == 1
+        assert [found.kind for found in find_results(tmp_path / "outputs")] == ["nightjar"]
+        assert [found.kind for found in find_results(tmp_path / "outputs" / "logs")] == ["inspect"]
+
     def test_a_log_that_other_scorers_scored_is_a_run_of_its_own(self, repacked, read):
         def rescored(entries):
             header = json.loads(entries["header.json"])
