@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from nightjar.core.files import scratch_folder
 from nightjar.engine.runs import RunDirectory, RunMetadata, final_status, summarize
 from nightjar.engine.runs.directory import FORMAT
 from nightjar.engine.runs.identity import fingerprint
@@ -123,12 +124,12 @@ def _import(warehouse: Warehouse, found: FoundResults, published: dict[str, Impo
         known = [name for name, run in published.items() if run.run_id == run_id]
         return [*known, source] if source else []
 
-    with TemporaryDirectory(prefix="nightjar-") as temporary:
+    with scratch_folder() as scratch:
         try:
             source = _source(found)
             if source in published:
                 return replace(published[source], path=found.path)
-            run_dir = _converted(found, Path(temporary), sources)
+            run_dir = _converted(found, scratch, sources)
             report = warehouse.publish(run_dir, tidies=False)
             described = RunDirectory(run_dir).read_metadata()
         except NightjarError as error:
