@@ -1,4 +1,4 @@
-"""Converts results of ``verifiers`` and NeMo Evaluator to run directories, which the warehouse can publish.
+"""Converts results of ``verifiers``, NeMo Evaluator and Inspect to run directories, which the warehouse can publish.
 
 >>> with TemporaryDirectory() as scratch:                      # doctest: +SKIP
 ...     for found in find_results(Path("outputs/evals")):

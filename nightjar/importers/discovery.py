@@ -83,9 +83,15 @@ def _found(path: Path) -> Iterator[FoundResults]:
 
 
 def _each_run_once(found: Sequence[FoundResults]) -> list[FoundResults]:
-    """Leaves out bundles that were written for run directories in the same list."""
+    """Leaves out bundles and logs of Inspect that Nightjar wrote for run directories in the same list."""
     runs = {one.path.name for one in found if one.kind == "nightjar"}
-    return [one for one in found if one.kind != "nemo" or one.shards or not _run_ids(one.path) <= runs]
+    return [one for one in found if not _is_written_for(one, runs)]
+
+
+def _is_written_for(found: FoundResults, runs: set[str]) -> bool:
+    if found.kind == "inspect":
+        return found.path.stem.rpartition("_")[2] in runs
+    return found.kind == "nemo" and not found.shards and _run_ids(found.path) <= runs
 
 
 def _run_ids(folder: Path) -> set[str]:

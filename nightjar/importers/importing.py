@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from nightjar.core.files import scratch_folder
 from nightjar.engine.runs import RunDirectory, RunMetadata, final_status, summarize
 from nightjar.engine.runs.directory import FORMAT
 from nightjar.engine.runs.identity import fingerprint
@@ -80,7 +81,7 @@ def import_all(
         except WarehouseError as error:
             yield Imported(path, "unknown", error=str(error))
     found.sort(key=_changed_at)
-    published = _published(warehouse)
+    published = _published(warehouse) if any(one.kind == "inspect" for one in found) else {}
     try:
         for done, results in enumerate(found, start=1):
             yield _import(warehouse, results, published)
@@ -94,7 +95,10 @@ def import_all(
 
 def _changed_at(found: FoundResults) -> float:
     """Returns when a file changed, so that the newest of several copies of a run is imported last; else 0."""
-    return found.path.stat().st_mtime if found.kind == "inspect" else 0.0
+    try:
+        return found.path.stat().st_mtime if found.kind == "inspect" else 0.0
+    except OSError:
+        return 0.0
 
 
 def _published(warehouse: Warehouse) -> dict[str, Imported]:
@@ -120,12 +124,12 @@ def _import(warehouse: Warehouse, found: FoundResults, published: dict[str, Impo
         known = [name for name, run in published.items() if run.run_id == run_id]
         return [*known, source] if source else []
 
-    with TemporaryDirectory(prefix="nightjar-") as temporary:
+    with scratch_folder() as scratch:
         try:
             source = _source(found)
             if source in published:
                 return replace(published[source], path=found.path)
-            run_dir = _converted(found, Path(temporary), sources)
+            run_dir = _converted(found, scratch, sources)
             report = warehouse.publish(run_dir, tidies=False)
             described = RunDirectory(run_dir).read_metadata()
         except NightjarError as error:

@@ -37,7 +37,6 @@ SUFFIXES = frozenset({".eval", ".json"})
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json", re.DOTALL)
 _START_OF_JSON = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"\w+",\s*"eval":\s*\{')
-_ZIP_MAGIC = b"PK\x03\x04"
 _BEGINNING_BYTES = 512
 _ZSTD = 93
 _LOCAL_HEADER = struct.Struct("<26xHH")  # the lengths of the name and of the extra field, which precede the content
@@ -60,17 +59,14 @@ class InspectLog:
 
 
 def is_log(path: Path) -> bool:
-    """Returns whether a file looks like a log, by its suffix and first bytes. An unreadable ``.eval`` file counts."""
-    if path.suffix not in SUFFIXES:
-        return False
+    """Returns whether a file is a log. All ``.eval`` files count, so that damaged ones are reported."""
+    if path.suffix != ".json":
+        return path.suffix == ".eval"
     try:
         with path.open("rb") as file:
-            beginning = file.read(_BEGINNING_BYTES)
+            return _START_OF_JSON.match(file.read(_BEGINNING_BYTES)) is not None
     except OSError:
-        return path.suffix == ".eval"
-    if path.suffix == ".eval":
-        return beginning.startswith(_ZIP_MAGIC) or not beginning
-    return _START_OF_JSON.match(beginning) is not None
+        return False
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from nightjar.importers.inspect_scores import Results, Reward, metrics
 from nightjar.importers.reading import Count, Lenient, Line, Object, at, is_measure, moment, public_url, without_secrets
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest, error_row
 
+PROGRAM = "inspect_ai"
 VERSION = 1
 """The version of this reader; with a new one, logs that are already published are read again."""
 
@@ -57,7 +58,7 @@ _STOPS = {
 _CUT = frozenset({"max_tokens", "model_length"})
 _STATE = (
     "description", "sandbox", "files", "setup", "store", "model_usage", "role_usage", "model_fallbacks", "started_at",
-    "completed_at", "working_time", "uuid", "invalidation", "limit", "turn_count", "scores",
+    "completed_at", "working_time", "uuid", "invalidation", "limit", "turn_count",
 )  # fmt: skip
 """Fields of a sample that become state columns of the same name, unless they are empty."""
 _UNREAD = frozenset({"attachments", "events", "events_data", "timelines"})
@@ -207,7 +208,12 @@ class _Samples:
 
 def _columns(content: Mapping[str, Any], sample: _Sample, error: Mapping[str, Any] | None) -> dict[str, Any]:
     retries = [hide_keys(str(each.get("message"))) for each in sample.error_retries or ()]
-    named = {"sample_id": content.get("id"), "sample_error": error, "error_retries": retries}
+    named = {
+        "scores": {name: _known(score) for name, score in sample.scores.items() if isinstance(score, dict)},
+        "sample_id": content.get("id"),
+        "sample_error": error and {name: error[name] for name in ("error", "message")},
+        "error_retries": retries,
+    }
     return _known({name: content.get(name) for name in _STATE} | named)
 
 
@@ -250,7 +256,7 @@ def _versions(header: _Header) -> dict[str, str | None]:
 
 def _original(header: _Header, unreadable: list[str]) -> dict[str, Any]:
     return {
-        "program": "inspect_ai",
+        "program": PROGRAM,
         "status": header.status,
         **_known(
             {

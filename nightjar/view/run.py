@@ -20,6 +20,7 @@ from nightjar.errors import ConfigError, MissingWarehouseError
 from nightjar.evaluation.resuming import rescoring_command, restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
+from nightjar.importers import inspect_reader
 from nightjar.reports.rollouts import BARS, KINDS, RUN, TOGETHER, failures_of
 from nightjar.reports.statistics import pass_rows, run_findings
 from nightjar.view.charts import reward_columns
@@ -51,6 +52,7 @@ ORDER BY finished_at DESC NULLS LAST, example_id, rollout_index LIMIT $most
 _WITH_PREFIX = "SELECT run_id FROM segments.runs WHERE starts_with(run_id, $prefix) ORDER BY run_id LIMIT $most"
 _OVERRULED = "FROM overruled_runs WHERE run_id = $run_id"
 _PASS_HEADINGS = ("k", "pass@k: at least one of k right", "pass^k: all k right")
+_REPORTED_HEADINGS = ("Score", "Epochs", "Metric", "Value")
 _SHOWN_ATTEMPTS = 10
 _SHOWN_IDS = 5
 _FILES = ("results.jsonl", "attempts.jsonl", "requests.jsonl", "metadata.json", "config.json")
@@ -110,12 +112,23 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
                 ("Metric", "Mean"),
                 [(name, number(mean)) for name, mean in (run["avg_metrics"] or {}).items()],
             ),
+            ("Reported by Inspect", _REPORTED_HEADINGS, _reported_rows(metadata.get("original") or {})),
             ("Per rollout", ("Measure", "p50", "p90", "p99"), _spread_rows(rollouts["spreads"])),
         ],
         "settings": _settings(warehouse, run_id, before),
         "config": json.dumps(json.loads(run["config"] or "{}"), indent=2, ensure_ascii=False),
         "command": _command(request, run),
     }
+
+
+def _reported_rows(original: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns the metrics of an imported log; with several epochs, Inspect reports them for each reducer."""
+    scores = original.get("scores") or () if original.get("program") == inspect_reader.PROGRAM else ()
+    return [
+        (score["name"], score["reducer"] or "–", name, "–" if value is None else number(value))
+        for score in scores
+        for name, value in score["metrics"].items()
+    ]
 
 
 def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[str, ...]]:

@@ -4,14 +4,17 @@ import json
 import re
 import shutil
 import signal
+import struct
 import zipfile
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from subprocess import PIPE
+from zlib import crc32
 
 import httpx
 import pytest
+from backports import zstd
 from backports.zstd import zipfile as zstd_zipfile
 
 from nightjar.errors import WarehouseError
@@ -194,7 +197,9 @@ def test_a_failed_sample_has_its_error_and_no_reward(read):
 def test_a_failed_sample_that_inspect_scored_counts_as_in_inspect(read):
     metadata, rows = read("errors_scored.eval")
     assert (rows[1]["reward"], rows[1]["error"], rows[1]["stop_condition"]) == (0.0, None, "error")
-    assert rows[1]["sample_error"]["error"] == "RuntimeError"
+    assert rows[1]["sample_error"] == {
+        "error": "RuntimeError", "message": "RuntimeError('the model is gone: api_key=[secret]')",
+    }  # fmt: skip
     assert metadata["stop_conditions"] == {"stop": 5, "error": 1}
 
 
@@ -218,6 +223,37 @@ def test_unscored_samples_have_neither_a_metric_nor_an_error(read):
 ])  # fmt: skip
 def test_values_of_scores_are_read_as_inspect_reads_them(value, expected):
     assert number(value) == expected
+
+
+def test_long_values_in_a_json_log_are_read_in_several_pieces(read, tmp_path):
+    log = json.loads((LOGS / "conversations.json").read_bytes())
+    first, second = log["samples"]
+    first["messages"][-1]["content"] = 'three \\ " é \u20ac ' * 200_000  # 5 MB; a piece has 1 MB
+    second["scores"]["model_graded_qa"]["value"] = float("nan")
+    log["samples"] = [first, second]
+    for ensure_ascii in (True, False):
+        (tmp_path / "long.json").write_text(json.dumps(log, ensure_ascii=ensure_ascii), encoding="utf-8")
+        metadata, rows = read(tmp_path / "long.json")
+        assert rows[0]["completion"][0]["content"] == first["messages"][-1]["content"]
+        assert (rows[1]["reward"], "unreadable" in metadata["original"]) == (None, False)
+
+
+def test_a_large_entry_of_several_zstd_frames_is_read_whole(repacked, read):
+    name = "samples/sum-1_epoch_1.json"
+    log = repacked("arithmetic.eval")
+    with zstd_zipfile.ZipFile(log) as archive:
+        content = archive.read(name)
+    frames = zstd.compress(content[:100]) + zstd.compress(content[100:])
+    log = repacked("arithmetic.eval", lambda entries: entries | {name: frames}, zipfile.ZIP_STORED)
+    with zipfile.ZipFile(log) as archive:
+        entry = archive.getinfo(name)
+    stored, packed = (struct.pack("<LLL", crc32(data), len(frames), len(data)) for data in (frames, content))
+    written = bytearray(log.read_bytes().replace(stored, packed))
+    for header in (entry.header_offset + 8, written.rindex(name.encode()) - 46 + 10):
+        written[header] = zstd_zipfile.ZIP_ZSTANDARD  # the method, in the local and in the central header
+    log.write_bytes(written)
+    metadata, rows = read(log)
+    assert (metadata["scored"], rows[1]["completion"]) == (6, [{"role": "assistant", "content": "3"}])
 
 
 class TestDamage:
@@ -341,6 +377,15 @@ class TestImporting:
         assert sorted(one.novelty for one in outcomes) == ["already there", "new"]
         assert len({one.run_id for one in outcomes}) == 1
 
+    def test_a_log_that_was_exported_beside_its_run_is_left_out(self, nightjar, write_run, tmp_path):
+        write_run(tmp_path / "outputs", "0a1b2c3d4e5f")
+        arguments = ("--warehouse", tmp_path / "warehouse")
+        assert nightjar("warehouse", "import", tmp_path / "outputs", *arguments).code == 0
+        assert nightjar("export", "0a1b2c3d4e5f", "--inspect-log", tmp_path / "outputs" / "logs", *arguments).code == 0
+        assert len(list((tmp_path / "outputs" / "logs").glob("*.json"))) == 1
+        assert [found.kind for found in find_results(tmp_path / "outputs")] == ["nightjar"]
+        assert [found.kind for found in find_results(tmp_path / "outputs" / "logs")] == ["inspect"]
+
     def test_a_log_that_other_scorers_scored_is_a_run_of_its_own(self, repacked, read):
         def rescored(entries):
             header = json.loads(entries["header.json"])
@@ -370,3 +415,11 @@ def test_view_shows_a_log_without_an_import(fork, tmp_path):
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=30)
     assert not (tmp_path / "none").exists()
+
+
+def test_the_page_of_a_run_shows_what_inspect_reports(browse, tmp_path):
+    warehouse = Warehouse(tmp_path / "warehouse")
+    [run] = imported(warehouse, LOGS / "epochs.eval")
+    words = browse(warehouse).words(f"/runs/{run.run_id}")
+    assert "Reported by Inspect Score Epochs Metric Value match mean accuracy 0.6500" in words
+    assert "match mode accuracy 0.6000" in words
