@@ -1,10 +1,11 @@
-"""Converts results of ``verifiers`` and NeMo Evaluator to run directories, which the warehouse can publish.
+"""Converts results of ``verifiers``, NeMo Evaluator, Inspect and lm-eval to run directories.
 
 >>> with TemporaryDirectory() as scratch:                      # doctest: +SKIP
 ...     for found in find_results(Path("outputs/evals")):
 ...         warehouse.publish(convert(found, Path(scratch)))
 
-Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts. ``inspect_log`` exports to Inspect.
+The warehouse can publish these. Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts.
+``inspect_log`` exports to Inspect.
 """
 
 from nightjar.importers.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories
