@@ -52,8 +52,9 @@ def compare(
 ) -> None:
     """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
 
-    A side is a run ID or the beginning of a run ID, a run directory, a folder, results of NeMo Evaluator or verifiers,
-    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. If a side has several evaluations, the common evaluations are compared.
+    A side is a run ID or the beginning of a run ID, a run directory, a folder, results of NeMo Evaluator, verifiers,
+    Inspect or lm-eval, MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. If a side has several evaluations, the common evaluations
+    are compared. Runs of different programs are compared on the examples with the same question and answer.
 
     The verdict is PASS if the whole interval of the difference is within --max-drop, and REGRESSION if the whole
     interval is beyond it. Otherwise it is INCONCLUSIVE, and the output says how many examples would decide.

@@ -40,8 +40,8 @@ def view(
 ) -> None:
     """Browse runs, examples and conversations in a web browser, until Ctrl-C. Read-only.
 
-    Shows the warehouse, or the results in files: of Nightjar, Inspect, verifiers or NeMo Evaluator. Files are not
-    imported, and notes on their rollouts are not kept.
+    Shows the warehouse, or the results in files: of Nightjar, Inspect, lm-eval, verifiers or NeMo Evaluator. Files
+    are not imported, and notes on their rollouts are not kept.
 
     Example: nightjar view --port 4300 --no-browser
 

@@ -1,10 +1,10 @@
-"""Converts results of ``verifiers``, NeMo Evaluator and Inspect to run directories, which the warehouse can publish.
+"""Converts results of ``verifiers``, NeMo Evaluator, Inspect and lm-eval to run directories.
 
 >>> with TemporaryDirectory() as scratch:                      # doctest: +SKIP
 ...     for found in find_results(Path("outputs/evals")):
 ...         warehouse.publish(convert(found, Path(scratch)))
 
-Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts.
+The warehouse can publish these. Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts.
 """
 
 from nightjar.importers.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories

@@ -1,4 +1,4 @@
-"""Finds results of Nightjar, ``verifiers``, NeMo Evaluator and Inspect in folders."""
+"""Finds results of Nightjar, ``verifiers``, NeMo Evaluator, Inspect and lm-eval in folders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.engine.runs import OUTPUT_DIR
 from nightjar.errors import WarehouseError
 from nightjar.importers.inspect_files import SUFFIXES, is_log
+from nightjar.importers.lm_eval_files import results_at, results_in
 from nightjar.importers.reading import read_object
 
-Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo", "inspect"]
+Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo", "inspect", "lm-eval"]
 
 _BUNDLES = "eval-*.json"
 _SHARD = re.compile(r"shard_\d+")
@@ -26,9 +27,9 @@ _METADATA, _RESULTS = "metadata.json", "results.jsonl"
 class FoundResults:
     """The results of one run; ``kind`` is the program that wrote them.
 
-    ``path`` is the folder; for NeMo Evaluator, it may be a bundle; for Inspect, it is the log. ``shards`` are folders
-    of an evaluation in shards. If the shards are merged, ``path`` holds all rows; otherwise it is where a merge would
-    put the rows.
+    ``path`` is the folder; for NeMo Evaluator, it may be a bundle; for Inspect, it is the log; for lm-eval, the samples
+    of a task. ``shards`` are folders of an evaluation in shards. If the shards are merged, ``path`` holds all rows;
+    otherwise it is where a merge would put the rows.
     """
 
     kind: Kind
@@ -45,8 +46,8 @@ def find_results(path: Path) -> Iterator[FoundResults]:
     if not found:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
-            f"({_RESULTS} and {_METADATA}), bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS}) "
-            "or logs of Inspect (.eval and .json)."
+            f"({_RESULTS} and {_METADATA}), bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS}), "
+            "logs of Inspect (.eval and .json) or results of lm-eval (results_*.json and samples_*.jsonl)."
         )
     yield from found
 
@@ -76,6 +77,8 @@ def _found(path: Path) -> Iterator[FoundResults]:
         raise WarehouseError(f"Cannot import {str(path)!r}: there is no such file or folder.")
     elif is_log(path):
         yield FoundResults("inspect", path)
+    elif of_tasks := results_at(path):
+        yield from (FoundResults("lm-eval", one) for one in of_tasks)
     elif path.suffix == ".json" and path.name not in {_METADATA, "config.json"} and _is_bundle(path):
         yield FoundResults("nemo", path)
     elif kind := _kind(path.parent):
@@ -122,6 +125,7 @@ def _in_folder(root: Path) -> Iterator[FoundResults]:
         if (kind := _kind(folder)) and folder not in merged:
             yield FoundResults(kind, folder)
         yield from (FoundResults("inspect", path) for path in _logs(folder))
+        yield from (FoundResults("lm-eval", path) for path in results_in(folder))
         waiting.extend(path for path in reversed(below) if not (shards and _SHARD.fullmatch(path.name)))
 
 

@@ -25,7 +25,7 @@ from nightjar.errors import (
     RunDirectoryError,
     WarehouseError,
 )
-from nightjar.importers import inspect_reader, nemo, verifiers
+from nightjar.importers import inspect_reader, lm_eval, nemo, verifiers
 from nightjar.importers.discovery import FoundResults, Kind, find_results
 from nightjar.importers.rollouts import ResultsWriter
 from nightjar.warehouse import PublishReport, Warehouse
@@ -36,6 +36,7 @@ _READERS: Mapping[Kind, Callable[[FoundResults, ResultsWriter], RunMetadata]] = 
     "verifiers": verifiers.read,
     "nemo": nemo.read,
     "inspect": inspect_reader.read,
+    "lm-eval": lm_eval.read,
 }
 _TIDY_EVERY = 16
 _SOURCES = """

@@ -37,7 +37,7 @@ def browser(tmp_path_factory, run_writer, browse):
         columns = ["judge_response", "parsed_answer"] if run_id == "first" else []
         run_dir = run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, state_columns=columns)
         warehouse.publish(run_dir, tidies=False)
-    apart = run_writer.write(folder / "apart", [one(9, 0, 1.0)], run_id="apart", env_id="other")
+    apart = run_writer.write(folder / "apart", [one(9, 0, 1.0, answer="other")], run_id="apart", env_id="other")
     warehouse.publish(apart, tidies=False)
     return browse(warehouse)
 

@@ -44,7 +44,7 @@ def import_results(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish runs of Nightjar, and results of verifiers, NeMo Evaluator and Inspect, from other places.
+    """Publish runs of Nightjar, and results of verifiers, NeMo Evaluator, Inspect and lm-eval.
 
     The files stay unchanged. Importing again changes nothing; after an interruption, run the command again. Unreadable
     results and samples are reported, and all others are imported; then the exit code is 1.
