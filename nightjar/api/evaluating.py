@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from nightjar.api.background import run_in_thread
-from nightjar.api.run import Run
+from nightjar.api.run import Run, open_run
 from nightjar.api.settings import RunSettings, shows_settings
 from nightjar.core.text import nearest
 from nightjar.engine.runs import RunDirectory
@@ -58,7 +58,7 @@ def evaluate(
             published like others, but ``nightjar eval retry`` and ``rescore`` need an environment that has a name.
         **settings: the fields of ``RunConfig``.
         resume: True resumes the newest unfinished run with the same settings, else the newest finished run, and
-            starts a new run if there is none. A run or a run directory is resumed with the settings of this call.
+            starts a new run if there is none. A run, its id or its directory is resumed with the settings of this call.
         output_dir: the folder for run directories (default: ``./outputs``).
         warehouse: where the run is published (default: ``NIGHTJAR_WAREHOUSE``, else ``./outputs/warehouse``).
         progress: show a progress bar (default: in a notebook and on a terminal).
@@ -104,9 +104,14 @@ def _evaluation(env: str | Path | Environment, given: Mapping[str, Any]) -> Eval
 
 
 def _resumed(resume: bool | str | Path | Run) -> str | None:
+    """Returns the run directory to resume, or ``LATEST``."""
     if isinstance(resume, bool):
         return LATEST if resume else None
-    return str(resume.stored.directory.path if isinstance(resume, Run) else resume)
+    if not isinstance(resume, Run):
+        if Path(resume).is_dir():
+            return str(resume)
+        resume = open_run(resume)
+    return str(resume.stored.directory.path)
 
 
 def _finished(work: Callable[..., Any], progress: bool | None) -> Outcome:

@@ -284,9 +284,17 @@ class Environment(EnvironmentDatasets, ABC):
         how_to = Generation(max_concurrent=max_concurrent, **how)
         return await generate(self, inputs, client, model, sampling_args or {}, how_to)
 
-    def generate_sync(self, *args: Any, **kwargs: Any) -> GenerateOutputs:
+    def generate_sync(
+        self,
+        inputs: Iterable[RolloutInput],
+        client: AnyClient | ClientConfig,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+        max_concurrent: int = -1,
+        **how: Any,
+    ) -> GenerateOutputs:
         """Runs ``generate`` and waits for it."""
-        return run_sync(self.generate(*args, **kwargs))
+        return run_sync(self.generate(inputs, client, model, sampling_args, max_concurrent, **how))
 
     async def evaluate(
         self,
@@ -314,9 +322,20 @@ class Environment(EnvironmentDatasets, ABC):
         chosen = [cast("RolloutInput", self.examples[position]) for position in range(count)]
         return await self.generate(chosen * rollouts_per_example, client, model, sampling_args, max_concurrent, **how)
 
-    def evaluate_sync(self, *args: Any, **kwargs: Any) -> GenerateOutputs:
-        """Runs ``evaluate`` and waits for it."""
-        return run_sync(self.evaluate(*args, **kwargs))
+    def evaluate_sync(
+        self,
+        client: AnyClient | ClientConfig,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+        num_examples: int = -1,
+        rollouts_per_example: int = 1,
+        max_concurrent: int = -1,
+        **how: Any,
+    ) -> GenerateOutputs:
+        """Runs ``evaluate`` and waits for it. To store and publish a run, use ``nightjar.evaluate``."""
+        return run_sync(
+            self.evaluate(client, model, sampling_args, num_examples, rollouts_per_example, max_concurrent, **how)
+        )
 
 
 def _tools(tools: Sequence[Tool | Mapping[str, Any]] | None) -> list[Tool]:

@@ -141,7 +141,7 @@ class TestEvaluating:
         env = environment()
         asked = {"base_url": server.url, "rollouts_per_example": 1}
         first = nj.evaluate(env, model="m", **asked)
-        for resume in (True, first, first.path):
+        for resume in (True, first, first.path, first.id[:8]):
             assert nj.evaluate(env, model="m", resume=resume, **asked).id == first.id
         assert nj.evaluate(env, model="other", **asked).id != first.id
         assert server.stats().answered == 8
