@@ -1,4 +1,17 @@
 # The public names and where they live: read by type checkers, and by __init__.py to load them on first use.
+from .api import ComparisonResult as ComparisonResult
+from .api import Run as Run
+from .api import Runs as Runs
+from .api import RunSettings as RunSettings
+from .api import RunSummary as RunSummary
+from .api import SqlResult as SqlResult
+from .api import TrendResult as TrendResult
+from .api import compare as compare
+from .api import evaluate as evaluate
+from .api import open_run as open_run
+from .api import runs as runs
+from .api import sql as sql
+from .api import trend as trend
 from .clients import AnthropicMessagesClient as AnthropicMessagesClient
 from .clients import Client as Client
 from .clients import ClientConfig as ClientConfig

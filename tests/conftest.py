@@ -31,6 +31,7 @@ sys.path.append(str(TESTS / "forking"))
 EXTRAS = {
     "docker": "docker",
     "gymnasium": "gym",
+    "mlflow": "mlflow",
     "moto": "dev",
     "nltk": "textarena",
     "playwright": "dev",
@@ -38,6 +39,7 @@ EXTRAS = {
     "s3fs": "s3",
     "textarena": "textarena",
     "vl_convert": "svg",
+    "wandb": "wandb",
 }
 """The modules that tests need beyond Nightjar's dependencies, and which extra brings each."""
 

@@ -27,6 +27,7 @@ from .records import Excerpt as Excerpt
 from .records import Flip as Flip
 from .records import Side as Side
 from .records import Terms as Terms
+from .records import Unpaired as Unpaired
 from .run_statistics import RunStatistics as RunStatistics
 from .run_statistics import describe_run as describe_run
 from .selecting import selected as selected

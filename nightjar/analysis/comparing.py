@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from math import inf
@@ -17,6 +18,7 @@ from nightjar.analysis.pairs import differing, match_evaluations, settings_of
 from nightjar.analysis.records import Comparison, Comparisons, Decision, Direction, Excerpt, Flip, Side, Terms
 from nightjar.analysis.run_statistics import retries_of
 from nightjar.analysis.selecting import selected
+from nightjar.analysis.unpaired import find_unpaired
 from nightjar.core.messages import content_text
 from nightjar.errors import ConfigError
 from nightjar.statistics.estimates import mean_of_clusters
@@ -45,6 +47,12 @@ FROM rollouts
 WHERE list_contains([$a, $b], run_id) AND list_contains($hashes, example_hash)
 GROUP BY run_id, example_hash
 """
+_NOTHING_PAIRED = {
+    "other question": "other questions",
+    "other answer": "the same questions with other answers",
+    "other content": "the same questions and answers, with other system prompts, other info or earlier messages",
+    "no prompt": "the prompts are unknown",
+}
 _LONGEST = 4_000
 _ROUNDING = 1e-12
 
@@ -131,9 +139,11 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
         baseline=before,
         candidate=after,
         pairs=pairs,
+        paired_by=paired.count_by(),
         unscored=len(paired) - pairs,
         only_baseline=before.examples - len(paired),
         only_candidate=after.examples - len(paired),
+        unpaired=find_unpaired(warehouse, a, b) if max(before.examples, after.examples) > len(paired) else [],
         difference=difference,
         both_right=both_right,
         both_wrong=pairs - both_right - len(broken) - len(fixed),
@@ -155,7 +165,9 @@ def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Pa
     a, b = before.run_id, after.run_id
     paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
     if not paired.is_pair.any():
-        raise ConfigError(_no_metric(warehouse, a, b, terms) or _nothing_in_common(before, after, len(paired)))
+        raise ConfigError(
+            _no_metric(warehouse, a, b, terms) or _nothing_in_common(warehouse, before, after, len(paired))
+        )
     for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "grouped")):
         if field and not values.any():
             raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by it")
@@ -169,13 +181,15 @@ def _no_metric(warehouse: Warehouse, a: str, b: str, terms: Terms) -> str:
     return f"No rollout of run {a!r} or {b!r} has {terms.metric!r}. Choose one of: {', '.join(names)}"
 
 
-def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
+def _nothing_in_common(warehouse: Warehouse, before: Side, after: Side, asked: int) -> str:
     runs = f"run {before.run_id!r} ({before.env_id}) and run {after.run_id!r} ({after.env_id})"
     if asked:
         return f"No example is scored in both {runs}, although both have {asked}: too many rollouts failed"
+    reasons = Counter({one.reason: one.count for one in find_unpaired(warehouse, before.run_id, after.run_id)})
+    why = f" ({_NOTHING_PAIRED[reasons.most_common(1)[0][0]]})" if reasons else ""
     return (
-        f"No example is in both {runs}: {before.examples} and {after.examples} examples, all with different content. "
-        "Compare runs over the same examples"
+        f"No example is in both {runs}: {before.examples} and {after.examples} examples, all with different content"
+        f"{why}. Compare runs over the same examples"
     )
 
 
@@ -220,17 +234,18 @@ def _excerpts(
 
     Broken examples are right only in ``a``; fixed examples are right only in ``b``.
     """
-    hashes = [flip.example_hash for flip in (*broken, *fixed)]
-    if not hashes:
+    flips = (*broken, *fixed)
+    if not flips:
         return {}
+    hashes = [name for flip in flips for name in (flip.baseline_hash, flip.example_hash)]
     found = warehouse.query(_TEXTS, {"a": a, "b": b, "hashes": hashes}).records()
     texts = {(record["run_id"], record["example_hash"]): record for record in found}
     excerpts = {}
-    for number, example in enumerate(hashes):
-        before, after = texts[a, example], texts[b, example]
+    for number, flip in enumerate(flips):
+        before, after = texts[a, flip.baseline_hash], texts[b, flip.example_hash]
         best, worst = ("highest", "lowest") if number < len(broken) else ("lowest", "highest")
         answer = _cut(after["answer"] or "")
-        excerpts[example] = Excerpt(
+        excerpts[flip.example_hash] = Excerpt(
             _last_text(after["prompt"]), answer, _last_text(before[best]), _last_text(after[worst])
         )
     return excerpts

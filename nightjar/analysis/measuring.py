@@ -40,7 +40,7 @@ WITH contents AS (
 SELECT
     example_id, example_hash, coalesce(cluster, '') AS cluster, coalesce(category, '') AS category, value_a, value_b,
     coalesce(correct_a >= 0.5, false) AS right_a, coalesce(correct_b >= 0.5, false) AS right_b,
-    scored_a, scored_b, failed_a, failed_b
+    scored_a, scored_b, failed_a, failed_b, hash_a, paired_by
 FROM paired($a, $b, metric := $metric) LEFT JOIN contents USING (example_hash)
 ORDER BY example_id, example_hash
 """
@@ -54,6 +54,7 @@ class Paired:
 
     ``value_a`` and ``value_b`` are means of the scored rollouts, and NaN if none is scored. For several runs, they are
     the mean of the runs' means. ``right_a`` and ``right_b`` mean that at least half of the scored rollouts are correct.
+    ``example_hash`` is that of the second side, ``hash_a`` that of the first.
     """
 
     example_id: NDArray[np.int64]
@@ -68,6 +69,8 @@ class Paired:
     scored_b: NDArray[np.int64]
     failed_a: NDArray[np.int64]
     failed_b: NDArray[np.int64]
+    hash_a: NDArray[np.object_]
+    paired_by: NDArray[np.object_]
 
     @classmethod
     def read(
@@ -90,6 +93,11 @@ class Paired:
     @cached_property
     def is_pair(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.value_a - self.value_b)
+
+    def count_by(self) -> dict[str, int]:
+        """Returns the number of pairs by ``content``, ``question`` and ``position``, without zeros."""
+        ways, counts = np.unique(self.paired_by[self.is_pair].astype(str), return_counts=True)
+        return {str(way): int(count) for way, count in zip(ways, counts, strict=True)}
 
     def only(self, chosen: NDArray[np.bool_]) -> Paired:
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
@@ -120,7 +128,7 @@ class Paired:
         return self._flips(at[self.right_a[at]]), self._flips(at[self.right_b[at]])
 
     def _flips(self, at: NDArray[np.int64]) -> list[Flip]:
-        columns = (self.example_id, self.example_hash, self.value_a, self.value_b)
+        columns = (self.example_id, self.example_hash, self.hash_a, self.value_a, self.value_b)
         return [Flip(*values) for values in zip(*(column[at].tolist() for column in columns), strict=True)]
 
 

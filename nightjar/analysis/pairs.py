@@ -1,6 +1,6 @@
 """Matches evaluations of runs, and compares a run with several others (``compare_run``).
 
-The SQL view ``paired_sides`` in the warehouse's ``views/pairs.sql`` alone defines which examples of two runs match.
+The SQL macros ``paired_sides`` and ``paired`` in the warehouse's ``views/pairs.sql`` alone define which examples match.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nightjar.warehouse import Warehouse
 
 _REWARDS = """
 SELECT value_b, values_a
-FROM paired($before, [$after])
+FROM paired_sides([$before], [[$after]])
 WHERE difference IS NOT NULL
 ORDER BY example_hash
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,12 +66,31 @@ class Side:
 
 @dataclass(frozen=True)
 class Flip:
-    """An example that only one run has right, with the means of its rollouts. ``example_id`` is the candidate's."""
+    """An example that only one run has right, with the means of its rollouts.
+
+    ``example_id`` and ``example_hash`` are the candidate's. ``baseline_hash`` differs if the pair is not by content.
+    """
 
     example_id: int
     example_hash: str
+    baseline_hash: str
     baseline: float
     candidate: float
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """Examples that only one of two runs has. ``first`` are the ids of the first of them.
+
+    ``reason``: ``other question`` is not asked in the other run; with ``other answer``, the other run asks the question
+    and expects another answer; with ``other content``, question and answer are equal, but not the rest of the example,
+    or the other run has fewer examples with them; with ``no prompt``, the question is unknown.
+    """
+
+    side: Literal["baseline", "candidate"]
+    reason: Literal["other question", "other answer", "other content", "no prompt"]
+    count: int
+    first: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -146,6 +165,8 @@ class Comparison:
     Attributes:
         decision: PASS if the whole interval of the damage is within ``max_drop``; REGRESSION if the interval is
             entirely beyond ``max_drop``; INCONCLUSIVE otherwise.
+        paired_by: the number of pairs by ``content``, by ``question`` (and answer), and by ``position`` among examples
+            with the same question and answer.
         unscored: common examples that one run has not scored.
         both_right, both_wrong: pairs that have not flipped. Right means that at least half of the rollouts are correct.
         pairs_needed: to decide with a power of 80 %; None if decided or unknown.
@@ -157,9 +178,11 @@ class Comparison:
     baseline: Side
     candidate: Side
     pairs: int
+    paired_by: Mapping[str, int]
     unscored: int
     only_baseline: int
     only_candidate: int
+    unpaired: Sequence[Unpaired]
     difference: Difference
     both_right: int
     both_wrong: int

@@ -13,6 +13,9 @@ from nightjar.errors import EnvironmentPackageError
 
 ENVIRONMENTS_DIR = Path("environments")
 LATEST = "latest"
+INSPECT = "inspect://"
+"""The scheme of tasks of Inspect."""
+_FILE_OF_TASK = re.compile(INSPECT + r"(?P<path>.+\.py)(?:@[^@/]+)?")
 _NOT_IN_FOLDERS = re.compile(r"[^\w.]+")
 _LONGEST_FOLDER = 80
 _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
@@ -64,6 +67,17 @@ class EnvironmentId:
 
 def is_uri(text: str) -> bool:
     return "://" in text
+
+
+def file_of_task(text: str) -> Path | None:
+    """Returns the file of a task of Inspect, such as ``inspect://FILE.py@task``; None for any other text.
+
+    Example:
+        >>> file_of_task("inspect://evals/sums.py@sums?difficulty=3")
+        PosixPath('evals/sums.py')
+    """
+    found = _FILE_OF_TASK.fullmatch(text.partition("?")[0])
+    return Path(found["path"]) if found else None
 
 
 def module_of(name: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from nightjar.errors import ConfigError
 
 VIEW_URL = "NIGHTJAR_VIEW_URL"
+VIEWED = "/warehouse.json"
+"""The path at which a web view names its warehouse."""
 
 
 def home() -> Path:

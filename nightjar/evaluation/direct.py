@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nightjar.engine import Run
+from nightjar.environments import Environment
 from nightjar.errors import HubError, RunError, WarehouseError
 from nightjar.evaluation.config import Evaluation, RunConfig
 from nightjar.evaluation.costs import within_budget
@@ -26,15 +27,20 @@ async def evaluate(
     output_dir: Path | None = None,
     resume: str | None = None,
     where: str = "",
+    env: Environment | None = None,
+    on_open: Callable[[Run], None] | None = None,
 ) -> Outcome:
-    """Runs an evaluation and publishes it, even if it fails or is stopped. For the arguments, see ``load_env``.
+    """Runs an evaluation and publishes it, even if it fails or is stopped. For other arguments, see ``load_env``.
 
-    Raises ``WarehouseError`` before any request is made. If the warehouse fails later, the outcome says so.
+    ``on_open`` is called with the run before its first request. Raises ``WarehouseError`` before any request is made.
+    If the warehouse fails later, the outcome says so.
     """
     check_warehouse(warehouse)
     fetch_part(config, warehouse, output_dir)
     with within_budget([config], warehouse):
-        run = load_env(config, output_dir=output_dir, resume=resume, where=where)
+        run = load_env(config, output_dir=output_dir, resume=resume, where=where, env=env)
+    if on_open is not None:
+        on_open(run)
     return await run_stages(run, warehouse)
 
 

@@ -54,26 +54,28 @@ def load_env(
     where: str = "",
     run_id: str | None = None,
     flow_run_id: str | None = None,
+    env: Environment | None = None,
 ) -> Run:
     """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
     ``resume`` is a run directory or ``"latest"``. When resuming, ``where`` retries only the failed rollouts that match.
-    A run that already has ``run_id`` is resumed.
+    A run that already has ``run_id`` is resumed. With ``env``, this environment is used and not torn down at the end.
     """
     if (config.hf_hub_dataset_name or "").startswith(BLOCK):
         raise ConfigError(
             f"hf_hub_dataset_name: only the flow 'evaluate' reads blocks (found {config.hf_hub_dataset_name!r}). "
             "Name the dataset, such as owner/name, or run with --prefect"
         )
-    check_environments([config])
-    check_engines([config])
+    if env is None:
+        check_environments([config])
+        check_engines([config])
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
     if config.cache:
         from nightjar.clients.answer_cache import AnswerCache, CachingClient, cache_path
 
         client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
-    prepared = prepare(config)
+    prepared = prepare(config, env=env)
     directory = _directory(config, len(prepared.hashes), output_dir, resume, config.part or run_id)
     if config.middleware:
         from nightjar.clients.middleware_client import with_middleware
@@ -194,7 +196,7 @@ def _open_run(
         max_shards=config.max_shards or max(1, min(_MOST_SHARDS, metadata.rollouts // _SHARD_ROLLOUTS)),
         is_interleaved=config.interleave_scoring,
         time_limit_seconds=None if config.timeout_minutes is None else 60 * config.timeout_minutes,
-        closing=[partial(tear_down, env), client.close],
+        closing=[*([] if prepared.is_kept else [partial(tear_down, env)]), client.close],
         paces=client.paces,
     )
     logger.info(

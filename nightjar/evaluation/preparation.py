@@ -26,7 +26,7 @@ from nightjar.environments.packages.aliases import preferred
 from nightjar.environments.packages.lookup import ALL_EXAMPLES, environments_in, version_info
 from nightjar.environments.packages.provided import provide, source_hash
 from nightjar.environments.parsers import Parser, noted_answers
-from nightjar.environments.rollouts import plan_groups
+from nightjar.environments.rollouts import plan_groups, tear_down_at_exit
 from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ConfigError, DatasetError, NightjarError
 from nightjar.evaluation.config import RunConfig
@@ -39,7 +39,7 @@ class Prepared:
     """A configuration with its environment and examples.
 
     ``hashes`` maps the ids of the examples to the hashes of their content, in the order in which they run. ``whole``
-    has the examples of all parts, if this run is a part.
+    has the examples of all parts, if this run is a part. With ``is_kept``, the environment outlives the run.
     """
 
     config: RunConfig
@@ -49,16 +49,27 @@ class Prepared:
     whole: dict[int, str]
     plan: Plan
     rubric: str | None = None
+    is_kept: bool = False
 
 
-def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
-    folder = provide(config.env_id, config.env_source, config.environments_dir)
+def prepare(config: RunConfig, rubric: str | None = None, env: Environment | None = None) -> Prepared:
+    """Loads the environment, or takes ``env``, which is kept for further runs."""
     note_named_secrets([config.env_args, config.extra_env_kwargs])
+    if env is not None:
+        tear_down_at_exit(env)
+        return _prepared(config, env, version_info(config.env_id), rubric, is_kept=True)
+    folder = provide(config.env_id, config.env_source, config.environments_dir)
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)
         if rubric is not None:
             env.rubric = load_rubric(rubric, env.parser)
+    return _prepared(config, env, versions, rubric)
+
+
+def _prepared(
+    config: RunConfig, env: Environment, versions: dict[str, str | None], rubric: str | None, *, is_kept: bool = False
+) -> Prepared:
     limit = {} if config.timeout is None else {"timeout_seconds": config.timeout}
     apply_settings(env, {**config.extra_env_kwargs, **limit})
     if config.max_sandboxes is not None:
@@ -73,7 +84,7 @@ def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
         raise DatasetError(f"Environment {config.env_id!r} has no examples")
     versions["scoring_hash"] = scoring_hash(env.rubric, versions["env_hash"])
     part = config.part_of_run
-    return Prepared(config, env, versions, _block(part, whole) if part else whole, whole, plan, rubric)
+    return Prepared(config, env, versions, _block(part, whole) if part else whole, whole, plan, rubric, is_kept)
 
 
 _PACKAGE = Path(__file__).parents[1]
@@ -166,26 +177,43 @@ def load_rubric(place: str, parser: Parser) -> Rubric:
 
 
 def scoring_hash(rubric: Rubric, env_hash: str | None) -> str:
-    """Returns the SHA-256 of the code that scores: the environment, the rubric, its functions and its parser."""
-    files = {f"{path.parent.name}/{path.name}": path for path in _files(rubric)}
-    return sha256(f"{env_hash} {source_hash(files)}".encode()).hexdigest()
+    """Returns the SHA-256 of the code that scores: the environment, the rubric, its functions and its parser.
+
+    Code without a file, such as a cell of a notebook, counts with its text.
+    """
+    files, cells = dict[str, Path](), list[str]()
+    for scoring in _scoring_code(rubric):
+        if (path := _file_of(scoring)) is None:
+            continue
+        if path.is_file():
+            files[f"{path.parent.name}/{path.name}"] = path
+        else:
+            cells.append(_text_of(scoring))
+    return sha256(" ".join([str(env_hash), source_hash(files), *sorted(cells)]).encode()).hexdigest()
 
 
-def _files(rubric: Rubric) -> Iterator[Path]:
+def _scoring_code(rubric: Rubric) -> Iterator[Any]:
+    """Yields the classes and functions that score."""
     parts = rubric.rubrics if isinstance(rubric, RubricGroup) else [rubric]
     for part in parts:
         for scoring in (type(part), *part.funcs, type(part.parser), getattr(part.parser, "extract_fn", None)):
-            if file := _file_of(scoring):
-                yield Path(file)
+            bare = scoring.func if isinstance(scoring, functools.partial) else scoring
+            yield bare if inspect.isclass(bare) or inspect.isroutine(bare) else type(bare)
 
 
-def _file_of(scoring: Any) -> str | None:
-    bare = scoring.func if isinstance(scoring, functools.partial) else scoring
-    known = bare if inspect.isclass(bare) or inspect.isroutine(bare) else type(bare)
+def _file_of(code: Any) -> Path | None:
     try:
-        return inspect.getsourcefile(known)
+        file = inspect.getsourcefile(code)
     except TypeError:
         return None
+    return Path(file) if file else None
+
+
+def _text_of(code: Any) -> str:
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
 
 
 _LONGEST_ANSWER = 4_000

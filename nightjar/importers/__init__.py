@@ -4,7 +4,7 @@
 ...     for found in find_results(Path("outputs/evals")):
 ...         warehouse.publish(convert(found, Path(scratch)))
 
-Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts. ``inspect_log`` exports to Inspect.
+Nothing is scored again; aggregates are Nightjar's own, over the scored rollouts.
 """
 
 from nightjar.importers.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories

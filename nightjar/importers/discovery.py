@@ -1,4 +1,4 @@
-"""Finds results of Nightjar, ``verifiers`` and NeMo Evaluator in folders."""
+"""Finds results of Nightjar, ``verifiers``, NeMo Evaluator and Inspect in folders."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.engine.runs import OUTPUT_DIR
 from nightjar.errors import WarehouseError
+from nightjar.importers.inspect_files import SUFFIXES, is_log
 from nightjar.importers.reading import read_object
 
-Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo"]
+Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo", "inspect"]
 
 _BUNDLES = "eval-*.json"
 _SHARD = re.compile(r"shard_\d+")
@@ -25,8 +26,9 @@ _METADATA, _RESULTS = "metadata.json", "results.jsonl"
 class FoundResults:
     """The results of one run; ``kind`` is the program that wrote them.
 
-    ``path`` is the folder; for NeMo Evaluator, it may be a bundle. ``shards`` are folders of an evaluation in shards.
-    If the shards are merged, ``path`` holds all rows; otherwise it is where a merge would put the rows.
+    ``path`` is the folder; for NeMo Evaluator, it may be a bundle; for Inspect, it is the log. ``shards`` are folders
+    of an evaluation in shards. If the shards are merged, ``path`` holds all rows; otherwise it is where a merge would
+    put the rows.
     """
 
     kind: Kind
@@ -43,7 +45,8 @@ def find_results(path: Path) -> Iterator[FoundResults]:
     if not found:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
-            f"({_RESULTS} and {_METADATA}) or bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS})."
+            f"({_RESULTS} and {_METADATA}), bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS}) "
+            "or logs of Inspect (.eval and .json)."
         )
     yield from found
 
@@ -71,6 +74,8 @@ def _found(path: Path) -> Iterator[FoundResults]:
         yield from _each_run_once(list(_in_folder(path)))
     elif not path.exists():
         raise WarehouseError(f"Cannot import {str(path)!r}: there is no such file or folder.")
+    elif is_log(path):
+        yield FoundResults("inspect", path)
     elif path.suffix == ".json" and path.name not in {_METADATA, "config.json"} and _is_bundle(path):
         yield FoundResults("nemo", path)
     elif kind := _kind(path.parent):
@@ -110,6 +115,7 @@ def _in_folder(root: Path) -> Iterator[FoundResults]:
         merged |= shards.keys()
         if (kind := _kind(folder)) and folder not in merged:
             yield FoundResults(kind, folder)
+        yield from (FoundResults("inspect", path) for path in _logs(folder))
         waiting.extend(path for path in reversed(below) if not (shards and _SHARD.fullmatch(path.name)))
 
 
@@ -119,6 +125,11 @@ def _folders(folder: Path) -> list[Path]:
     except OSError as error:
         raise WarehouseError(f"Cannot read {str(folder)!r}: {error.strerror}") from error
     return [path for path in below if path.name != "segments" or not any(path.glob("*/segment.json"))]
+
+
+def _logs(folder: Path) -> list[Path]:
+    files = (path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES and not path.name.startswith("."))
+    return [path for path in files if path.is_file() and is_log(path)]
 
 
 def _kind(folder: Path) -> Kind | None:

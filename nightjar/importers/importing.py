@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from nightjar.engine.runs import RunDirectory, RunMetadata, final_status, summarize
 from nightjar.engine.runs.directory import FORMAT
 from nightjar.engine.runs.identity import fingerprint
-from nightjar.errors import NightjarError, RunConflictError, RunDirectoryError, WarehouseError
-from nightjar.importers import nemo, verifiers
+from nightjar.engine.runs.jsonl import digest_of
+from nightjar.errors import (
+    MissingWarehouseError,
+    NightjarError,
+    RunConflictError,
+    RunDirectoryError,
+    WarehouseError,
+)
+from nightjar.importers import inspect_reader, nemo, verifiers
 from nightjar.importers.discovery import FoundResults, Kind, find_results
 from nightjar.importers.rollouts import ResultsWriter
 from nightjar.warehouse import PublishReport, Warehouse
@@ -26,8 +34,16 @@ Novelty = Literal["new", "updated", "already there", "older than what is there"]
 _READERS: Mapping[Kind, Callable[[FoundResults, ResultsWriter], RunMetadata]] = {
     "verifiers": verifiers.read,
     "nemo": nemo.read,
+    "inspect": inspect_reader.read,
 }
 _TIDY_EVERY = 16
+_SOURCES = """
+SELECT from_json(metadata -> 'sources', '["VARCHAR"]') AS sources, run_id, env_id, model, scored + failed AS rollouts,
+    coalesce(from_json(metadata -> 'original' -> 'unreadable', '["VARCHAR"]'), []) AS unreadable
+FROM runs WHERE (metadata -> 'sources') IS NOT NULL
+"""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class Imported:
     """The outcome of importing one run, with an ``error``, or the run's ``novelty`` in the warehouse.
 
     ``kind`` is the program that wrote the results, or ``unknown``. Unknown runs, environments and models are None.
+    ``unreadable`` names the damaged rows, which are left out, with file and line (in a zip: the entry) and the reason.
     """
 
     path: Path
@@ -45,6 +62,7 @@ class Imported:
     rollouts: int = 0
     novelty: Novelty | None = None
     error: str | None = None
+    unreadable: Sequence[str] = ()
 
 
 def import_all(
@@ -52,6 +70,7 @@ def import_all(
 ) -> Iterator[Imported]:
     """Publishes all results in folders one by one and yields the outcomes; a failure does not stop the others.
 
+    A log of Inspect whose content is already published is not read again, so a killed import is resumed quickly.
     ``progress`` receives the number of finished runs and of all runs.
     """
     found: list[FoundResults] = []
@@ -60,9 +79,11 @@ def import_all(
             found += find_results(path)
         except WarehouseError as error:
             yield Imported(path, "unknown", error=str(error))
+    found.sort(key=_changed_at)
+    published = _published(warehouse)
     try:
         for done, results in enumerate(found, start=1):
-            yield _import(warehouse, results)
+            yield _import(warehouse, results, published)
             if progress:
                 progress(done, len(found))
             if done % _TIDY_EVERY == 0:
@@ -71,10 +92,40 @@ def import_all(
         warehouse.tidy()
 
 
-def _import(warehouse: Warehouse, found: FoundResults) -> Imported:
+def _changed_at(found: FoundResults) -> float:
+    """Returns when a file changed, so that the newest of several copies of a run is imported last; else 0."""
+    return found.path.stat().st_mtime if found.kind == "inspect" else 0.0
+
+
+def _published(warehouse: Warehouse) -> dict[str, Imported]:
+    """Returns the runs of the warehouse that were imported from files, by the digest of each file."""
+    try:
+        rows = warehouse.query(_SOURCES).records()
+    except MissingWarehouseError:
+        return {}
+    runs = [(row.pop("sources"), Imported(Path(), "inspect", novelty="already there", **row)) for row in rows]
+    return {source: run for sources, run in runs for source in sources}
+
+
+def _source(found: FoundResults) -> str | None:
+    """Returns the digest of the file that holds a run; None for results in several files."""
+    return f"inspect-{inspect_reader.VERSION}-{digest_of(found.path)}" if found.kind == "inspect" else None
+
+
+def _import(warehouse: Warehouse, found: FoundResults, published: dict[str, Imported]) -> Imported:
+    """Imports one run, unless it was imported from the same file, and adds it to ``published``."""
+
+    def sources(run_id: str) -> list[str]:
+        """Names also files of earlier imports, so that an older copy of an edited log is not imported again."""
+        known = [name for name, run in published.items() if run.run_id == run_id]
+        return [*known, source] if source else []
+
     with TemporaryDirectory(prefix="nightjar-") as temporary:
         try:
-            run_dir = convert(found, Path(temporary))
+            source = _source(found)
+            if source in published:
+                return replace(published[source], path=found.path)
+            run_dir = _converted(found, Path(temporary), sources)
             report = warehouse.publish(run_dir, tidies=False)
             described = RunDirectory(run_dir).read_metadata()
         except NightjarError as error:
@@ -82,7 +133,15 @@ def _import(warehouse: Warehouse, found: FoundResults) -> Imported:
                 error.remedy = "Import it into another warehouse: --warehouse"
             return Imported(found.path, found.kind, error=str(error))
     env_id, model = described.get("env_id"), described.get("model")
-    return Imported(found.path, found.kind, report.run_id, env_id, model, report.rollouts, _novelty(report))
+    done = Imported(
+        found.path, found.kind, report.run_id, env_id, model, report.rollouts, unreadable=_unreadable(described)
+    )
+    published |= dict.fromkeys(sources(report.run_id), replace(done, novelty="already there"))
+    return replace(done, novelty=_novelty(report))
+
+
+def _unreadable(metadata: Mapping[str, Any]) -> Sequence[str]:
+    return (metadata.get("original") or {}).get("unreadable") or ()
 
 
 def _novelty(report: PublishReport) -> Novelty:
@@ -95,8 +154,19 @@ def convert(found: FoundResults, scratch: Path) -> Path:
     """Returns a run directory with the results; the folder itself if Nightjar wrote the results.
 
     The same results always give the same content and ``run_id``; the id stays if the other program resumes its run.
-    The directory has no journal of attempts. An existing run directory in ``scratch`` is replaced.
+    The directory has no journal of attempts. An existing run directory in ``scratch`` is replaced. Warns about damaged
+    rows that are left out.
     """
+    run_dir = _converted(found, scratch)
+    if found.kind != "nightjar":
+        for row in _unreadable(RunDirectory(run_dir).read_metadata()):
+            _log.warning("Left out: %s", row)
+    return run_dir
+
+
+def _converted(
+    found: FoundResults, scratch: Path, sources: Callable[[str], Sequence[str]] = lambda _run_id: ()
+) -> Path:
     if found.kind == "nightjar":
         return found.path
     try:
@@ -106,7 +176,8 @@ def convert(found: FoundResults, scratch: Path) -> Path:
             folder.mkdir()
             with closing(ResultsWriter(folder)) as results:
                 metadata = _added_up(_READERS[found.kind](found, results), results)
-            RunDirectory(folder).write_metadata({"format": FORMAT, **metadata.to_json()})
+            files = {"sources": names} if (names := sources(metadata.run_id)) else {}
+            RunDirectory(folder).write_metadata({"format": FORMAT, **files, **metadata.to_json()})
             target = scratch / metadata.run_id
             shutil.rmtree(target, ignore_errors=True)
             return folder.rename(target)
@@ -128,7 +199,7 @@ def _added_up(original: RunMetadata, results: ResultsWriter) -> RunMetadata:
     )
     return replace(
         original,
-        status=final_status(summary),
+        status=final_status(summary) if original.status == "running" else original.status,
         num_examples=num_examples,
         rollouts_per_example=rollouts_per_example,
         rollouts=rollouts,

@@ -19,6 +19,7 @@ from nightjar.errors import WarehouseError
 
 _LARGEST_INTEGER = (1 << 63) - 1
 Object = Annotated[dict[str, Any], Field(default_factory=dict)]
+Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 _log = logging.getLogger(__name__)
 _NEXT_URL = r"(?!,\w+://)"
 _URL = re.compile(rf"(\w+://)(?:[^/\s]*@)?((?:{_NEXT_URL}[^?#\s])*)(?:{_NEXT_URL}\S)*")
@@ -50,7 +51,7 @@ class Line(NamedTuple):
 def read_object(path: Path) -> dict[str, Any]:
     """Reads a file with one JSON object; raises WarehouseError if it is missing or damaged."""
     try:
-        return _object(path.read_bytes(), str(path))
+        return parse_object(path.read_bytes(), str(path))
     except OSError as error:
         raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
 
@@ -62,7 +63,7 @@ def read_lines(path: Path) -> Iterator[Line]:
             for number, line in enumerate(file, start=1):
                 place = f"{path}, line {number}"
                 try:
-                    content = _object(line, place) if line.strip() else None
+                    content = parse_object(line, place) if line.strip() else None
                 except WarehouseError:
                     if line.endswith(b"\n"):
                         raise
@@ -74,7 +75,8 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
 
 
-def _object(data: bytes, place: str) -> dict[str, Any]:
+def parse_object(data: bytes, place: str) -> dict[str, Any]:
+    """Parses one JSON object; raises WarehouseError, which starts with the place, if it is damaged."""
     try:
         content = json.loads(data)  # not orjson, which knows neither NaN nor integers of any length
     except (ValueError, RecursionError) as error:

@@ -8,12 +8,23 @@ from math import isfinite
 from typing import Any
 
 from nightjar import __version__
-from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms
+from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms, Unpaired
 from nightjar.reports.formats import cell, finite, table
-from nightjar.reports.html import render
+from nightjar.reports.html import fragment, render
 from nightjar.reports.statistics import of_retries
 from nightjar.statistics.intervals import Interval
 
+_PAIRED_BY = {
+    "content": "by content",
+    "question": "by question and answer, because the rest of their content differs",
+    "position": "by position, because several examples have the same question and answer: check these",
+}
+_UNPAIRED = {
+    "other question": "not asked in the {other}",
+    "other answer": "the {other} expects another answer",
+    "other content": "the {other} has the question and answer with other content, or less often",
+    "no prompt": "the prompt is unknown",
+}
 _FLIPS = 10
 _FEW_CLUSTERS = 30
 SHOWN_FLIPS = 20
@@ -45,6 +56,7 @@ def findings(found: Comparison) -> dict[str, str]:
     lines = {
         "Difference": _difference(difference),
         "Pairs": _pairs(found),
+        "Paired by": _ways(found),
         "Interval": f"{100 * (1 - found.terms.alpha):g} %: {difference.method}",
         "Effect": "" if difference.effect is None else f"{difference.effect:+.3f} standard deviations of a pair",
         "McNemar": "" if difference.p_mcnemar is None else f"p = {difference.p_mcnemar:.2g}, exact",
@@ -140,21 +152,30 @@ def _pairs(found: Comparison) -> str:
     return f"{found.pairs:,} examples that both have scored{together}" + (": few" if clusters < _FEW_CLUSTERS else "")
 
 
+def _ways(found: Comparison) -> str:
+    """Describes how the pairs were found; empty if all are by content."""
+    by = found.paired_by
+    if set(by) == {"content"}:
+        return ""
+    parts = [f"{by[way]:,} {text}" for way, text in _PAIRED_BY.items() if way in by]
+    return "; ".join(parts)
+
+
 def _missing(found: Comparison) -> str:
     """Describes the examples that are not in the pairs, and how much they could have changed."""
-    parts = [
-        f"{count:,} examples {where}"
-        for count, where in (
-            (found.unscored, "that one of the runs has not scored"),
-            (found.only_baseline, "that only the baseline has"),
-            (found.only_candidate, "that only the candidate has"),
-        )
-        if count
-    ]
+    parts = [f"{found.unscored:,} examples that one of the runs has not scored"] if found.unscored else []
+    parts += [_unpaired(one) for one in found.unpaired]
     lowest, highest = found.difference.if_failed_wrong, found.difference.if_failed_right
     if lowest != highest:
         parts.append(f"depending on the failed rollouts, the difference could be from {lowest:+.4f} to {highest:+.4f}")
     return "; ".join(parts)
+
+
+def _unpaired(one: Unpaired) -> str:
+    other = "candidate" if one.side == "baseline" else "baseline"
+    shown = ", ".join(map(str, one.first)) + (", …" if one.count > len(one.first) else "")
+    why = _UNPAIRED[one.reason].format(other=other)
+    return f"{one.count:,} examples that only the {one.side} has ({why}: {shown})"
 
 
 def _named(flips: Sequence[Flip]) -> str:
@@ -262,6 +283,11 @@ def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOW
         broken=found.broken[:shown_flips],
         fixed=found.fixed[:shown_flips],
     )
+
+
+def comparison_chart(found: Comparison) -> str:
+    """Returns the interval of the difference beside the limit, as SVG for a page."""
+    return fragment("comparison_parts.html", "chart", draw(found.difference, found.terms, [found.difference]), False)
 
 
 def draw(difference: Difference, terms: Terms, beside: Iterable[Difference]) -> Chart:

@@ -22,7 +22,7 @@ def gate_rows(found: Verdict) -> list[dict[str, str]]:
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
     """Yields name and reason of each benchmark that did not pass fully. ``is_verbose`` yields all, with details."""
     for one in found.benchmarks:
-        if is_verbose or one.outcome != "PASS" or one.not_asked:
+        if is_verbose or one.outcome != "PASS" or one.not_asked or "position" in one.paired_by:
             yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])
 
 
@@ -78,6 +78,8 @@ def _cells(one: GatedBenchmark) -> tuple[str, ...]:
 def _details(one: GatedBenchmark) -> Iterator[str]:
     if one.difference is not None:
         yield f"{one.metric}, {one.difference.method}; p = {one.p:.2g}, {one.p_adjusted:.2g} adjusted for all."
+    if by_question := one.paired_by.get("question"):
+        yield f"{by_question:,} pairs are by question and answer."
     for window in one.windows:
         several = f"{window.nights} nights" if window.nights > 1 else "This night"
         by = f"{window.damage:+.4f} ± {window.stderr:.4f}, p = {window.p:.2g}"

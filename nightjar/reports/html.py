@@ -20,6 +20,12 @@ def render(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(values)
 
 
+def fragment(template: str, macro: str, *values: Any) -> Markup:
+    """Returns the HTML of a macro."""
+    made: Markup = getattr(_templates().get_template(template).module, macro)(*values)
+    return made
+
+
 def style() -> str:
     return _templates().get_template("style.css").render()
 

@@ -47,7 +47,9 @@ _OVERRULED_PAIRS = """
 SELECT count(DISTINCT example_hash) AS pairs
 FROM overruled_rollouts
 WHERE list_contains([$a, $b], run_id)
-    AND example_hash IN (SELECT example_hash FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL)
+    AND example_hash IN (
+        SELECT unnest([example_hash, hash_a]) FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL
+    )
 """
 # Examples closer to each other than a fiftieth of the range share a dot.
 _DOTS = """
@@ -160,15 +162,15 @@ def _compared(warehouse: Warehouse, baseline: str, run_id: str, terms: Terms) ->
 def _links(warehouse: Warehouse, found: Comparison, flips: Sequence[Flip]) -> dict[str, list[tuple[str, str]]]:
     """Returns, for each flipped example, links to the rollouts of both runs that show the difference."""
     a, b = found.baseline.run_id, found.candidate.run_id
-    hashes = [flip.example_hash for flip in flips]
+    hashes = [name for flip in flips for name in (flip.baseline_hash, flip.example_hash)]
     rows = records(warehouse, _PLACES, {"a": a, "b": b, "hashes": hashes}) if hashes else []
     places = {(row["run_id"], row["example_hash"]): row for row in rows}
     return {
         flip.example_hash: [
-            (f"{side} in full", _address(run_id, places[run_id, flip.example_hash][which], beside))
-            for side, run_id, beside, which in (
-                ("Baseline", a, b, "highest" if flip.baseline > flip.candidate else "lowest"),
-                ("Candidate", b, a, "lowest" if flip.baseline > flip.candidate else "highest"),
+            (f"{side} in full", _address(run_id, places[run_id, example][which], beside))
+            for side, run_id, example, beside, which in (
+                ("Baseline", a, flip.baseline_hash, b, "highest" if flip.baseline > flip.candidate else "lowest"),
+                ("Candidate", b, flip.example_hash, a, "lowest" if flip.baseline > flip.candidate else "highest"),
             )
         ]
         for flip in flips

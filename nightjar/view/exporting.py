@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import isfinite
 from typing import Any
 
 from nightjar.analysis.run_statistics import Mean
-from nightjar.core.files import scratch_folder
-from nightjar.engine.runs import RunDirectory
-from nightjar.errors import ConfigError, WarehouseError
+from nightjar.errors import WarehouseError
 from nightjar.evaluation.stored_runs import StoredRun
-from nightjar.importers.inspect_log import inspect_log, log_name
+from nightjar.exporters import read_run
+from nightjar.exporters.contents import as_json
+from nightjar.exporters.inspect_log import inspect_log, log_name
 from nightjar.reports.evaluation.gathering import Report
 from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
 from nightjar.view.charts import Scale, reward_columns
 from nightjar.view.conversation import pretty, turns
 from nightjar.view.pages import standalone
 from nightjar.view.rollouts import readable
-from nightjar.warehouse import Warehouse
-from nightjar.warehouse.reading.result import as_records, value_text
-from nightjar.warehouse.storage.records import NOTES
 from nightjar.warehouse.storage.segments import is_held
 
-_RUN = "FROM runs WHERE run_id = ?"
 _VERSION = "SELECT version FROM runs WHERE run_id = ?"
-_NOTES = "SELECT * EXCLUDE (note_id, run_id) FROM notes WHERE run_id = ? ORDER BY written_at"
-_ROLLOUTS = "FROM rollouts WHERE run_id = ? ORDER BY example_id, rollout_index LIMIT ?"
 
 
 @dataclass(frozen=True)
@@ -46,9 +39,10 @@ def run_page(found: StoredRun, limit: int) -> Export:
 
     Raises ``ConfigError`` if there are no rollouts.
     """
-    run, rollouts = _read(found, limit + (found.metadata.get("rollouts_per_example") or 1))
+    read = read_run(found, limit + (found.metadata.get("rollouts_per_example") or 1))
+    run = read.row
     shown: list[dict[str, Any]] = []
-    for _, rows in groupby(rollouts, key=lambda row: row["example_id"]):
+    for _, rows in groupby(read.rollouts, key=lambda row: row["example_id"]):
         example = [readable(row) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows]
         if shown and len(shown) + len(example) > limit:
             break
@@ -56,30 +50,14 @@ def run_page(found: StoredRun, limit: int) -> Export:
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
     text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
-    return Export(text, len(shown), _count(run), f"{found.run_id}.html")
+    return Export(text, len(shown), read.rollout_count, f"{found.run_id}.html")
 
 
 def run_log(found: StoredRun) -> Export:
-    run, rollouts = _read(found, None)
-    text = json.dumps(inspect_log(run, rollouts), default=value_text)
-    return Export(text, len(rollouts), _count(run), log_name(run))
-
-
-def _count(run: Mapping[str, Any]) -> int:
-    return int((run["scored"] or 0) + (run["failed"] or 0))
-
-
-def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    with _published(found) as warehouse:
-        rollouts = as_records(warehouse.query(_ROLLOUTS, [found.run_id, limit]))
-        if not rollouts:
-            raise ConfigError(f"Run {found.run_id!r} has no rollouts yet, so there is nothing to export")
-        [run] = as_records(warehouse.query(_RUN, [found.run_id]))
-        notes = _notes(warehouse, found.run_id)
-    if found.path is not None:
-        run["status"] = RunDirectory(found.path).status(run)
-    noted = [{**row, "notes": notes.get((row["example_id"], row["rollout_index"]), [])} for row in rollouts]
-    return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, noted
+    read = read_run(found)
+    return Export(
+        as_json(inspect_log(read.row, read.rollouts)), len(read.rollouts), read.rollout_count, log_name(read.row)
+    )
 
 
 def _is_newer(found: StoredRun, version: str) -> bool:
@@ -87,30 +65,6 @@ def _is_newer(found: StoredRun, version: str) -> bool:
         held = found.warehouse.query(_VERSION, [found.run_id]).rows
         return bool(held) and not is_held(held[0][0], version)
     return False
-
-
-def _notes(warehouse: Warehouse, run_id: str) -> dict[tuple[int, int], list[dict[str, Any]]]:
-    notes: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for note in warehouse.query(_NOTES, [run_id]).records():
-        notes.setdefault((note.pop("example_id"), note.pop("rollout_index")), []).append(note)
-    return notes
-
-
-@contextmanager
-def _published(found: StoredRun) -> Iterator[Warehouse]:
-    """Yields a warehouse with the run.
-
-    For a run on disk, yields a temporary warehouse with the actual warehouse's notes.
-    """
-    if found.path is None:
-        yield found.warehouse
-        return
-    with scratch_folder() as folder:
-        alone = Warehouse(folder / "warehouse")
-        alone.publish(found.path, tidies=False)
-        with suppress(WarehouseError):
-            alone.write_rows(NOTES, [note for note in found.warehouse.rows(NOTES) if note.run_id == found.run_id])
-        yield alone
 
 
 def render_html(report: Report) -> str:

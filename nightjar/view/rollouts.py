@@ -37,6 +37,7 @@ _STRIP = f"""
 SELECT example_id, rollout_index AS index, reward, correct, error, {IS_NOTED} AS noted FROM rollouts
 WHERE run_id = $run AND {{which}} ORDER BY example_id, rollout_index LIMIT 200
 """  # noqa: S608 - built from constants
+_PAIRED_HASH = "example_hash IN (SELECT example_hash FROM paired([$own], [$run]) WHERE hash_a = $hash)"
 _NEIGHBOURS = """
 SELECT
     max([example_id, rollout_index]) FILTER ((example_id, rollout_index) < ($example, $index)) AS prev,
@@ -221,6 +222,9 @@ def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dic
     else:
         which, values = "example_hash = $hash", {"hash": found["example_hash"]}
     strip = records(warehouse, _STRIP.format(which=which), {"run": asked.beside, **values})
+    if not strip and "hash" in values:
+        values["own"] = found["run_id"]
+        strip = records(warehouse, _STRIP.format(which=_PAIRED_HASH), {"run": asked.beside, **values})
     own = (found["run_id"], found["example_id"], found["rollout_index"])
     choices = [one for one in strip if (asked.beside, one["example_id"], one["index"]) != own]
     if not choices:

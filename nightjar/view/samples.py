@@ -64,8 +64,7 @@ _CONDITION = """(
 {condition}
 ]) = 1"""
 _OTHER = """other AS (
-    SELECT example_hash, avg(correct::INTEGER) >= 0.5 AS is_right
-    FROM rollouts WHERE run_id = $against AND example_hash IS NOT NULL GROUP BY example_hash
+    SELECT hash_a AS example_hash, correct_b >= 0.5 AS is_right FROM paired([$run], [$against])
 ),"""
 _JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_right <> other.is_right"
 _SAMPLES = """

@@ -26,9 +26,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nightjar.core.home import VIEWED
 from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
@@ -194,6 +195,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
+    app.add_api_route(VIEWED, lambda: JSONResponse({"warehouse": warehouse.address}))  # for links of notebooks
     for module in _PAGES:
         app.include_router(module.router)
     for kind in (NightjarError, HTTPException, RequestValidationError):

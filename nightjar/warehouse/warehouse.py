@@ -62,6 +62,11 @@ class Warehouse:
         """Returns the warehouse at a location. None means the warehouse that runs are published to."""
         return place if isinstance(place, Warehouse) else cls(place or resolve_warehouse())
 
+    @property
+    def address(self) -> str:
+        """The location with the whole path of a folder, without passwords. Equal warehouses have the same address."""
+        return str(self.folder.resolve()) if self.folder else self.location
+
     def check_writable(self) -> None:
         """Checks, before a run costs money, that the warehouse can be written.
 

@@ -23,7 +23,7 @@ def paired(before, after, failed=0, rollouts=1):
         example_id=np.arange(count), example_hash=np.arange(count).astype(str).astype(object), cluster=names,
         category=names, value_a=before, value_b=np.where(has_failed, np.nan, after), right_a=before >= 0.5,
         right_b=after >= 0.5, scored_a=scored, scored_b=np.where(has_failed, 0, rollouts), failed_a=none,
-        failed_b=np.where(has_failed, rollouts, 0),
+        failed_b=np.where(has_failed, rollouts, 0), hash_a=names, paired_by=np.full(count, "content", dtype=object),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from nightjar.model_server import Faults
+from nightjar.sandboxes import LocalProvider
 
 pytestmark = pytest.mark.long
 
@@ -122,3 +123,22 @@ def test_what_cannot_be_a_part(nightjar, serve):
     in_tables = nightjar.eval("arithmetic", "--part", "0a1b.part-1-of-2", "--warehouse", "duckdb:t.db", server=server)
     assert "keeps tables" in in_tables.stderr
     assert server.stats().received == 0
+
+
+def test_a_joined_run_has_the_artifacts_of_all_parts(nightjar, serve, tmp_path):
+    if problem := LocalProvider.problem():
+        pytest.skip(problem)
+    for name in ("ant", "bee"):
+        files = {"task.toml": 'artifacts = ["/app/answer"]', "instruction.md": "Write an answer.",
+                 "solution/solve.sh": f"echo {name} > /app/answer",
+                 "tests/test.sh": "echo 1 > /logs/verifier/reward.txt"}  # fmt: skip
+        for path, text in files.items():
+            (tmp_path / "tasks" / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "tasks" / name / path).write_text(text)
+    asked = (f"harbor://{tmp_path / 'tasks'}", "-n", -1, "-a", '{"agent": "oracle"}')
+    server = serve()
+    for number in (1, 2):
+        assert nightjar.eval(*asked, "--part", f"0a1b.part-{number}-of-2", server=server).code == 0
+    joined = run_of(nightjar, "0a1b")
+    kept = {row["example_id"]: joined.path / row["artifacts"][0]["file"] for row in joined.results}
+    assert {example: path.read_text() for example, path in kept.items()} == {0: "ant\n", 1: "bee\n"}

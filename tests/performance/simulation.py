@@ -81,7 +81,7 @@ def paired(kind: Kind, before: NDArray[np.float64], after: NDArray[np.float64]) 
     passage = np.array([f"passage {n // PASSAGE}" if kind.is_clustered else "" for n in number], dtype=object)
     right = [mean >= 0.5 for mean in means]
     failed = [before.shape[1] - count for count in scored]
-    return Paired(number, passage, passage, passage, *means, *right, *scored, *failed)
+    return Paired(number, passage, passage, passage, *means, *right, *scored, *failed, passage, passage)
 
 
 def difficulties(draw: np.random.Generator) -> NDArray[np.float64]:

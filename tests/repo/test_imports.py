@@ -112,6 +112,10 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     ("nightjar.hosting.server, nightjar.hosting.supervisor, nightjar.hosting.flow_runs", {"prefect"}),
     ("nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights", {"scipy"}),
     (
+        "nightjar; nightjar.evaluate, nightjar.runs, nightjar.compare, nightjar.trend, nightjar.sql",
+        {"prefect", "altair", "pandas", "polars", "datasets"},
+    ),
+    (
         "nightjar.flows; from nightjar.flows import query",
         {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"},
     ),

@@ -64,7 +64,8 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
 def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
     told = nightjar("compare", "before", "worse", "--json").json
     assert (told["decision"], told["pairs"], told["both_right"], told["both_wrong"]) == ("REGRESSION", 60, 0, 30)
-    assert told["broken"][0] == {"example_id": 0, "example_hash": "hash-0", "baseline": 1.0, "candidate": 0.0}
+    hashes = {"example_hash": "hash-0", "baseline_hash": "hash-0"}
+    assert told["broken"][0] == {"example_id": 0, "baseline": 1.0, "candidate": 0.0} | hashes
     assert told["difference"]["mean"] == -0.5
     assert told["differs"] == {"model": ["model-before", "model-worse"]}
     told = nightjar("compare", "before", "worse", "--markdown").out

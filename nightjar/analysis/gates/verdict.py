@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -63,6 +63,7 @@ class GatedBenchmark:
 
     Attributes:
         margin: how much worse the candidate may be; None if the baseline is unknown.
+        paired_by: the number of pairs by way of pairing, as in ``Comparison``.
         not_asked: examples of the baseline that the candidate did not run.
         p: the chance of this much damage if the true damage were the margin. ``p_adjusted`` is corrected for the number
             of gated benchmarks.
@@ -77,6 +78,7 @@ class GatedBenchmark:
     reason: str
     margin: float | None = None
     pairs: int = 0
+    paired_by: Mapping[str, int] = field(default_factory=dict)
     not_asked: int = 0
     baseline_mean: float | None = None
     candidate_mean: float | None = None
@@ -193,6 +195,7 @@ def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
         found,
         margin=margin,
         pairs=pairs,
+        paired_by=paired.count_by(),
         not_asked=max(0, evidence.baseline_examples - len(paired)),
         baseline_mean=before,
         candidate_mean=after,
@@ -233,6 +236,8 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
     if found.not_asked:
         examples = f"{found.not_asked:,} of the baseline's {one.evidence.baseline_examples:,} examples"
         reason += f" {examples} are not in the candidate."
+    if ambiguous := found.paired_by.get("position"):
+        reason += f" {ambiguous:,} pairs are by position, because several examples have the same question and answer."
     if more:
         reason += f" About {more:,} examples would be enough for a decision, if the damage is as estimated."
     return replace(found, outcome=outcome, reason=reason, p_adjusted=p, pairs_needed=more)

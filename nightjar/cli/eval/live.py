@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -23,11 +24,9 @@ from nightjar.cli.terminal import echo
 from nightjar.core.secrecy import hidden_in_log
 from nightjar.core.text import harmless
 from nightjar.engine import Run, open_runs
+from nightjar.evaluation.bars import RunBars, reward, title
 from nightjar.hosting.server import page_of
 from nightjar.hosting.temporary_server import is_temporary
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 logger = logging.getLogger(__name__)
 
@@ -111,17 +110,13 @@ class _Display:
         from tqdm.contrib.logging import logging_redirect_tqdm
 
         log = logging.getLogger("nightjar")
-        bars: dict[str, tqdm[Any]] = {}
-        with logging_redirect_tqdm([log]), ExitStack() as closing:
+        with logging_redirect_tqdm([log]), RunBars(partial(tqdm, file=sys.stderr)) as bars:
             for handler in log.handlers:  # tqdm replaces the handlers in this block
                 handler.addFilter(hidden_in_log)
             while True:
                 for run in self._look():
-                    bars[run.run_id] = tqdm(desc=title(run), total=run.progress.total, unit="rollout", file=sys.stderr)
-                    closing.callback(bars[run.run_id].close)
-                    closing.callback(_fill, bars[run.run_id], run)
-                for run_id, run in self._runs.items():
-                    _fill(bars[run_id], run)
+                    bars.add(run)
+                bars.show()
                 await asyncio.sleep(_FRAME_SECONDS)
 
     def _look(self) -> list[Run]:
@@ -136,11 +131,6 @@ class _Display:
     def _choose(self, key: str) -> None:
         step = (key in _NEXT_KEYS) - (key in _PREVIOUS_KEYS)
         self._chosen = (self._chosen + step) % max(1, len(self._runs))
-
-
-def _fill(bar: tqdm[Any], run: Run) -> None:
-    bar.set_postfix_str(f"reward {_reward(run)}, {run.progress.failed} failed", refresh=False)
-    bar.update(run.progress.done - bar.n)
 
 
 def view(runs: Sequence[Run], chosen: int = 0) -> RenderableType:
@@ -164,7 +154,7 @@ def _overview(runs: Sequence[Run], chosen: int) -> Table:
             Text(title(run), style="bold" if number == chosen else ""),
             ProgressBar(total=progress.total, completed=progress.done, width=_BAR_WIDTH),
             f"{progress.done}/{progress.total}",
-            _reward(run),
+            reward(run),
             str(progress.failed),
             f"{progress.rate:.1f}/s",
             _left(run) or "–" if run.metadata.finished_at is None else run.metadata.status,
@@ -222,20 +212,11 @@ def _left(run: Run) -> str:
     return "" if seconds is None else str(timedelta(seconds=round(seconds)))
 
 
-def _reward(run: Run) -> str:
-    reward = run.progress.avg_reward
-    return "–" if reward is None else f"{reward:.3f}"
-
-
-def title(run: Run) -> str:
-    return harmless(run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}")
-
-
 def status_line(run: Run) -> str:
     progress = run.progress
     if progress.waiting:
         return harmless(f"waiting {progress.waiting}")
-    parts = [f"reward {_reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
+    parts = [f"reward {reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
     if progress.unscored:
         parts.insert(0, f"{progress.unscored} generated, not scored yet")
     if progress.retries:

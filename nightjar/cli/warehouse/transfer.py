@@ -44,11 +44,12 @@ def import_results(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish run directories of Nightjar, results of verifiers and bundles of NeMo Evaluator from other places.
+    """Publish runs of Nightjar, and results of verifiers, NeMo Evaluator and Inspect, from other places.
 
-    The files stay where they are. Importing again changes nothing. If a result is unreadable, the others are imported.
+    The files stay unchanged. Importing again changes nothing; after an interruption, run the command again. Unreadable
+    results and samples are reported, and all others are imported; then the exit code is 1.
 
-    Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json
+    Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json logs
     """
     store = open_store(warehouse, must_exist=False)
     store.check_writable()
@@ -58,7 +59,7 @@ def import_results(
         print_json(imported)
     else:
         _print_imported(str(store), imported)
-    if any(one.error for one in imported):
+    if any(one.error or one.unreadable for one in imported):
         raise typer.Exit(1)
 
 
@@ -70,6 +71,8 @@ def _print_imported(location: str, imported: list[Imported]) -> None:
     for one in imported:
         if one.error:
             echo(f"Not imported: {one.path}: {one.error}", err=True)
+        for row in one.unreadable:
+            echo(f"Left out: {row}", err=True)
     echo(f"{number(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
 
 

@@ -20,6 +20,7 @@ from nightjar.errors import NewerRunDirectoryError, RunDirectoryError
 _FILES = (
     "attempts.jsonl", "results.jsonl", "attempts.checksums", "results.checksums", "config.json", "metadata.json",
 )  # fmt: skip
+_ARTIFACTS = "artifacts"
 _FAST = 1
 _CHUNK_BYTES = 1 << 20
 
@@ -30,6 +31,8 @@ def join_parts(parts: Sequence[RunDirectory], joined: RunDirectory) -> None:
     whole = config.pop("whole")
     for name in ("attempts.jsonl", "results.jsonl"):
         _concatenate(parts, joined, name)
+    for part in parts:
+        _copy_artifacts(part.path, joined.path)
     metadata = _metadata(of_parts, whole)
     summary = add_up(joined, metadata)
     status = final_status(summary, None, config.get("tolerated_failures") or 0.0)
@@ -81,6 +84,9 @@ def pack_run(directory: RunDirectory, archive: Path) -> None:
             for name in _FILES:
                 if (directory.path / name).exists():
                     packed.write(directory.path / name, name)
+            for path in sorted((directory.path / _ARTIFACTS).rglob("*")):
+                if path.is_file() and not path.is_symlink():
+                    packed.write(path, path.relative_to(directory.path))
     except OSError as error:
         raise RunDirectoryError(f"Run {directory.run_id!r} cannot be packed: {error.strerror}") from error
 
@@ -92,6 +98,9 @@ def unpack_run(archive: Path, folder: Path) -> RunDirectory:
             for name in {*_FILES} & {*packed.namelist()}:
                 with packed.open(name) as content, (folder / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
+            for name in packed.namelist():
+                if name.startswith(f"{_ARTIFACTS}/"):
+                    packed.extract(name, folder)
         directory = RunDirectory(folder)
         directory.read_config()
         directory.read_metadata()
@@ -111,3 +120,13 @@ def copy_files(source: RunDirectory, target: RunDirectory) -> None:
                 replace_file(target.path / name, iter(lambda: content.read(_CHUNK_BYTES), b""))
         else:
             (target.path / name).unlink(missing_ok=True)
+    _copy_artifacts(source.path, target.path)
+
+
+def _copy_artifacts(source: Path, target: Path) -> None:
+    """Copies the files that agents left. Each rollout has a folder of its own, so parts have no file in common."""
+    if (source / _ARTIFACTS).is_dir():
+        try:
+            shutil.copytree(source / _ARTIFACTS, target / _ARTIFACTS, dirs_exist_ok=True)
+        except (OSError, shutil.Error) as error:
+            raise RunDirectoryError(f"The artifacts of {str(source)!r} cannot be copied: {error}") from error

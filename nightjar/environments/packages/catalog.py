@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from nightjar import __version__
-from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name, module_of
+from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, file_of_task, listed_name, module_of
 from nightjar.environments.packages.package import (
     PYPROJECT,
     EnvironmentPackage,
@@ -205,6 +205,8 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
 
 def known_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EnvironmentPackage | None:
     """Does the same as ``find_environment``, but returns None for an unknown name."""
+    if (file := file_of_task(env_id)) is not None:
+        return local_package(file)
     asked = EnvironmentId.parse(env_id)
     others = []
     for package in _candidates(asked, environments_dir):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import nightjar
-from nightjar.core.environment_id import ENVIRONMENTS_DIR
+from nightjar.core.environment_id import ENVIRONMENTS_DIR, INSPECT
 from nightjar.environments.packages.catalog import (
     find_environment,
     installed_commit,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 ALL_EXAMPLES = -1
 RolloutCount = Annotated[int, Field(ge=1)]
 _GIT_TIMEOUT_SECONDS = 10.0
+_EPOCHS = "nightjar.environments.inspect_tasks.address:default_rollouts"
 _environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
 
 
@@ -53,11 +55,16 @@ class EvalDefaults(BaseModel):
     """Rollouts per example."""
 
 
-def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EvalDefaults:
+def eval_defaults(
+    env_id: str, environments_dir: Path = ENVIRONMENTS_DIR, env_args: Mapping[str, Any] | None = None
+) -> EvalDefaults:
     """Returns the defaults in ``[tool.nightjar.eval]`` of an environment's ``pyproject.toml``; missing ones are None.
 
-    Keys in this table override the same keys in ``[tool.verifiers.eval]``.
+    Keys in this table override the same keys in ``[tool.verifiers.eval]``. A task of Inspect has as many rollouts as
+    epochs, which may depend on ``env_args``.
     """
+    if env_id.startswith(INSPECT):
+        return EvalDefaults(rollouts_per_example=pkgutil.resolve_name(_EPOCHS)(env_id, dict(env_args or {})))
     try:
         project = find_environment(env_id, environments_dir).project
     except EnvironmentNotFoundError:
@@ -100,6 +107,12 @@ def environments_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         _environments_dir.reset(token)
+
+
+def sent_file(file: Path) -> Path:
+    """Returns the file with which a hosted run came to this machine, in place of one that is not here."""
+    sent = _environments_dir.get() / file.name
+    return sent if sent.is_file() and not file.is_file() else file
 
 
 def find_here(env_id: str) -> EnvironmentPackage:

@@ -25,7 +25,10 @@ SCHEMES = {
     "vlmevalkit": "nightjar.compat.nemo.environments.vlmevalkit:vlmevalkit_environment",
 }
 """Maps the scheme of a URI to the ``module:function`` that creates the benchmark."""
-ENVIRONMENT_SCHEMES = {"harbor": "nightjar.environments.agents.harbor_env:harbor_environment"}
+ENVIRONMENT_SCHEMES = {
+    "harbor": "nightjar.environments.agents.harbor_env:harbor_environment",
+    "inspect": "nightjar.environments.inspect_tasks.address:inspect_environment",
+}
 """Maps the scheme of a URI to the ``module:function`` that creates an environment."""
 
 

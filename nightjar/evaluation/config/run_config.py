@@ -270,7 +270,9 @@ def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
     is_checkable = isinstance(env_id, str) and isinstance(folder, str | Path)
     if given.keys() >= EvalDefaults.model_fields.keys() or not is_checkable:
         return {}
-    return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
+    args = given.get("env_args")
+    own = eval_defaults(str(env_id), Path(folder), args if isinstance(args, Mapping) else None)
+    return own.model_dump(exclude_none=True)
 
 
 def message_of(found: ErrorDetails) -> str:

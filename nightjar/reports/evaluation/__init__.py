@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from nightjar.reports.evaluation.gathering import Report, RunReport, Sample, gather
+from nightjar.reports.evaluation.gathering import Report, RunReport, Sample, gather, report_run
 from nightjar.reports.evaluation.latex import render_latex
 from nightjar.reports.evaluation.rendering import render_csv, render_json, render_markdown
 
@@ -13,4 +13,4 @@ RENDERERS: Mapping[str, Callable[[Report], str]] = {
     "latex": render_latex,
 }
 
-__all__ = ["RENDERERS", "Report", "RunReport", "Sample", "gather", "render_csv", "render_json"]
+__all__ = ["RENDERERS", "Report", "RunReport", "Sample", "gather", "render_csv", "render_json", "report_run"]

@@ -192,7 +192,7 @@ def gather(
     room = max(_LEAST, min(_MOST, room))
     runs = []
     for number, run_id in enumerate(run_ids):
-        found = _run_report(run_id, warehouse, by, alpha)
+        found = report_run(run_id, warehouse, by, alpha)
         if number < DETAILED:
             found = replace(found, samples=list(_samples(run_id, warehouse, room)))
         if results:
@@ -203,7 +203,8 @@ def gather(
     return Report(SCHEMA_VERSION, __version__, datetime.now(UTC), runs, list(_left_out(runs)))
 
 
-def _run_report(run_id: str, warehouse: Warehouse, by: str | None, alpha: float) -> RunReport:
+def report_run(run_id: str, warehouse: Warehouse, by: str | None = None, alpha: float = 0.05) -> RunReport:
+    """Returns the results of a run without samples. See ``gather`` for ``by`` and errors."""
     key = {"run_id": run_id}
     asked = warehouse.query_all([(RUN, key), (TOGETHER, {**key, "bars": BARS, "kinds": KINDS}), (_WRONG, key)])
     runs, [together], wrong = as_records(asked[0]), asked[1].records(), asked[2].records()

@@ -24,7 +24,7 @@ from nightjar.warehouse.storage.tables import in_current_form, tables_script
 
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 
-_VIEWS = ("runs", "pairs", "steps", "records", "texts")
+_VIEWS = ("runs", "questions", "pairs", "steps", "records", "texts")
 
 FileOf = Callable[[str, str], str]
 

@@ -19,7 +19,7 @@ SELECT
 FROM measured
 GROUP BY run_id, example_hash;
 
--- The only definition of pairs: two sides, paired by the content of examples. It takes many comparisons at once, as two
+-- The definition of pairs: two sides, paired by the content of examples. It takes many comparisons at once, as two
 -- lists of sides in the same order. A side is a list of runs. The value of an example on a side is the mean of the
 -- runs' means. An example appears if both sides contain it; its value is NULL on a side where it has no value.
 CREATE OR REPLACE MACRO side_results(sides, metric := 'reward') AS TABLE
@@ -53,12 +53,43 @@ SELECT
     b.scored AS scored_b,
     a.failed AS failed_a,
     b.failed AS failed_b,
-    example_hash
+    example_hash,
+    example_hash AS hash_a,
+    'content' AS paired_by
 FROM side_results(before, metric := metric) AS a
 JOIN side_results(after, metric := metric) AS b USING (side, example_hash);
 
+-- The pairs of two sides. Runs of several programs are also paired by question.
 CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
-FROM paired_sides([before], [after], metric := metric);
+WITH results AS MATERIALIZED (
+    FROM side_results([before, after], metric := metric)
+),
+matched AS (
+    SELECT example_hash AS hash_a, example_hash AS hash_b, 'content' AS paired_by
+    FROM results
+    GROUP BY example_hash
+    HAVING count(*) = 2
+    UNION ALL
+    FROM paired_by_question(before, after)
+)
+SELECT
+    b.example_id,
+    a.value AS value_a,
+    b.value AS value_b,
+    b.value - a.value AS difference,
+    a.values AS values_a,
+    a.correct AS correct_a,
+    b.correct AS correct_b,
+    a.scored AS scored_a,
+    b.scored AS scored_b,
+    a.failed AS failed_a,
+    b.failed AS failed_b,
+    hash_b AS example_hash,
+    hash_a,
+    paired_by
+FROM matched
+JOIN results AS a ON a.side = 1 AND a.example_hash = hash_a
+JOIN results AS b ON b.side = 2 AND b.example_hash = hash_b;
 
 -- Returns no rows, but raises an error if one of the runs is not in the warehouse. The column is not constant, so that
 -- no outer filter removes the check. The error is in a branch of a CASE, so that it is not raised for a run that

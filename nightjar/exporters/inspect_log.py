@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightjar import __version__
+from nightjar.exporters.reading import failure_text
 
 _STATUS = {"completed": "success", "incomplete": "success", "cancelled": "cancelled", "running": "started"}
 _STOPS = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls", "content_filter": "content_filter"}
@@ -102,8 +103,7 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
         "model_usage": {row["model"]: _usage(row)} if row["model"] else {},
         "total_time": None if row["total_ms"] is None else row["total_ms"] / 1000,
     }
-    if row["error"]:
-        message = f"{row['error_chain'] or row['error']}: {row['error_message'] or ''}"
+    if message := failure_text(row):
         traceback = row["error_traceback"] or ""
         given["error"] = {"message": message, "traceback": traceback, "traceback_ansi": traceback}
     return given

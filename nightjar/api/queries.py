@@ -1,0 +1,82 @@
+"""``sql``: asks the warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nightjar.api.results import ArrowTable, TabularResult
+from nightjar.core.text import one_line
+from nightjar.errors import WarehouseError
+from nightjar.reports.panels import Panel, PanelTable
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.named_queries import is_name, question
+from nightjar.warehouse.reading.result import value_text
+
+_SHOWN = 50
+_LONGEST_CELL = 200
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SqlResult(TabularResult):
+    """The rows of a query. Values of JSON columns are text.
+
+    Example:
+        >>> found = sql("SELECT 1 AS one, 'a' AS letter")  # doctest: +SKIP
+        >>> found.columns, found.rows  # doctest: +SKIP
+        (['one', 'letter'], [(1, 'a')])
+    """
+
+    table: ArrowTable
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.table.column_names)
+
+    @cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python's types."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def panel(self) -> Panel:
+        first = SqlResult(self.table.slice(0, _SHOWN)).rows
+        rows = [[one_line(value_text(value), _LONGEST_CELL) for value in row] for row in first]
+        kinds = zip(self.columns, self.table.schema.types, strict=True)
+        numbers = frozenset(name for name, kind in kinds if str(kind).startswith(("int", "uint", "double", "float")))
+        table = PanelTable(self.columns, rows, numbers=numbers, more=len(self) - len(first))
+        return Panel(f"{len(self):,} row{'' if len(self) == 1 else 's'}", tables=[table] if self.columns else [])
+
+    def _arrow(self) -> ArrowTable:
+        return self.table
+
+
+def sql(query: str, *values: object, warehouse: str | Path | Warehouse | None = None, **named: object) -> SqlResult:
+    """Runs one reading statement, or a named query such as ``hardest``, on the warehouse.
+
+    Args:
+        query: SQL of DuckDB, or the name of a query (``nightjar sql --list`` shows them).
+        values: the values for ``?`` in the statement.
+        warehouse: the warehouse to ask (default: where runs are published).
+        named: the values for ``$name`` in the statement, or the parameters of the named query.
+
+    Raises:
+        WarehouseError: if there is no warehouse, if the statement is refused, or if it takes too long.
+
+    Example:
+        >>> sql("FROM leaderboard WHERE env_id = ?", "gsm8k")  # doctest: +SKIP
+        >>> sql("hardest", env="gsm8k", limit=5).to_df("polars")  # doctest: +SKIP
+    """
+    if values and (named or is_name(query)):
+        raise WarehouseError("Values for ? and values by name exclude each other; a named query takes values by name")
+    asked = question(query, named)
+    return SqlResult(Warehouse.of(warehouse).query_arrow(asked.sql, list(values) or asked.parameters))
