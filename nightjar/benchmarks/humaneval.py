@@ -26,7 +26,7 @@ from nightjar.environments import SingleTurnEnv
 from nightjar.environments.data import BenchmarkData
 from nightjar.environments.parsers import Parser
 from nightjar.environments.rubrics import Rubric
-from nightjar.sandboxes.code_tests import CodeTest, failed_test, written_code
+from nightjar.sandboxes.code_tests import SECONDS, CodeTest, failed_test, written_code
 
 DATA = BenchmarkData("openai/openai_humaneval", 164, "MIT", ("task_id", "prompt", "test", "entry_point"))
 PROMPT = """Complete this Python function. Reply with its code alone, in one block, from its signature on.
@@ -35,12 +35,20 @@ PROMPT = """Complete this Python function. Reply with its code alone, in one blo
 {prompt}```"""
 
 
-def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
-    """Loads HumanEval from the hub, or from a file with the same columns."""
+def load_environment(
+    dataset: str | None = None,
+    system_prompt: str | None = None,
+    docker_image: str | None = None,
+    test_timeout_seconds: float = SECONDS,
+) -> SingleTurnEnv:
+    """Loads HumanEval from the hub, or from a file with the same columns.
+
+    ``docker_image`` is the image of the containers that run the tests; None means the usual sandboxes.
+    """
+    rubric = Rubric(funcs=[passes_tests], parser=Parser(written_code))
+    rubric.add_class_object("sandbox", {"seconds": test_timeout_seconds, "docker_image": docker_image})
     return SingleTurnEnv(
-        eval_dataset=lambda: DATA.examples(to_example, dataset),
-        system_prompt=system_prompt,
-        rubric=Rubric(funcs=[passes_tests], parser=Parser(written_code)),
+        eval_dataset=lambda: DATA.examples(to_example, dataset), system_prompt=system_prompt, rubric=rubric
     )
 
 
@@ -49,10 +57,12 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
     return {"question": PROMPT.format(prompt=row["prompt"]), "answer": row.get("canonical_solution", ""), "info": info}
 
 
-async def passes_tests(completion: Any, info: dict[str, Any], parser: Parser, state: State) -> float:
+async def passes_tests(
+    completion: Any, info: dict[str, Any], parser: Parser, state: State, sandbox: dict[str, Any]
+) -> float:
     """1.0 if the code passes the tests, else 0.0, with the reason in ``state["failed_test"]``."""
     test = CodeTest(info["prompt"], info["test"], info["entry_point"])
     reply = "".join(parser.said_texts(completion)[-1:])
     state["parsed_answer"] = code = written_code(reply, test.entry_point)
-    state["failed_test"] = await failed_test(code, test)
+    state["failed_test"] = await failed_test(code, test, **sandbox)
     return float(state["failed_test"] is None)

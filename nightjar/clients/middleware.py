@@ -28,6 +28,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from nightjar.core.messages import (
+    ImageUrlContentPart,
+    ImageUrlSource,
     Message,
     Messages,
     Response,
@@ -225,6 +227,28 @@ class Reasoning(BuiltIn):
         return "".join([*texts, said]).strip(), thoughts
 
 
+class Images(BuiltIn):
+    """Sets the detail in which the model sees images."""
+
+    detail: Literal["auto", "low", "high"]
+    """As in the APIs of OpenAI: a low detail costs fewer tokens."""
+
+    def request(self, request: Request) -> Request:
+        return replace(request, messages=list(map(self._changed, request.messages)))
+
+    def _changed(self, message: Message) -> Message:
+        if not isinstance(message.content, list):
+            return message
+        parts = [self._detailed(part) for part in message.content]
+        return message.model_copy(update={"content": parts})
+
+    def _detailed(self, part: Any) -> Any:
+        if not isinstance(part, ImageUrlContentPart):
+            return part
+        image = ImageUrlSource(**{**part.image_url.model_dump(), "detail": self.detail})
+        return part.model_copy(update={"image_url": image})
+
+
 class TurnLimit(BuiltIn):
     """Ends a rollout after a number of requests. The conversation so far is scored."""
 
@@ -356,6 +380,7 @@ BUILT_IN: dict[str, type[BuiltIn]] = {
     "consolidate_system": ConsolidateSystem,
     "tools": Tools,
     "reasoning": Reasoning,
+    "images": Images,
     "turn_limit": TurnLimit,
     "log": Log,
 }

@@ -151,6 +151,12 @@ class Environment(EnvironmentDatasets, ABC):
         """Turns scoring on or off."""
         self.score_rollouts = score_rollouts
 
+    def set_scorers(self, scorers: Sequence[str]) -> None:
+        """Adds scorers by name. Each gives a metric ``scorer:NAME``, such as scorer:mcq_extract, without weight."""
+        from nightjar.environments.seeded.scorers import rubric_of_scorers
+
+        self.add_rubric(rubric_of_scorers(scorers))
+
     def set_max_seq_len(self, max_seq_len: int | None) -> None:
         """Sets the maximum number of tokens in a step; None means no limit."""
         self.max_seq_len = max_seq_len

@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from dataclasses import asdict, dataclass
+from math import ceil
 
 from nightjar.core.syntax import parse_python
 from nightjar.sandboxes.providers import choose_provider
@@ -16,6 +17,7 @@ from nightjar.sandboxes.sandbox import CommandResult, Sandbox, program_source, p
 SECONDS = 30.0
 _MEMORY_GB = 0.25
 _PROCESSES = 64
+_LIFETIME_MINUTES = 5
 _AT_START = r"(?!(?P=indent)[^\S\n])[^\S\n]*(?P=fence)"
 # A block ends at a fence that starts a line and is indented at most like the first fence, else at any line's end.
 _BLOCK = re.compile(
@@ -89,21 +91,37 @@ def _language_rank(block: re.Match[str]) -> int:
 
 
 async def failed_test(
-    code: str, test: CodeTest, sandbox: Sandbox | None = None, seconds: float = SECONDS
+    code: str,
+    test: CodeTest,
+    sandbox: Sandbox | None = None,
+    seconds: float = SECONDS,
+    docker_image: str | None = None,
 ) -> str | None:
-    """Returns why the code failed, or None if it passed. Raises ``SandboxError`` if the tests could not run."""
+    """Returns why the code failed, or None if it passed. Raises ``SandboxError`` if the tests could not run.
+
+    Without ``sandbox``, the tests run in a new one: a container of ``docker_image``, or if this is None, the usual
+    kind of sandbox.
+    """
     secret = secrets.token_hex()
     task = {**asdict(test), "code": code, "secret": secret, "source": program_source("code_tester.py")}
-    done = await (_run(sandbox, task, seconds) if sandbox is not None else _run_in_new_sandbox(task, seconds))
+    if sandbox is not None:
+        done = await _run(sandbox, task, seconds)
+    else:
+        done = await _run_in_new_sandbox(task, seconds, docker_image)
     return _error(done, secret, seconds)
 
 
-async def _run_in_new_sandbox(task: dict[str, str], seconds: float) -> CommandResult:
+async def _run_in_new_sandbox(task: dict[str, str], seconds: float, docker_image: str | None) -> CommandResult:
     check_sandbox_access()
     request = CreateSandboxRequest(
-        name="code", memory_gb=_MEMORY_GB, disk_size_gb=_MEMORY_GB, max_processes=_PROCESSES, timeout_minutes=5
+        name="code",
+        memory_gb=_MEMORY_GB,
+        disk_size_gb=_MEMORY_GB,
+        max_processes=_PROCESSES,
+        timeout_minutes=_LIFETIME_MINUTES + ceil(seconds / 60),
+        **({"docker_image": docker_image} if docker_image else {}),
     )
-    sandbox = choose_provider().new_sandbox(request)
+    sandbox = choose_provider("docker" if docker_image else None).new_sandbox(request)
     try:
         await sandbox.start()
         return await _run(sandbox, task, seconds)

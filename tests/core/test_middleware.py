@@ -45,6 +45,15 @@ def exchange():
 
 
 class TestWhatIsSent:
+    async def test_images_are_sent_in_a_detail(self, exchange):
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+        prompt = [UserMessage(content=[image, {"type": "text", "text": "What is this?"}])]
+        _, body = await exchange({"use": "images", "detail": "high"}, prompt=prompt)
+        assert body["messages"][0]["content"] == [
+            {"type": "image_url", "image_url": {**image["image_url"], "detail": "high"}},
+            {"type": "text", "text": "What is this?"},
+        ]
+
     @every_protocol
     async def test_parameters_are_dropped_renamed_and_set_in_every_protocol(self, exchange, client_type):
         _, body = await exchange(

@@ -81,9 +81,24 @@ SUPPORTED = {
     f"{BENCHMARK_0}.max_system_retries=1": {"max_retries": 0},
     f"{BENCHMARK_0}.shuffle_seed=null": {"shuffle_seed": None},
     f"{BENCHMARK_0}.params.largest=9": {"env_args": {"largest": 9}},
+    f"{BENCHMARK_0}.solver.image_detail=high": {"middleware": [{"use": "images", "detail": "high"}]},
+    f"{MODEL}.proxy.verbose=true": {"middleware": []},
 }  # fmt: skip
 SOLVER = "    solver: {type: simple, service: model}\n"
+SCORING = "    scoring: {{metrics: [{{type: {}}}]{}}}\n"
 LISTS = {
+    SOLVER + SCORING.format("scorer, name: mcq_extract", ""): {"extra_env_kwargs": {"scorers": ["mcq_extract"]}},
+    SOLVER + SCORING.format("scorer, name: mcq_extract}, {type: scorer, name: exact_match", ", primary: exact_match"): {
+        "extra_env_kwargs": {"scorers": ["mcq_extract", "exact_match"]}
+    },
+    SOLVER + SCORING.format("judge, name: j, service: judge", ", include_defaults: false"): {
+        "env_args": {
+            "judge_model": "judge", "judge_base_url": "http://127.0.0.1:2/v1", "judge_api_key_var": "JUDGE_KEY",
+        }
+    },
+    SOLVER + "    sandbox: {type: docker, image: python:3.12-slim, timeout: 60, concurrency: 3}\n": {
+        "env_args": {"docker_image": "python:3.12-slim", "test_timeout_seconds": 60}, "max_sandboxes": 3,
+    },
     SOLVER.replace("}", ", generation: {stop: [END]}}"): {"sampling_args": {"stop": ["END"]}},
     f"{SOLVER}    scoring: {{metrics: [{{type: judge, name: j, service: judge, allow_self_judge: true}}]}}\n": {
         "env_args": {
@@ -132,6 +147,8 @@ def test_an_unsupported_key_is_refused_by_its_name(read, place):
 
 def test_each_key_is_either_supported_or_refused():
     supported = {override.partition("=")[0] for override in SUPPORTED} | OF_THE_COMMAND
+    supported |= {f"benchmarks.0.scoring.{name}" for name in ("primary", "include_defaults")}
+    supported |= {"services.model.proxy.interceptors"}
     supported |= {place.rpartition(".")[0] for place in supported if re.search(r"\.(params|extra_\w+)\.", place)}
     rest = {place for place, _ in fields_of()} - supported - set(REFUSED)
     judged = {f"benchmarks.0.scoring.metrics.0.{name}" for name in ("name", "service", "allow_self_judge")}
@@ -158,6 +175,8 @@ def test_each_key_is_either_supported_or_refused():
         ("benchmarks.0.solver.service=gone", ["benchmarks.0.solver.service", "'gone'", "model, judge"]),
         ("benchmarks.0.repeats=zero", ["benchmarks.0.repeats", "valid integer"]),
         ("services.model.url=${NOT_SET_ANYWHERE}", ["services.model.url", "NOT_SET_ANYWHERE"]),
+        ("benchmarks.0.scoring.include_defaults=false", ["benchmarks.0.scoring", "needs a judge"]),
+        ("benchmarks.0.scoring.primary=gone", ["benchmarks.0.scoring", "primary", "'gone'"]),
         ("benchmarks.0.params.token=${HF_TOKEN}", ["benchmarks.0.params.token", "HF_TOKEN", "stored"]),
         ("benchmarks.3.repeats=1", ["--override benchmarks.3.repeats", "'3'"]),
         ("benchmarks", ["--override", "key=value"]),
@@ -167,6 +186,84 @@ def test_an_error_names_the_key_and_the_value(read, override, named):
     with pytest.raises(ConfigError) as caught:
         read(PLAIN, override)
     assert [word for word in named if word not in str(caught.value)] == []
+
+
+INTERCEPTORS = {
+    "{name: drop_params, config: {params: [seed]}}": [{"use": "drop", "parameters": ["seed"]}],
+    "{name: payload_modifier, config: {params_to_add: {top_k: 5}, params_to_remove: [n]}}": [
+        {"use": "drop", "parameters": ["n"]}, {"use": "payload", "set": {"top_k": 5}},
+    ],
+    "{name: system_message, config: {system_message: Be brief., strategy: replace}}": [
+        {"use": "system", "text": "Be brief.", "mode": "replace"}
+    ],
+    "{name: consolidate_system}": [{"use": "consolidate_system"}],
+    "{name: turn_counter, config: {max_turns: 100}}": [{"use": "turn_limit", "turns": 100}],
+    "{name: turn_counter}": [], "{name: reasoning_replay}": [], "{name: response_stats, config: {every: 9}}": [],
+    "{name: reasoning}": [{"use": "reasoning"}], "{name: logging}": [{"use": "log"}],
+    "{name: http_pairs_dump, config: {dump_path: pairs.jsonl}}": [{"use": "log", "path": "pairs.jsonl"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("interceptor", "middleware"), INTERCEPTORS.items())
+def test_interceptors_are_middleware(read, interceptor, middleware):
+    text = PLAIN.replace("model: m}", f"model: m, proxy: {{interceptors: [{interceptor}]}}}}")
+    assert run_of(read(text)).middleware == middleware
+
+
+def test_the_interceptor_for_caching_is_the_cache(read):
+    text = PLAIN.replace("model: m}", "model: m, proxy: {interceptors: [{name: caching, config: {cache_dir: x}}]}}")
+    assert (run_of(read(text)).cache, run_of(read(PLAIN)).cache) == (True, False)
+
+
+@pytest.mark.parametrize(("interceptor", "named"), [
+    ("{name: streaming}", ["'streaming'", "read as a whole"]), ("{name: turn_count}", ["'turn_counter'?"]),
+    ("{name: modify_tools}", ["'modify_tools'"]),
+    ("{name: drop_params, config: {param: [a]}}", ["no equivalent of param"]),
+    ("{name: payload_modifier, config: {headers_to_add: {A: b}}}", ["headers_to_add"]),
+    ("{name: system_message, config: {system_message: a, strategy: append}}", ["'append'"]),
+])  # fmt: skip
+def test_interceptors_without_an_equivalent_are_refused(read, interceptor, named):
+    text = PLAIN.replace("model: m}", f"model: m, proxy: {{interceptors: [{interceptor}]}}}}")
+    with pytest.raises(ConfigError, match=r"services\.model\.proxy\.interceptors\.0") as caught:
+        read(text)
+    assert [word for word in named if word not in str(caught.value)] == []
+
+
+def test_an_image_evaluates_the_model_itself(read):
+    solver = "{type: container, service: model, adapter_config: {a: 1}, env_vars: {B: c}, mounts: {/d: /e}}"
+    text = PLAIN.replace("arithmetic", "container://image#task").replace("{type: simple, service: model}", solver)
+    assert run_of(read(f"{text}    params: {{limit_samples: 10}}\n")).env_args == {
+        "legacy_params": {"limit_samples": 10}, "adapter_config": {"a": 1}, "extra_env": {"B": "c"},
+        "extra_mounts": ["/d:/e"],
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="type: container is for benchmarks container://IMAGE#TASK"):
+        read(PLAIN.replace("type: simple", "type: container"))
+
+
+LAUNCHED = """\
+defaults: [{execution: local}, {deployment: none}, _self_]
+execution: {output_dir: results}
+target: {api_endpoint: {url: "http://127.0.0.1:1/v1", model_id: m, api_key_name: KEY}}
+evaluation:
+  nemo_evaluator_config: {config: {params: {limit_samples: 10, max_new_tokens: 9}}}
+  tasks: [{name: gsm8k}]
+"""
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("config: {type: gsm8k, params: {limit_samples: 10, parallelism: 4}}\ntarget: {api_endpoint: {model_id: m}}\n",
+     ["config.type: write benchmarks.0.name", "config.params.limit_samples: write benchmarks.0.max_problems",
+      "config.params.parallelism: write benchmarks.0.max_concurrent",
+      "target.api_endpoint.model_id: write services.model.model"]),
+    (LAUNCHED,
+     ["execution.output_dir: write output.dir", "target.api_endpoint.url: write services.model.url",
+      "evaluation.tasks: write benchmarks",
+      "evaluation.nemo_evaluator_config.config.params.max_new_tokens: write services.model.generation.max_tokens"]),
+])  # fmt: skip
+def test_a_config_of_the_launcher_is_refused_with_the_keys_to_write(read, text, told):
+    with pytest.raises(ConfigError, match="nemo-evaluator-launcher") as caught:
+        read(text)
+    assert [line for line in told if f"  {line}" not in str(caught.value)] == []
 
 
 def test_all_wrong_keys_are_named_at_once(read):
@@ -343,7 +440,7 @@ def test_the_time_limits_of_the_tasks_may_apply(read_agents):
     (f"{BOXED}.concurrency=0", [f"{BOXED}.concurrency", "greater than or equal to 1"]),
     (f"{BOXED}.memory=8g", [f"{BOXED}.memory", "task.toml"]),
     (f"{BOXED}.concurency=2", [f"{BOXED}.concurency", "'concurrency'?"]),
-    ("benchmarks.0.name=gsm8k", [SOLVED, "benchmarks.0.sandbox", "harbor://PATH"]),
+    ("benchmarks.0.name=gsm8k", [SOLVED, "harbor://PATH", "'gsm8k'"]),
 ])  # fmt: skip
 def test_agents_that_cannot_run_here_are_refused(read_agents, override, named):
     with pytest.raises(ConfigError) as caught:

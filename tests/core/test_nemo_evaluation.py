@@ -185,7 +185,7 @@ def test_problems_are_chosen_by_range_shard_and_seed():
     [
         ({"max_problems": 0}, DatasetError, "0 problems"), ({"problem_range": (7, 9)}, DatasetError, "0 problems"),
         ({"n_repeats": 0}, DatasetError, "0 repeats"), ({"sandbox_manager": object()}, ConfigError, "sandbox_manager"),
-        ({"config": {"scorers": ["exact_match"]}}, ConfigError, "scorers"),
+        ({"config": {"scorers": ["best_match"]}}, ConfigError, "Unknown scorer 'best_match'"),
     ],
 )  # fmt: skip
 async def test_nothing_to_evaluate_and_unsupported_arguments_are_errors(how, error, match):
@@ -260,7 +260,7 @@ async def test_values_that_json_cannot_express_are_written_as_text(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_benchmark_is_closed_once_when_the_program_ends():
+def test_a_benchmark_is_closed_after_each_evaluation():
     code = """
 import asyncio
 from nightjar.compat.nemo import CompositeEnvironment, EvalEnvironment, OracleSolver, SeedResult, VerifyResult
@@ -282,7 +282,41 @@ for _ in range(2):
 print("done")
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["done", "closed", "closed"]
+    assert ended.stdout.split() == ["closed"] * 4 + ["done"]
+
+
+async def test_a_benchmark_is_closed_after_an_error():
+    env = Sums(0)
+    with pytest.raises(DatasetError, match="Nothing to evaluate"):
+        await nemo.run_evaluation(env, nemo.OracleSolver())
+    assert env.closed == 1
+
+
+async def test_further_scorers_give_metrics_and_leave_the_reward():
+    class Letters(nemo.EvalEnvironment):
+        name = "letters"
+
+        def __len__(self):
+            return 4
+
+        async def seed(self, idx):
+            return nemo.SeedResult(f"{idx}?", "ABBA"[idx])
+
+        async def verify(self, response, expected, sandbox=None, **metadata):
+            return nemo.VerifyResult(0.25)
+
+    config = {"scorers": ["mcq_extract", "exact_match"]}
+    with ModelServer(FixedAnswer("The answer is (A)")) as server:
+        solver = nemo.ChatSolver(nemo.ModelClient(server.url, "m"))
+        bundle = await nemo.run_evaluation(Letters(), solver, config=config)
+    scores = bundle["benchmark"]["scores"]
+    assert (scores["mean_reward"]["value"], scores["scorer:mcq_extract"]["value"]) == (0.25, 0.5)
+    assert (scores["scorer:mcq_extract"]["correct"], scores["scorer:mcq_extract"]["total"]) == (2, 4)
+    assert scores["scorer:exact_match"]["value"] == 0.0
+    assert bundle["config"]["scorers"] == config["scorers"]
+    row = bundle["_results"][0]
+    assert row["scorer_rewards"] == {"scorer:mcq_extract": 1.0, "scorer:exact_match": 0.0}
+    assert row["scoring_details"]["scorer:mcq_extract"] == {"correct": True, "reward": 1.0}
 
 
 async def test_a_prompt_that_is_too_long_makes_an_answer_wrong():

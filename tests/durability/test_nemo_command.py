@@ -222,6 +222,17 @@ def test_a_folder_for_results_gets_a_complete_bundle(nightjar, serve):
     assert sum(counts.values()) == row["tokens"]
 
 
+def test_the_bundle_of_a_rescored_run_is_compared_with_the_original_bundle(nightjar, serve):
+    (nightjar.folder / "wrong.py").write_text("def wrong(answer):\n    return float(len(answer) > 99)\n")
+    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", serve().url, "-n", "12", "-r", "1", "--direct"]
+    nightjar.start(*typed, "-o", "there").wait().ok()
+    nightjar.start("eval", "rescore", nightjar.run.path.name, "--rubric", "wrong.py:wrong", "-o", "again").wait().ok()
+    assert names_in(nightjar.folder / "again" / "arithmetic") >= FILES
+    compared = nightjar.start("compare", "there/arithmetic", "again/arithmetic", "--json").wait()
+    found = json.loads(compared.stdout)
+    assert (found["pairs"], found["difference"]["mean"]) == (12, -1.0)
+
+
 def test_failed_steps_have_no_reward_in_the_files(nightjar, serve):
     server = serve(faults=Faults(rate_500=1.0))
     typed = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "-n", "2", "-r", "1", "--max-retries", "0"]

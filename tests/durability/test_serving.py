@@ -105,7 +105,7 @@ def test_the_protocol_as_it_is_written_down(served):
             "prompt": "What is 4 + 1?", "expected_answer": "5", "messages": None, "system": "Be brief.",
             "metadata": {"a": 4, "answer": "5", "category": "even"}, "sandbox_spec": None,
         }  # fmt: skip
-        asked = {"response": "It is 5", "expected": "5", "metadata": seed["metadata"]}
+        asked = {"response": "It is 5", "expected": 5, "metadata": seed["metadata"]}
         scored = client.post("/verify", json=asked).json()
         details = {"correct": True, "method": "numeric", "a": 4}
         assert scored == {"reward": 1.0, "extracted_answer": "5", "scoring_details": details, "metadata": {}}
@@ -131,7 +131,7 @@ def test_what_is_asked_wrongly_is_refused_in_json_and_the_server_lives(served):
         ("/seed_session", b'{"idx": 9999999999999999999999}', 400), ("/seed_session", b'{"idx": "x"}', 422),
         ("/seed_session", b'{"idx": null}', 422), ("/seed_session", b'{"idx', 400), ("/seed_session", b"[1]", 422),
         ("/seed_session", b"\xff\xfe\x00", 400), ("/verify", b"", 422), ("/verify", b'"text"', 422),
-        ("/verify", b'{"response": 4, "expected": "5"}', 422), ("/verify", b'{"response": "5", "expected": 5}', 422),
+        ("/verify", b'{"response": 4, "expected": "5"}', 422), ("/verify", b'{"response": "5", "expected": true}', 422),
         ("/verify", b'{"response": "5", "expected": "5", "metadata": []}', 422),
         ("/verify", b'{"response": {"said": "5"}, "expected_answer": "5"}', 422),
         ("/seed_session", b'{"idx": true}', 422),

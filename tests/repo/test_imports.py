@@ -41,6 +41,7 @@ LATE = {
     "0.1 s, for --debug alone": "tqdm tqdm.contrib.logging",
     "1 s, OpenAI's SDK, for environments that ask for its client alone": "nightjar.clients.openai_sdk",
     "0.1 s, Jinja and the judges, for benchmarks of NeMo Evaluator alone": "nightjar.environments.seeded.bridge",
+    "for runs with scorers by name alone": "nightjar.environments.seeded.scorers",
     "0.1 s, for YAML configs of NeMo Evaluator alone": "nightjar.evaluation.config.nemo.file",
     "0.1 s, for runs that have middleware alone": "nightjar.clients.middleware_client",
     "0.5 s, NumPy and the comparison of runs, for nights alone": "nightjar.flows.judging nightjar.reports.nights",

@@ -16,7 +16,7 @@ from nightjar.compat.nemo.engine.artifacts import write_all
 from nightjar.compat.nemo.engine.results import bundle_of_run
 from nightjar.compat.nemo.engine.sharding import EvaluationPart, merged, missing_steps, part_of, shard_part
 from nightjar.engine.runs import RunDirectory
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, NightjarError
 from nightjar.evaluation import Outcome
 from nightjar.evaluation.hub import push
 from nightjar.evaluation.moving import Moved, pull_from, push_to
@@ -31,12 +31,18 @@ def write_bundles(outcomes: Iterable[Outcome | None], folder: Path) -> None:
     """Writes the results of runs as NeMo Evaluator does, in one folder per evaluation.
 
     A bundle is named after its run. A resume replaces the bundle. The bundle of another run is moved into a subfolder.
+    A bundle that cannot be written is reported, because the run directory has the same results.
     """
     for outcome in outcomes:
-        if outcome is not None and outcome.path.is_dir():
-            label = _NOT_IN_NAMES.sub("-", outcome.metadata.name or outcome.metadata.env_id).strip("-.")
-            run_id = f"eval-{outcome.run_id}-{label}"
+        if outcome is None or not outcome.path.is_dir():
+            continue
+        label = _NOT_IN_NAMES.sub("-", outcome.metadata.name or outcome.metadata.env_id).strip("-.")
+        run_id = f"eval-{outcome.run_id}-{label}"
+        try:
             written = write_all({**bundle_of_run(outcome.path), "run_id": run_id}, folder / label)
+        except (NightjarError, OSError) as error:
+            echo(f"Warning: The bundle of run {outcome.run_id} cannot be written: {error}", err=True)
+        else:
             echo(f"Bundle:    {written['bundle']}", err=True)
 
 

@@ -173,7 +173,12 @@ def eval_rescore(
         source = find_stored_run(run, warehouse=warehouse).directory
         return await run_stages(load_rescored(source, output_dir=output_dir, **settings), target)
 
-    finish(watched(rescore), as_json)
+    outcome = watched(rescore)
+    if output_dir is not None:
+        from nightjar.cli.eval.exchange import write_bundles
+
+        write_bundles([outcome], output_dir)
+    finish(outcome, as_json)
 
 
 def _rescore_with_dask(

@@ -6,25 +6,26 @@ from nightjar.analysis.gates.policy import Direction, GatePolicy, Tier
 from nightjar.evaluation.config.nemo.agents import DockerSandbox
 from nightjar.evaluation.config.nemo.agents import HarborSolver as HarborSolverConfig
 from nightjar.evaluation.config.nemo.composing import compose_config
+from nightjar.evaluation.config.nemo.containers import ContainerSolver as ContainerSolverConfig
 from nightjar.evaluation.config.nemo.eval_config import (
     BenchmarkConfig,
     EvalConfig,
-    JudgeMetric,
     LocalCluster,
     NoSandbox,
     OutputConfig,
-    ScoringConfig,
     SimpleSolver,
     TrajectoriesConfig,
     parse_eval_config,
 )
+from nightjar.evaluation.config.nemo.interceptors import Interceptor as InterceptorConfig
+from nightjar.evaluation.config.nemo.scoring import JudgeMetric, ScorerMetric, ScoringConfig
 from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, Protocol, ProxyConfig
 
 __all__ = [
-    "BenchmarkConfig", "Direction", "DockerSandbox", "EvalConfig", "ExternalApiService", "GatePolicy",
-    "GenerationConfig", "HarborSolverConfig", "JudgeMetric", "LocalCluster", "NoSandbox", "OutputConfig", "Protocol",
-    "ProxyConfig", "ScoringConfig", "SimpleSolver", "Tier", "TrajectoriesConfig", "compose_config", "default_policy",
-    "load_gate_policy", "parse_eval_config",
+    "BenchmarkConfig", "ContainerSolverConfig", "Direction", "DockerSandbox", "EvalConfig", "ExternalApiService",
+    "GatePolicy", "GenerationConfig", "HarborSolverConfig", "InterceptorConfig", "JudgeMetric", "LocalCluster",
+    "NoSandbox", "OutputConfig", "Protocol", "ProxyConfig", "ScorerMetric", "ScoringConfig", "SimpleSolver", "Tier",
+    "TrajectoriesConfig", "compose_config", "default_policy", "load_gate_policy", "parse_eval_config",
 ]  # fmt: skip
 
 

@@ -39,6 +39,10 @@ class ConfidenceInterval:
     method: str
     se: float | None = None
 
+    @property
+    def value(self) -> float:
+        return self.mean
+
 
 def bootstrap_ci(
     scores: Sequence[float], confidence: float = 0.95, n_bootstrap: int = 10_000, seed: int | None = 42
@@ -197,6 +201,18 @@ def scores_of(
     scored, total = sum(map(len, groups.values())), max(expected_rows or 0, rows)
     scores["coverage"] = {"value": scored / total if total else None, "scored": scored, "total": total}
     scores["errors"] = {"value": rows - scored}
+    return scores
+
+
+def scorer_scores(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the share of correct answers by each further scorer, with its interval and the numbers of answers."""
+    found = defaultdict[str, dict[Any, list[float]]](lambda: defaultdict(list))
+    for row in results:
+        for name, reward in (row.get("scorer_rewards") or {}).items():
+            found[name][row["problem_idx"]].append(float(reward > 0))
+    scores = {name: _score(list(groups.values())) for name, groups in found.items()}
+    for name, groups in found.items():
+        scores[name] |= {"correct": int(sum(map(sum, groups.values()))), "total": scores[name]["n"]}
     return scores
 
 

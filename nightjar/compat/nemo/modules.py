@@ -18,7 +18,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
             "engine.sharding", "environments", "environments.container", "environments.gym",
             "environments.gym_protocol", "environments.lm_eval", "environments.skills", "environments.vlmevalkit",
             "errors", "metrics", "observability", "reports", "reports.eval", "reports.gate", "reports.regression",
-            "scoring", "serving", "serving.app", "solvers",
+            "sandbox", "scoring", "serving", "serving.app", "solvers",
         )
     },
     **{
@@ -28,6 +28,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
             "services", "solvers",
         )
     },
+    "benchmarks": ("nightjar.benchmarks",),
     "engine.bundles": (f"{_OWN}.engine.artifacts",),
     "engine.gate": (f"{_OWN}.engine.comparison",),
     "environments.base": (f"{_OWN}.environments",),
@@ -41,6 +42,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     },
     "observability.cost": (f"{_OWN}.observability", f"{_OWN}.engine.artifacts"),
     **{f"observability.{part}": (f"{_OWN}.observability",) for part in ("failures", "progress", "types")},
+    "sandbox.base": (f"{_OWN}.sandbox",),
     **{
         f"scoring.{part}": (f"{_OWN}.scoring",)
         for part in ("code_execution", "json_schema", "judge", "pattern", "text", "types")

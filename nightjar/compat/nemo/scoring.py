@@ -1,10 +1,8 @@
-"""Scorers of NeMo Evaluator: each returns a dict with ``correct`` and the extracted answer."""
+"""Scorers under the names of ``nemo_evaluator.scoring``: each returns a dict with ``correct`` and the answer."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from string import ascii_uppercase
+from collections.abc import Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -12,8 +10,7 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 
 from nightjar.core.calling import run_sync
-from nightjar.environments.scorers.numbers import last_number, plain_text, read_number, read_numbers
-from nightjar.environments.scorers.texts import contains_text, extract_json, same_text, stated_answer, stated_letter
+from nightjar.environments.scorers.texts import extract_json
 from nightjar.environments.seeded.eval_environment import ScorerInput
 from nightjar.environments.seeded.judge import (
     JudgeScoringConfig,
@@ -21,6 +18,16 @@ from nightjar.environments.seeded.judge import (
     judge_score,
     needs_judge,
     parse_judge_response,
+)
+from nightjar.environments.seeded.scorers import (
+    answer_line,
+    exact_match,
+    fuzzy_match,
+    get_scorer,
+    list_scorers,
+    mcq_extract,
+    multichoice_regex,
+    numeric_match,
 )
 from nightjar.errors import ConfigError, ScoringError
 from nightjar.sandboxes import Sandbox
@@ -32,94 +39,7 @@ __all__ = [
     "multichoice_regex", "needs_judge", "numeric_match", "parse_judge_response", "validate_json_schema",
 ]  # fmt: skip
 
-_BRACKETS = re.compile(r"[\s()\[\].]+")
-_AMOUNT = re.compile(r"-?\s*[$€£¥]?\s*-?[\d.]")
-_ASIDE = re.compile(r"[.!?](?=\s|$)|\s\(|[:;\[]\s|,\s(?=(?:as|which|so)\b)|\b(?:in|per|because|since|of|for)\b")
-"""The beginning of a remark after an answer."""
-_UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 _LONGEST = 500
-
-
-def exact_match(sample: ScorerInput) -> dict[str, Any]:
-    """Compares the response with the target, ignoring case, articles and punctuation."""
-    return {"correct": same_text(sample.response, str(sample.target)), "extracted": sample.response.strip()}
-
-
-def fuzzy_match(sample: ScorerInput) -> dict[str, Any]:
-    """Checks whether the response contains the target or the target contains it; any target of a list counts."""
-    targets = sample.target if isinstance(sample.target, list | tuple) else [sample.target]
-    is_said = any(contains_text(sample.response, str(target)) for target in targets)
-    return {"correct": is_said, "extracted": sample.response.strip()}
-
-
-def mcq_extract(sample: ScorerInput) -> dict[str, Any]:
-    return _compared_letters(stated_letter(sample.response, ascii_uppercase), sample.target)
-
-
-def multichoice_regex(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares the letter that the response ends with, or the last match of ``pattern``, with the target's letter."""
-    found = (
-        stated_letter(sample.response, ascii_uppercase) if pattern is None else _last_found(pattern, sample.response)
-    )
-    return _compared_letters(found, sample.target)
-
-
-def answer_line(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares the last match of ``pattern``, otherwise the stated answer, with the target as text or number."""
-    stated = stated_answer(sample.response)
-    found = stated if pattern is None else (_last_found(pattern, sample.response) or stated).strip()
-    target = str(sample.target)
-    return {
-        "correct": bool(found) and (_bare(found) == _bare(target) or _same_value(found, target)),
-        "extracted": found,
-    }
-
-
-def numeric_match(sample: ScorerInput) -> dict[str, Any]:
-    found, wanted = last_number(sample.response), read_number(str(sample.target))
-    return {"correct": found is not None and found == wanted, "extracted": None if found is None else str(found)}
-
-
-def _compared_letters(found: str | None, target: Any) -> dict[str, Any]:
-    letter, wanted = (None if text is None else _BRACKETS.sub("", str(text)).upper() for text in (found, target))
-    return {"correct": bool(letter) and letter == wanted, "extracted": letter}
-
-
-def _last_found(pattern: str, text: str) -> str | None:
-    found = list(re.finditer(pattern, text))
-    return found[-1].group(found[-1].re.groups and 1) if found else None
-
-
-def _bare(text: str) -> str:
-    return _UNITS.sub("", text).casefold().rstrip(".!")
-
-
-def _same_value(given: str, reference: str) -> bool:
-    """Returns whether both texts are the same number.
-
-    ``given`` may be an equation that ends with the number, and may have a unit.
-    """
-    if not re.fullmatch(r"\s*-?[$\d][\d,.$%\s]*", plain_text(reference)):
-        return False
-    amount = _ASIDE.split(plain_text(given), maxsplit=1)[0].rpartition("=")[2].strip()
-    return bool(_AMOUNT.match(amount)) and [*read_numbers(amount)] == [read_number(reference)]
-
-
-_SCORERS: dict[str, Callable[[ScorerInput], dict[str, Any]]] = {
-    function.__name__: function
-    for function in (exact_match, fuzzy_match, multichoice_regex, mcq_extract, answer_line, numeric_match)
-}
-
-
-def get_scorer(name: str) -> Callable[[ScorerInput], dict[str, Any]]:
-    if name not in _SCORERS:
-        raise ConfigError(f"Unknown scorer {name!r}. Choose one of: {', '.join(list_scorers())}")
-    return _SCORERS[name]
-
-
-def list_scorers() -> list[str]:
-    """Returns the names of the scorers that need only the texts."""
-    return sorted(_SCORERS)
 
 
 def validate_json_schema(response: str, schema: Mapping[str, Any]) -> dict[str, Any]:

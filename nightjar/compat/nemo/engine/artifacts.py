@@ -18,6 +18,7 @@ import nightjar
 from nightjar.compat.nemo.metrics import (
     category_breakdown,
     finite_ends,
+    scorer_scores,
     scores_of,
     scoring_details_breakdown,
     summary_stats,
@@ -98,7 +99,8 @@ def bundle_of(
     ``retries`` counts repeated requests and further attempts. ``expected_rows`` is None if no rows are missing.
     """
     artifacts = RunArtifacts(list(steps), _runtime(steps, elapsed_seconds, retries), _failures(steps))
-    scores = scores_of(results, repeats, expected_rows) | {
+    scores = scores_of(results, repeats, expected_rows) | scorer_scores(results)
+    scores |= {
         "summary": summary_stats([row["reward"] for row in results]),
         "breakdowns": _breakdowns(results),
         "runtime": artifacts.runtime.to_dict(),

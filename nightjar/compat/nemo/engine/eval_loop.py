@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from nightjar.core.rollout.state import RolloutInput, State, add_usage
 from nightjar.core.secrecy import hide_keys
 from nightjar.engine import rare_garbage_collection
 from nightjar.engine.runs import new_run_id
-from nightjar.environments.rollouts import tear_down, tear_down_at_exit
+from nightjar.environments.rollouts import tear_down
 from nightjar.environments.seeded.bridge import SETTLED, SeededEnv, row_of, seeded, size_of
 from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult
 from nightjar.environments.seeded.judge import Judge
@@ -46,7 +47,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_MAX_CONCURRENT = 32
 _SEEDED_AT_ONCE = 256
 _CORRECT = 0.5
-_held: list[SeededEnv] = []
 
 
 class SolvedEnv(SeededEnv):
@@ -150,11 +150,11 @@ async def run_evaluation(
 ) -> Bundle:
     """Runs a solver on the problems of a benchmark and returns the bundle, sorted by problem.
 
-    Solver, client and benchmark stay usable; the benchmark is closed at exit. Raises ``ResumeMismatchError`` if the
-    settings differ from those of the run to resume, and ``RunError`` if the endpoint rejects every request.
+    Closes the benchmark at the end; solver and client stay usable. Raises ``ResumeMismatchError`` if the settings
+    differ from those of the run to resume, and ``RunError`` if the endpoint rejects every request.
 
     Args:
-        config: further settings to record; ``scorers`` are refused, because a benchmark has its own scorers.
+        config: further settings to record. ``scorers`` names scorers whose scores are metrics beside the reward.
         problem_range: the first problem and the last problem plus 1; overrides shuffling and shards.
         judge_client: a client with a ``chat`` like ``ModelClient``; scores answers that need a judge.
         model_url: recorded if the solver does not name its endpoint.
@@ -169,14 +169,15 @@ async def run_evaluation(
         "sandbox_manager": sandbox_manager,
         "instruction_template": instruction_template,
         "model_traffic_store": model_traffic_store,
-        "config['scorers']": (config or {}).get("scorers"),
     }
     for name, value in refused.items():
         if value is not None:
             raise ConfigError(f"run_evaluation does not support {name}. See docs/nemo.md")
-    if (batch := await env.run_batch(solver, config)) is not None:
-        return batch
-    with rare_garbage_collection():
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(env.close)
+        if (batch := await env.run_batch(solver, config)) is not None:
+            return batch
+        stack.enter_context(rare_garbage_collection())
         await env.prepare()
         numbers = chosen_problems(await size_of(env), max_problems, problem_range, shard_info, shuffle_seed)
         if not numbers or n_repeats < 1:
@@ -193,9 +194,10 @@ async def run_evaluation(
         settings = {"solver": type(solver).__name__, "system_prompt": getattr(solver, "system_prompt", None)}
         compared = {**settings, **getattr(solver, "settings", {}), "reasoning": client and client.reasoning_pattern}
         solved = SolvedEnv(env, solver, seeds, judge_client, env_args={k: v for k, v in compared.items() if v})
+        if scorers := (config or {}).get("scorers"):
+            solved.set_scorers(scorers)
         rows = {number: {**row_of(seed), "example_id": number} for number, seed in seeds.items()}
         inputs = [cast("RolloutInput", rows[number]) for number in numbers for _ in range(n_repeats)]
-        _close_at_exit(env)
         if progress is not None:
             progress.on_start(env.name, len(numbers), n_repeats)
         outputs = await solved.generate(
@@ -241,12 +243,6 @@ def chosen_problems(
         random.Random(shuffle_seed).shuffle(numbers)  # noqa: S311 - no secret
     numbers = numbers[:max_problems]
     return numbers if shard_info is None else numbers[slice(*get_shard_range(len(numbers), *shard_info))]
-
-
-def _close_at_exit(env: EvalEnvironment) -> None:
-    if not any(held.benchmark is env for held in _held):
-        _held.append(SeededEnv(env, rows=[]))
-        tear_down_at_exit(_held[-1])
 
 
 def _client_and_model(solver: Solver) -> tuple[ModelClient | None, str]:

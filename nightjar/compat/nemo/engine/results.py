@@ -12,6 +12,7 @@ from nightjar.compat.nemo.observability import ModelResponse, StepRecord
 from nightjar.core.failures import category_of_answer, category_of_error
 from nightjar.core.messages import content_text
 from nightjar.engine.runs import RunDirectory
+from nightjar.environments.seeded.scorers import PREFIX
 
 TRAJECTORY, RESPONSE = "agent_trajectory", "model_response"
 """Columns of rows: the solver's actions, and the finish reason, reasoning tokens and latency of the last response."""
@@ -52,9 +53,10 @@ def bundle_of_run(run_dir: str | Path) -> Bundle:
 def settings_of(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a run that its results depend on, under the names of NeMo Evaluator."""
     limit, arguments = config.get("num_examples"), config.get("env_args") or {}
-    prompt = (config.get("extra_env_kwargs") or {}).get("system_prompt", arguments.get("system_prompt"))
+    own = config.get("extra_env_kwargs") or {}
     named = {
-        "system_prompt": prompt,
+        "system_prompt": own.get("system_prompt", arguments.get("system_prompt")),
+        "scorers": own.get("scorers"),
         "params": {name: value for name, value in arguments.items() if name != "system_prompt"} or None,
         "api_client_type": metadata.get("api_client_type"),
     }
@@ -83,18 +85,21 @@ def _response_of_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_of(row: Mapping[str, Any], name: str, *, is_benchmark: bool) -> Result:
     usage, extracted = row["token_usage"] or {}, _extracted(row)
+    scorers = {name: value for name, value in row["metrics"].items() if name.startswith(PREFIX)}
     method = f"byob_{name}" if is_benchmark else next(iter(row["metrics"]), "")
     known = {"method": method, "extracted": extracted}
+    details = known | dict(row.get(_DETAILS) or row["metrics"])
+    details |= {name: {"correct": bool(value), "reward": value} for name, value in scorers.items()}
     return {
         "problem_idx": row["example_id"],
         "repeat": row["rollout_index"],
         "reward": row["reward"],
-        "scorer_rewards": {},
+        "scorer_rewards": scorers,
         "prompt": _last(row["prompt"], "user"),
         "model_response": _last(row["completion"] or [], "assistant") if row["completion"] is not None else None,
         "extracted_answer": extracted,
         "expected_answer": row.get("answer", ""),
-        _DETAILS: _failed(row["error"]) if row["error"] else known | dict(row.get(_DETAILS) or row["metrics"]),
+        _DETAILS: _failed(row["error"]) if row["error"] else details,
         "metadata": {"source": "byob" if is_benchmark else "nightjar", "benchmark": name, **(row.get("info") or {})},
         "tokens": sum(usage.get(name, 0) for name in ("input_tokens", "output_tokens")) if usage else None,
         "latency_ms": row["timing"]["generation_ms"],

@@ -51,6 +51,13 @@ def _not_a_bool(value: Any) -> Any:
     return value
 
 
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Reference = Annotated[str, BeforeValidator(_number_as_text)]
+
+
 class SeedSessionRequest(BaseModel):
     idx: Annotated[int, BeforeValidator(_not_a_bool)] = 0
 
@@ -59,7 +66,7 @@ class VerifyRequest(BaseModel):
     """An answer from a client of ``nel serve``."""
 
     response: str
-    expected: str
+    expected: Reference
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -67,7 +74,7 @@ class GymVerifyRequest(BaseModel):
     """An answer from a Gym client."""
 
     response: str | dict[str, Any]
-    expected_answer: str = ""
+    expected_answer: Reference = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
     responses_create_params: dict[str, Any] | None = None
 

@@ -11,6 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.agents import AGENTS, SCHEME, DockerSandbox, HarborSolver
 from nightjar.evaluation.config.nemo.composing import expanded
+from nightjar.evaluation.config.nemo.containers import IMAGES, ContainerSolver
+from nightjar.evaluation.config.nemo.scoring import ScoringConfig
 from nightjar.evaluation.config.nemo.services import (
     ExternalApiService,
     GenerationConfig,
@@ -23,8 +25,6 @@ from nightjar.evaluation.config.nemo.services import (
 _FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/nemo.md)"
 _AGENT = "an agent is an environment here: docs/environments.md"
 _OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/sandboxes.md"
-_JUDGED = "the scorer configures the judge: judge_config beside needs_judge (docs/nemo.md)"
-_SCORER = "a scorer is part of the benchmark: @scorer (docs/nemo.md)"
 
 
 class SimpleSolver(Section):
@@ -35,7 +35,6 @@ class SimpleSolver(Section):
         "agent": "write type: harbor, with a benchmark harbor://PATH (docs/agents.md)",
         "tool_calling": f"an environment defines its tools (docs/environments.md); {_FROM_PYTHON}",
         "gym_delegation": _FROM_PYTHON,
-        "container": "name the benchmark container://IMAGE#TASK",
         "oracle": "nightjar validate NAME scores the references",
         "custom": _FROM_PYTHON,
     }
@@ -46,7 +45,8 @@ class SimpleSolver(Section):
     system_prompt: str | None = None
     generation: GenerationConfig | None = None
     """Overrides the parameters of the service, field by field."""
-    image_detail: Annotated[str, refused("images are sent as they are", "auto")] = "auto"
+    image_detail: Literal["auto", "low", "high"] = "auto"
+    """The detail in which the model sees images."""
 
 
 class NoSandbox(Section):
@@ -58,46 +58,14 @@ class NoSandbox(Section):
     stateful: Annotated[bool, refused(_OWN_SANDBOX, False)] = False
 
 
-class JudgeMetric(Section):
-    """A model that scores answers that need a judge."""
-
-    others: ClassVar = {
-        **dict.fromkeys(("scorer", "custom", "sandbox"), _SCORER),
-        **dict.fromkeys(
-            ("pairwise_judge", "ensemble_judge", "reward_model"), "one judge scores an answer: type: judge"
-        ),
-    }
-
-    type: Literal["judge"]
-    name: str
-    service: str
-    """Name of the judge's service; its protocol is chat_completions."""
-    system_prompt: Annotated[str | None, refused(_JUDGED, None)] = None
-    max_score: Annotated[float, refused(_JUDGED, 5)] = 5.0
-    swap_check: Annotated[bool, refused(_JUDGED, False)] = False
-    reference_free: Annotated[bool, refused(_JUDGED, False)] = False
-    temperature: Annotated[float, refused("the judge's endpoint decides how it samples")] = 0.0
-    timeout: Annotated[float, refused("the time limit of scoring applies to judges")] = 120.0
-    max_retries: Annotated[int, refused("requests to a judge are retried after temporary errors")] = 2
-    allow_self_judge: bool = False
-    """Whether the evaluated model may judge itself."""
-
-
-class ScoringConfig(Section):
-    """The scorers besides the benchmark."""
-
-    include_defaults: Annotated[bool, refused("the benchmark always scores", True)] = True
-    metrics: list[JudgeMetric] = Field(default_factory=list, max_length=1)
-    """At most one judge."""
-    primary: Annotated[str | None, refused("the benchmark's reward is the primary score", None)] = None
-
-
 class BenchmarkConfig(Section):
     """One benchmark: one evaluation of the suite."""
 
     name: str = Field(min_length=1)
     """A name, a URI or ``file.py:name``."""
-    solver: Annotated[HarborSolver | SimpleSolver, one_of(HarborSolver, SimpleSolver)]
+    solver: Annotated[
+        HarborSolver | ContainerSolver | SimpleSolver, one_of(HarborSolver, ContainerSolver, SimpleSolver)
+    ]
     repeats: int = Field(1, ge=1)
     """Number of rollouts per problem."""
     max_problems: int | None = Field(None, ge=1)
@@ -113,6 +81,7 @@ class BenchmarkConfig(Section):
     max_system_retries: int = Field(3, ge=1)
     """Maximum number of attempts at a problem."""
     instruction_template: Annotated[str | None, refused("the prompt is the benchmark's: docs/nemo.md", None)] = None
+    playbook: Annotated[str | None, refused("playbooks are part of NeMo Evaluator: write the keys here", None)] = None
     verifier: Annotated[str | None, refused("the benchmark verifies", None)] = None
     shuffle_seed: int | None = 42
     """Seed of a random order of problems. If null, the order of the dataset is used."""
@@ -189,14 +158,17 @@ class EvalConfig(Section):
             yield from _wrong_agents(benchmark, place)
             if solver.service not in self.services:
                 yield f"{place}.solver.service: there is no service {solver.service!r}. Choose one of: {known}"
-            for metric in benchmark.scoring.metrics:
-                where = f"{place}.scoring.metrics.0"
-                if metric.service not in self.services:
-                    yield f"{where}.service: there is no service {metric.service!r}. Choose one of: {known}"
-                elif self.services[metric.service].protocol != "chat_completions":
-                    yield f"{where}.service: a judge speaks chat_completions"
-                elif metric.service == solver.service and not metric.allow_self_judge:
-                    yield f"{where}.service: the model would judge itself; to allow that, set allow_self_judge: true"
+            if (judge := benchmark.scoring.judge) is None:
+                continue
+            where = f"{place}.scoring.metrics.{benchmark.scoring.metrics.index(judge)}.service"
+            if judge.service not in self.services:
+                yield f"{where}: there is no service {judge.service!r}. Choose one of: {known}"
+            elif self.services[judge.service].protocol != "chat_completions":
+                yield f"{where}: a judge speaks chat_completions"
+            elif self.services[judge.service].middleware:
+                yield f"{where}: requests to a judge have no interceptors"
+            elif judge.service == solver.service and not judge.allow_self_judge:
+                yield f"{where}: the model would judge itself; to allow that, set allow_self_judge: true"
 
     def get_service(self, name: str) -> ExternalApiService:
         return self.services[name]
@@ -228,8 +200,10 @@ def _wrong_agents(benchmark: BenchmarkConfig, place: str) -> Iterator[str]:
             f"{place}.solver: an agent works on the tasks in a folder. Name the benchmark {SCHEME}PATH "
             f"(found {benchmark.name!r})"
         )
-    if isinstance(benchmark.sandbox, DockerSandbox):
-        yield f"{place}.sandbox: {_OWN_SANDBOX}; type: docker is for {SCHEME}PATH"
+    if isinstance(benchmark.solver, ContainerSolver) and not benchmark.name.startswith(IMAGES):
+        yield f"{place}.solver: type: container is for benchmarks {IMAGES}IMAGE#TASK (found {benchmark.name!r})"
+    if isinstance(benchmark.sandbox, DockerSandbox) and benchmark.sandbox.container_env:
+        yield f"{place}.sandbox.container_env: is for {SCHEME}PATH; code that is tested gets no variables"
 
 
 def parse_eval_config(raw: Mapping[str, Any]) -> EvalConfig:

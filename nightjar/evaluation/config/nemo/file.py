@@ -23,18 +23,22 @@ import yaml
 
 import nightjar
 from nightjar.core.files import replace_file
+from nightjar.core.yaml_files import read_yaml
 from nightjar.environments.packages.catalog import beside, in_file
 from nightjar.environments.packages.lookup import ALL_EXAMPLES
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.agents import SCHEME, DockerSandbox, HarborSolver, arguments_of
 from nightjar.evaluation.config.nemo.composing import compose_config, overridden
+from nightjar.evaluation.config.nemo.containers import ContainerSolver, code_arguments
 from nightjar.evaluation.config.nemo.eval_config import BenchmarkConfig, EvalConfig, parse_eval_config
+from nightjar.evaluation.config.nemo.launcher import refuse_launcher_config
 from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, ProxyConfig
 from nightjar.evaluation.config.precedence import FLAG, SUITE, Evaluation, Layer, resolve_evaluation
 from nightjar.evaluation.config.run_config import PLAIN_SAMPLING
 
 SNAPSHOT = "full_config.yaml"
 _DEFAULT = "NeMo's default"
+_AUTO = "auto"
 _KEYS = {
     "rollouts_per_example": "repeats",
     "num_examples": "max_problems",
@@ -59,6 +63,7 @@ class NemoConfigFile:
     @classmethod
     def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
         """Reads a config; raises ``ConfigError`` that names each key that is wrong or cannot be honoured."""
+        refuse_launcher_config(path, read_yaml(path))
         raw = overridden(compose_config(path), overrides)
         try:
             return cls(path, tuple(overrides), raw, parse_eval_config(raw))
@@ -91,12 +96,14 @@ class NemoConfigFile:
             "num_examples": benchmark.max_problems or ALL_EXAMPLES,
             "tolerated_failures": float(benchmark.skip_failed),
             "max_retries": benchmark.max_system_retries - 1,
-            "env_args": {**benchmark.params, **self._judge_of(benchmark)},
+            "env_args": {**self._arguments(benchmark), **self._judge_of(benchmark)},
         }
         fields |= {**self._asked(benchmark), **_requests_of(service, benchmark.max_concurrent)}
         if isinstance(benchmark.solver, HarborSolver):
             fields |= _agent_fields(benchmark, benchmark.solver)
             del fields["timeout"]  # it would include the wait for a container
+        elif isinstance(benchmark.sandbox, DockerSandbox):
+            fields["max_sandboxes"] = benchmark.sandbox.concurrency
         unwritten = {field for field, key in _KEYS.items() if key not in benchmark.model_fields_set}
         unwritten |= set() if service.names_its_key else {"api_key_var"}
         unwritten |= {"max_sandboxes"} if "concurrency" not in benchmark.sandbox.model_fields_set else set()
@@ -111,7 +118,9 @@ class NemoConfigFile:
         fields: dict[str, Any] = {name: sampling.pop(name) for name in PLAIN_SAMPLING if name in sampling}
         if service.proxy and service.proxy.extra_body:
             sampling["extra_body"] = service.proxy.extra_body
-        system = {} if solver.system_prompt is None else {"system_prompt": solver.system_prompt}
+        settings = {"system_prompt": solver.system_prompt, "scorers": benchmark.scoring.scorers or None}
+        detail = getattr(solver, "image_detail", _AUTO)
+        images = [] if detail == _AUTO else [{"use": "images", "detail": detail}]
         return {
             **fields,
             "model": self.config.get_model_id(solver.service),
@@ -119,18 +128,27 @@ class NemoConfigFile:
             **({"api_key_var": service.api_key_var} if service.api_key_var else {}),
             "api_client_type": service.client_type,
             "sampling_args": sampling,
-            "extra_env_kwargs": system,
+            "extra_env_kwargs": {name: value for name, value in settings.items() if value is not None},
+            "middleware": [*images, *service.middleware],
+            "cache": service.uses_cache,
         }
 
+    def _arguments(self, benchmark: BenchmarkConfig) -> dict[str, Any]:
+        if isinstance(benchmark.solver, ContainerSolver):
+            return benchmark.solver.arguments(benchmark.params)
+        if isinstance(benchmark.sandbox, DockerSandbox):
+            return {**code_arguments(benchmark.sandbox), **benchmark.params}
+        return dict(benchmark.params)
+
     def _judge_of(self, benchmark: BenchmarkConfig) -> dict[str, Any]:
-        for metric in benchmark.scoring.metrics:
-            judge = self.config.services[metric.service]
-            return {
-                "judge_model": self.config.get_model_id(metric.service),
-                "judge_base_url": judge.base_url,
-                "judge_api_key_var": judge.api_key_var,
-            }
-        return {}
+        if (metric := benchmark.scoring.judge) is None:
+            return {}
+        judge = self.config.services[metric.service]
+        return {
+            "judge_model": self.config.get_model_id(metric.service),
+            "judge_base_url": judge.base_url,
+            "judge_api_key_var": judge.api_key_var,
+        }
 
     def write_snapshot(self, folder: Path) -> Path:
         said = [f"# {self.path}, read by Nightjar {nightjar.__version__}", *(f"# -O {each}" for each in self.overrides)]

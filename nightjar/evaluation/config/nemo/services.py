@@ -23,6 +23,7 @@ from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.clients.protocols import ClientType
 from nightjar.core.text import nearest
 from nightjar.evaluation.config.nemo.endpoints import CLIENTS, usual_key, without_route
+from nightjar.evaluation.config.nemo.interceptors import Interceptor
 from nightjar.evaluation.config.run_config import message_of
 
 REFUSED = "refused"
@@ -104,7 +105,7 @@ def _sections_at(kind: Any, place: Sequence[int | str]) -> list[type[Section]]:
 Protocol: TypeAlias = Literal["chat_completions", "completions", "responses"]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(:-)?\}")
 _START_IT = "start the server, and name it with type: api and its url"
-_MIDDLEWARE = "requests are changed by middleware of the endpoint: docs/configuration.md#middleware"
+_MIDDLEWARE = "finish reasons are recorded as the endpoint says them"
 
 
 def _check_key(value: Any) -> Any:
@@ -132,8 +133,10 @@ class GenerationConfig(Section):
 class ProxyConfig(Section):
     """Changes and limits of the requests to an endpoint."""
 
-    interceptors: Annotated[list[Any], refused(_MIDDLEWARE, [])] = Field(default_factory=list)
-    verbose: Annotated[bool, refused("the flag -v says more", False)] = False
+    interceptors: list[Interceptor] = Field(default_factory=list)
+    """Middleware of the endpoint."""
+    verbose: bool = False
+    """Has no effect, because there is no proxy."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of each request."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
@@ -190,6 +193,14 @@ class ExternalApiService(Section):
         """Returns None if no variable is named, and none of ``KEYS`` holds the key of this host."""
         named = _VARIABLE.fullmatch(self.api_key or "")
         return named[1] if named else usual_key(self.base_url)
+
+    @property
+    def middleware(self) -> list[dict[str, Any]]:
+        return [made for each in (self.proxy.interceptors if self.proxy else ()) for made in each.middleware()]
+
+    @property
+    def uses_cache(self) -> bool:
+        return any(each.uses_cache for each in (self.proxy.interceptors if self.proxy else ()))
 
     @property
     def names_its_key(self) -> bool:
