@@ -264,5 +264,6 @@ def test_private_names_of_verifiers_read_what_is_registered(run):
         ]))
     """
     assert json.loads(run(code)) == [
-        ["right", "near"], [0.5, 1.0], True, "early", ["tidy"], ["first", "last"], ["first", "last"], True, "early",
+        ["right", "near"], [0.5, 1.0], True, "early", ["render_state", "tidy"], ["first", "last"], ["first", "last"],
+        True, "early",
     ]  # fmt: skip
