@@ -276,7 +276,7 @@ class NewerRunDirectoryError(RunDirectoryError):
         )
 
 
-class ResumeMismatchError(RunError):
+class ResumeMismatchError(RunError, ValueError):
     """The run at ``path`` has other settings; ``differences`` maps a field to (saved value, requested value)."""
 
     def __init__(self, path: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
@@ -286,7 +286,8 @@ class ResumeMismatchError(RunError):
     def __str__(self) -> str:
         pairs = self.differences.items()
         fields = "; ".join(f"{name}: saved {saved!r}, asked for {asked!r}" for name, (saved, asked) in pairs)
-        return f"Cannot resume {self.path}: {fields}. Use the saved settings, or leave --resume out to start a new run."
+        advice = "Use the saved settings, or leave --resume out to start a new run."
+        return f"Cannot resume {self.path}: metadata mismatch ({fields}). {advice}"
 
 
 class FileLockedError(NightjarError, TimeoutError):

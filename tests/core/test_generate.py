@@ -189,6 +189,20 @@ class TestResume:
             await make_env().evaluate(**asked | change)
         assert server.stats().answered == 3
 
+    @pytest.mark.parametrize(
+        ("change", "named"), [({}, None), ({"model": "other"}, "model"), ({"num_examples": 2}, r"num_examples.*2.*1")]
+    )
+    async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(self, endpoint, tmp_path, change, named):
+        saved = {"env_id": make_env().env_id, "model": "m", "num_examples": 1, "rollouts_per_example": 1} | change
+        (tmp_path / "metadata.json").write_bytes(orjson.dumps(saved))
+        asked = {"num_examples": 1, "results_path": tmp_path}
+        if named is None:
+            assert len((await make_env().evaluate(endpoint, "m", **asked))["outputs"]) == 1
+            return
+        with pytest.raises(ValueError, match=f"metadata mismatch .*{named}"):
+            await make_env().evaluate(endpoint, "m", **asked)
+        assert orjson.loads((tmp_path / "metadata.json").read_bytes()) == saved
+
     @pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
     async def test_another_dataset_or_another_input_of_an_example_is_refused(self, endpoint, tmp_path, other):
         saved = [{**each, "prompt": [UserMessage(content="b")]} if each is other[1] else each for each in other]

@@ -1,9 +1,11 @@
 """State: a dict that shares the input's columns, the times of a rollout, and its tokens."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from nightjar.compat.verifiers.names import compute_context_token_metrics
 from nightjar.core.messages import UserMessage
 from nightjar.core.rollout.state import State, add_usage, new_state, usage_of
 from nightjar.core.rollout.usage import RolloutTiming, TimeSpan, TimeSpans, context_usage
@@ -68,3 +70,14 @@ class TestUsage:
     def test_the_context_at_the_end_is_split_by_author(self, response):
         steps = [{"response": response("a", usage=(10, 3))}, {"response": response("b", usage=(20, 4))}]
         assert context_usage(steps) == {"final_input_tokens": 17, "final_output_tokens": 7}
+
+    def test_usage_of_a_client_of_ones_own_may_have_a_method_called_get(self):
+        class Counts:
+            prompt_tokens, completion_tokens = 9, 4
+
+            def get(self, *names):
+                return None
+
+        steps = [{"response": SimpleNamespace(usage=Counts())}]
+        assert compute_context_token_metrics(steps) == {"final_input_tokens": 9, "final_output_tokens": 4}
+        assert compute_context_token_metrics([]) == {"final_input_tokens": 0, "final_output_tokens": 0}

@@ -72,7 +72,8 @@ class TestRegistry:
         "text",
         [
             "[[endpoint]", "[[endpoint]]\nmodel = 3", '[[endpoint]]\nclient_type = "x"', "endpoint = 5",
-            REGISTRY + 'headers = {}\nextra_headers = {}', REGISTRY + 'unknown = 1', None,
+            REGISTRY + 'headers = {}\nextra_headers = {X-A = "b"}', REGISTRY + 'headers = "X-A"',
+            REGISTRY + 'unknown = 1', None,
         ],
     )  # fmt: skip
     def test_an_invalid_registry_is_empty_with_a_warning_and_a_missing_one_is_empty(self, tmp_path, caplog, text):
@@ -80,6 +81,14 @@ class TestRegistry:
             (tmp_path / "endpoints.toml").write_text(text)
         assert config.load_endpoints(str(tmp_path)) == {}
         assert ("endpoints.toml" in caplog.text) is bool(text)
+
+    def test_a_value_may_be_given_in_both_spellings(self, tmp_path):
+        (tmp_path / "endpoints.toml").write_text(REGISTRY + 'api_base_url = "http://two-b/v1"')
+        assert config.load_endpoints(str(tmp_path))["two"][1]["url"] == "http://two-b/v1"
+
+    def test_a_registry_in_python_is_refused(self):
+        with pytest.raises(ValueError, match=r"endpoints\.py.*TOML"):
+            config.load_endpoints("endpoints.py")
 
 
 class TestCommand:
@@ -128,6 +137,29 @@ class TestCommand:
         client = evals("arithmetic", "-m", "two", "-b", "http://other/v1", "-k", "OTHER_KEY")[0].client_config
         assert (client.api_base_url, client.endpoint_configs) == ("http://other/v1", [])
         assert evals("arithmetic", "-m", "one", "-b", "http://b/v1", "-k", "K")[0].model == "one"
+        ids = {name: evals("arithmetic", "-m", name)[0].endpoint_id for name in ("one", "two", "three")}
+        assert ids == {"one": "one", "two": "two", "three": None}
+
+    def test_replicas_have_the_headers_of_their_rows_and_of_the_flags(self, evals, registry):
+        with (registry / "endpoints.toml").open("a") as file:
+            file.write('headers = { X-A = "row", X-B = "row" }\n')
+        client = evals("arithmetic", "-m", "two", "--header", "X-B: flag")[0].client_config
+        headers = [replica.extra_headers for replica in client.endpoint_configs]
+        assert headers == [{"X-B": "flag"}, {"X-A": "row", "X-B": "flag"}]
+
+    def test_an_endpoint_id_needs_a_registry_in_toml(self, evals, tmp_path):
+        text = 'endpoints_path = "rows.json"\n[[eval]]\nenv_id = "a"\nendpoint_id = "one"'
+        (tmp_path / "evals.toml").write_text(text)
+        with pytest.raises(ValueError, match=r"TOML.*rows\.json"):
+            evals("evals.toml")
+
+    def test_defaults_of_an_environment_as_a_dict(self, tmp_path):
+        folder = tmp_path / "environments/sums"
+        folder.mkdir(parents=True)
+        (folder / "sums.py").write_text("")
+        (folder / "pyproject.toml").write_text("[tool.verifiers.eval]\nnum_examples = 7")
+        assert eval_script.get_env_eval_defaults("sums") == {"num_examples": 7}
+        assert eval_script.get_env_eval_defaults("no-such-environment") == {}
 
     @pytest.mark.parametrize(
         ("words", "match"), [(["--header", "nonsense"], "--header .*'nonsense'"), (["--resume", "nowhere"], "nowhere")]
@@ -171,9 +203,18 @@ class TestFiles:
             (temperature, {"z": 0, "x": x}) for temperature in (0.0, 1.0) for x in ("a", "b")
         ]
 
+    @pytest.mark.parametrize(("shared", "own"), [("model", "endpoint_id"), ("endpoint_id", "model")])
+    def test_a_model_and_an_endpoint_replace_each_other(self, tmp_path, shared, own):
+        for section in (
+            f'[[eval]]\nenv_id = "a"\n{own} = "y"',
+            f'[[ablation]]\nenv_id = "a"\nsweep = {{{own} = ["y"]}}',
+        ):
+            assert self.load(f'{shared} = "x"\n{section}', tmp_path) == [{"env_id": "a", own: "y"}]
+
     @pytest.mark.parametrize(
         ("text", "match"),
         [
+            ("[[ablation]]\nenv_id = 'a'", "non-empty"),
             ("[[eval]]\nenv_id = 'a'\nnum_exmples = 3", "num_exmples"), ("model = 'a'", "..eval"),
             ("modell = 'a'\n[[eval]]\nenv_id = 'a'", "modell"), ("[[eval]]\nmodel = 'a'", "env_id"),
             ("[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']", "model"),

@@ -124,9 +124,14 @@ class TestSaving:
         assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [0, 1, 2]
         results.save_outputs([row(3)], tmp_path)
         assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [3]
-        (tmp_path / "results.jsonl").write_text("nonsense\n{}\n")
-        with pytest.raises(ValueError, match="line 1"):
+        (tmp_path / "results.jsonl").write_text('nonsense\n{"example_id": 4}\n')
+        with pytest.raises(json.JSONDecodeError, match="line 1"):
             results.load_outputs(tmp_path)
+
+    def test_a_damaged_last_line_is_left_out_with_a_warning(self, tmp_path, caplog):
+        (tmp_path / "results.jsonl").write_text('{"example_id": 0}\n{"example_id": 1, "reward"\n\n')
+        assert results.load_outputs(tmp_path) == [{"example_id": 0}]
+        assert "line 2" in caplog.text
 
     def test_metadata_are_saved_without_path_and_date_and_compared_on_a_resume(self, tmp_path):
         results.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)

@@ -223,3 +223,47 @@ class TestLoadingAnEnvironment:
         assert "load_environment() returned SingleTurnEnv, not an Environment of Nightjar" in without
         assert "NIGHTJAR_ALIAS_VERIFIERS=1" in without
         assert "The package 'verifiers' is already imported" in too_late
+
+
+def test_private_names_of_verifiers_read_what_is_registered(run):
+    code = """
+        import asyncio, json
+        from nightjar.compat.verifiers import install
+        install()
+        import verifiers as vf
+
+        class Env(vf.SingleTurnEnv):
+            torn_down = []
+
+            @vf.stop(priority=1000)
+            async def early(self, state):
+                return True
+
+            @vf.cleanup
+            async def tidy(self, state): ...
+
+            @vf.teardown(priority=-1)
+            async def last(self):
+                self.torn_down.append("last")
+
+            @vf.teardown
+            async def first(self):
+                self.torn_down.append("first")
+
+        def right(completion): ...
+        def near(completion): ...
+        group = vf.RubricGroup([vf.Rubric([right], [0.5]), vf.Rubric([near])])
+        env = Env(dataset=[{"question": "2+2?"}], rubric=vf.Rubric())
+        state = {"trajectory": []}
+        asyncio.run(env._teardown())
+        print(json.dumps([
+            group._get_reward_func_names(), group._get_reward_weights(), group._get_reward_funcs() == [right, near],
+            env._stop_conditions[0].__name__, [method.__name__ for method in env._cleanup_handlers],
+            [method.__name__ for method in env._teardown_handlers], env.torn_down,
+            asyncio.run(env._render_stop(state, env.early)), state["stop_condition"],
+        ]))
+    """
+    assert json.loads(run(code)) == [
+        ["right", "near"], [0.5, 1.0], True, "early", ["render_state", "tidy"], ["first", "last"], ["first", "last"],
+        True, "early",
+    ]  # fmt: skip

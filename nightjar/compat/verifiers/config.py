@@ -133,7 +133,12 @@ def resolve_endpoints_file(endpoints_path: str) -> Path | None:
 
 
 def load_endpoints(endpoints_path: str) -> Endpoints:
-    """Returns the endpoints of a registry; none if the file is missing or (with a warning) invalid."""
+    """Returns the endpoints of a registry; none if the file is missing or (with a warning) invalid.
+
+    Raises ``ValueError`` for a registry in Python.
+    """
+    if endpoints_path.endswith(".py"):
+        raise ValueError(f"Python endpoint registries are not supported: {endpoints_path}. Write a TOML file")
     file = resolve_endpoints_file(endpoints_path)
     if file is None:
         return {}
@@ -152,20 +157,22 @@ def _endpoint(row: Mapping[str, Any]) -> tuple[str, Endpoint]:
     fields: dict[str, Any] = {}
     for name, value in row.items():
         field = _SPELLINGS.get(name, name)
-        if field in fields:
-            raise ValueError(f"{field!r} is set twice, in two spellings")
+        if fields.get(field, value) != value:
+            raise ValueError(f"{field!r} is set to two values, in two spellings")
         fields[field] = value
     if unknown := fields.keys() - {"endpoint_id", *Endpoint.__annotations__}:
         raise ValueError(f"unknown fields {sorted(unknown)}")
     endpoint_id = fields.pop("endpoint_id")
     if not all(isinstance(fields[name], str) and fields[name] for name in ("model", "url", "key")):
         raise ValueError("model, url and key must be non-empty strings")
+    if not isinstance(fields.get("extra_headers", {}), dict):
+        raise ValueError("headers must be a table")  # noqa: TRY004 - as for the other fields
     return endpoint_id, cast("Endpoint", fields)
 
 
 def normalize_env_id_alias(config: Mapping[str, Any], section: str) -> dict[str, Any]:
     if {"id", "env_id"} <= config.keys():
-        raise ValueError(f"{section} has both 'id' and 'env_id'")
+        raise ValueError(f"{section} has both id and env_id")
     return {"env_id" if name == "id" else name: value for name, value in config.items()}
 
 
@@ -189,17 +196,26 @@ def load_toml_config(path: Path, extra_valid_fields: set[str] | None = None) -> 
     tables += [table for each in ablations for table in _ablated(each, valid, path)]
     if not tables:
         raise ValueError(f"{path} has no [[eval]]")
-    found = [{**shared, **table} for table in tables]
+    found = [_over(shared, table) for table in tables]
     if any("env_id" not in each for each in found):
         raise ValueError(f"{path}: an evaluation has no env_id")
     return found
+
+
+def _over(shared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Puts the fields of an evaluation over those of the file; a model and an endpoint_id replace each other."""
+    replaced = {"model": "endpoint_id", "endpoint_id": "model"}
+    left_out = {other for name, other in replaced.items() if name in table}
+    return {**{name: value for name, value in shared.items() if name not in left_out}, **table}
 
 
 def _ablated(table: Mapping[str, Any], valid: set[str], path: Path) -> Iterator[dict[str, Any]]:
     fixed = normalize_env_id_alias(table, "[[ablation]]")
     sweep = normalize_env_id_alias(fixed.pop("sweep", {}), "[ablation.sweep]")
     if invalid := invalid_ablation_sweep_fields(sweep, valid):
-        raise ValueError(f"{path}: unknown fields in [ablation.sweep]: {sorted(invalid)}")
+        raise ValueError(f"{path}: Invalid sweep fields: {sorted(invalid)}")
+    if not sweep:
+        raise ValueError(f"{path}: [[ablation]] needs a non-empty [ablation.sweep]")
     arguments = {**sweep.pop("args", {}), **sweep.pop("env_args", {})}
     fixed = _checked(fixed, "[[ablation]]", valid, path)
     twice = (fixed.keys() & sweep.keys()) | (fixed.get("env_args", {}).keys() & arguments.keys())
@@ -215,7 +231,7 @@ def _ablated(table: Mapping[str, Any], valid: set[str], path: Path) -> Iterator[
 def _checked(table: Mapping[str, Any], section: str, valid: set[str], path: Path) -> dict[str, Any]:
     renamed = {"env_args" if name == "args" else name: value for name, value in table.items()}
     if unknown := sorted(renamed.keys() - valid):
-        raise ValueError(f"{path}: unknown fields in {section}: {unknown}. Known are: {', '.join(sorted(valid))}")
+        raise ValueError(f"{path}: Invalid fields in {section}: {unknown}. Known are: {', '.join(sorted(valid))}")
     if "endpoints_path" in renamed:
-        renamed["endpoints_path"] = str(path.parent / renamed["endpoints_path"])
+        renamed["endpoints_path"] = str((path.parent / renamed["endpoints_path"]).resolve())
     return renamed

@@ -40,7 +40,7 @@ _VALUES: dict[str, tuple[str | None, Callable[[str], Any]]] = {
     "timeout": (None, float),
 }  # fmt: skip
 _SAME = (
-    "env_args", "endpoint_id", "independent_scoring", "max_retries", "output_dir", "save_results", "save_to_hf_hub",
+    "env_args", "independent_scoring", "max_retries", "output_dir", "save_results", "save_to_hf_hub",
     "hf_hub_dataset_name", "num_workers", "disable_env_server", "verbose",
 )  # fmt: skip
 _SWITCHES = {
@@ -52,11 +52,11 @@ _SWITCHES = {
 
 def main() -> None:
     flags = vars(_parser().parse_args())
-    setup_logging(get_log_level(bool(flags["verbose"])))
+    setup_logging(get_log_level(bool(flags.get("verbose"))))
     name = flags["env_id_or_config"]
     tables = load_toml_config(Path(name)) if name.endswith(".toml") else [{**flags, "env_id": name}]
-    config = EvalRunConfig(evals=[*map(build_eval_config, tables)], heartbeat_url=flags["heartbeat_url"])
-    asyncio.run(run_evaluations(config) if flags["debug"] else run_evaluations_tui(config))
+    config = EvalRunConfig(evals=[*map(build_eval_config, tables)], heartbeat_url=flags.get("heartbeat_url"))
+    asyncio.run(run_evaluations(config) if flags.get("debug") else run_evaluations_tui(config))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,12 +82,13 @@ def build_eval_config(raw: Mapping[str, Any]) -> EvalConfig:
     given = {name: value for name, value in raw.items() if value is not None}
     env_id, env_dir_path = given["env_id"], given.get("env_dir_path", DEFAULT_ENV_DIR_PATH)
     defaults = eval_defaults(env_id, Path(env_dir_path))
-    model, client = _endpoint_of(given)
+    endpoint_id, model, client = _endpoint_of(given)
     limit = {"timeout_seconds": given["timeout"]} if "timeout" in given else {}
     config = EvalConfig(
         **{name: given[name] for name in _SAME if name in given},
         env_id=env_id,
         env_dir_path=env_dir_path,
+        endpoint_id=endpoint_id,
         model=model,
         client_config=client,
         sampling_args=merge_sampling_args(
@@ -102,6 +103,13 @@ def build_eval_config(raw: Mapping[str, Any]) -> EvalConfig:
         state_columns=given.get("state_columns") or [],
     )
     return config.model_copy(update={"resume_path": _resume_path(config, given)})
+
+
+def get_env_eval_defaults(env_id: str) -> dict[str, Any]:
+    """Returns the defaults that an environment's ``pyproject.toml`` sets."""
+    found = eval_defaults(env_id)
+    defaults = {"num_examples": found.num_examples, "rollouts_per_example": found.rollouts_per_example}
+    return {name: value for name, value in defaults.items() if value is not None}
 
 
 def merge_sampling_args(
@@ -129,8 +137,11 @@ def _resume_path(config: EvalConfig, given: Mapping[str, Any]) -> Path | None:
     return found
 
 
-def _endpoint_of(given: Mapping[str, Any]) -> tuple[str, ClientConfig]:
-    """Returns the model and its endpoint: flags override the provider, the provider overrides the registry."""
+def _endpoint_of(given: Mapping[str, Any]) -> tuple[str | None, str, ClientConfig]:
+    """Returns the endpoint's name in the registry (or None), the model and the endpoint.
+
+    Flags override the provider, and the provider overrides the registry.
+    """
     path = given.get("endpoints_path", DEFAULT_ENDPOINTS_PATH)
     is_explicit = {"api_key_var", "api_base_url"} <= given.keys() and "endpoint_id" not in given
     rows = _rows_of(given, {} if is_explicit else load_endpoints(path), path)
@@ -147,13 +158,15 @@ def _endpoint_of(given: Mapping[str, Any]) -> tuple[str, ClientConfig]:
         raise ValueError("api_base_url lists are no longer supported: name several rows of one endpoint_id")  # noqa: TRY004
     headers = _headers(given.get("header"), "--header")
     own_headers = registered.get("extra_headers", {}) if is_same_host(base_url, url) else {}
+    headers = {**given.get("headers", {}), **headers}
+    endpoint_id = given.get("endpoint_id") or (given.get("model", DEFAULT_MODEL) if rows else None)
     is_replicated = len(rows) > 1 and not {"api_base_url", "provider"} & given.keys()
-    return model, ClientConfig(
+    return endpoint_id, model, ClientConfig(
         client_type=given.get("api_client_type", kind),
         api_key_var=given.get("api_key_var") or (key if is_same_host(base_url, url) else key_variable(base_url)),
         api_base_url=base_url,
-        endpoint_configs=[_replica(row) for row in rows] if is_replicated else [],
-        extra_headers={**own_headers, **given.get("headers", {}), **headers},
+        endpoint_configs=[_replica(row, headers) for row in rows] if is_replicated else [],
+        extra_headers={**own_headers, **headers},
         extra_headers_from_state={
             "X-Session-ID": "example_id", **_headers(given.get("header_from_state"), "--header-from-state"),
         },
@@ -164,6 +177,8 @@ def _rows_of(given: Mapping[str, Any], endpoints: Endpoints, path: str) -> Seque
     if "endpoint_id" not in given:
         return endpoints.get(given.get("model", DEFAULT_MODEL), [])
     endpoint_id = given["endpoint_id"]
+    if Path(path).suffix not in {"", ".toml"}:
+        raise ValueError(f"endpoint_id is only supported with TOML endpoint registries, found {path!r}")
     if "model" in given:
         raise ValueError("An evaluation has either an endpoint_id or a model")
     if endpoint_id not in endpoints:
@@ -173,9 +188,11 @@ def _rows_of(given: Mapping[str, Any], endpoints: Endpoints, path: str) -> Seque
     return endpoints[endpoint_id]
 
 
-def _replica(row: Endpoint) -> EndpointClientConfig:
-    own = {"extra_headers": row["extra_headers"]} if "extra_headers" in row else {}
-    return EndpointClientConfig(api_key_var=row["key"], api_base_url=row["url"], **own)
+def _replica(row: Endpoint, headers: Mapping[str, str]) -> EndpointClientConfig:
+    """Returns a row as a replica; ``headers`` override those of the row."""
+    own = {**row.get("extra_headers", {}), **headers}
+    given = {"extra_headers": own} if own else {}
+    return EndpointClientConfig(api_key_var=row["key"], api_base_url=row["url"], **given)
 
 
 def _headers(lines: Sequence[str] | None, flag: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from nightjar.clients.protocols import PROTOCOLS
 
 EVERYWHERE = ("nightjar.compat.verifiers.names",)
@@ -66,3 +68,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     **{f"utils.{name}": tuple(f"nightjar.{module}" for module in modules) for name, modules in _UTILS.items()},
 }
 """Submodule of verifiers → modules of Nightjar in which its names are looked up first."""
+
+
+def prepare() -> None:
+    """Adds private names of verifiers to Nightjar's classes, whose modules take longer to import than this one."""
+    importlib.import_module("nightjar.compat.verifiers.private_names").add_private_names()

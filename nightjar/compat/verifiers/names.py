@@ -32,8 +32,7 @@ from nightjar.core.rollout.state import (
     response_tokens,
 )
 from nightjar.core.rollout.usage import UsageTracker as StateUsageTracker
-from nightjar.core.rollout.usage import context_usage as compute_context_token_metrics
-from nightjar.core.rollout.usage import usage_counts
+from nightjar.core.rollout.usage import context_usage, usage_counts
 from nightjar.environments.data import Examples
 from nightjar.environments.datasets import results_dataset as make_dataset
 
@@ -66,6 +65,11 @@ def extract_usage_tokens(response: Any) -> tuple[int, int]:
     """Returns input and output tokens of a response; zeros if it has no usage."""
     usage = getattr(response, "usage", None)
     return (0, 0) if usage is None else usage_counts(usage)
+
+
+def compute_context_token_metrics(trajectory: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Returns the tokens of the complete conversation; zeros if no step has usage."""
+    return {"final_input_tokens": 0, "final_output_tokens": 0, **context_usage(trajectory)}
 
 
 def discover_decorated(owner: Any, mark: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import time
@@ -30,7 +31,7 @@ from nightjar.core.messages import Tool
 from nightjar.core.rollout.records import RolloutOutput
 from nightjar.core.rollout.usage import RolloutTiming
 from nightjar.engine.runs import OUTPUT_DIR
-from nightjar.engine.runs.jsonl import JsonLines, scan_lines
+from nightjar.engine.runs.jsonl import JsonLines, parse_line, whole_lines
 from nightjar.environments.datasets import hub_dataset_name, results_dataset
 from nightjar.environments.generation import GenerateMetadata, GenerateOutputs
 from nightjar.environments.packages.lookup import version_info
@@ -136,11 +137,21 @@ def serialize_timing(timing: object) -> dict[str, Any]:
 
 
 def load_outputs(results_path: Path) -> list[RolloutOutput]:
-    """Returns the rows of a folder with results, without a torn last line."""
-    try:
-        return [RolloutOutput(line.row) for line in scan_lines(Path(results_path) / _RESULTS)]
-    except RunDirectoryError as error:
-        raise ValueError(str(error)) from error
+    """Returns the rows of a folder with results. A torn last line is left out, with a warning.
+
+    Raises ``json.JSONDecodeError`` for any other damaged line.
+    """
+    path = Path(results_path) / _RESULTS
+    lines = [line for line in whole_lines(path) if line.text.strip()]
+    outputs = []
+    for line in lines:
+        try:
+            outputs.append(RolloutOutput(parse_line(line.text, path, line.number)))
+        except RunDirectoryError as error:
+            if line is not lines[-1]:
+                raise json.JSONDecodeError(str(error), line.text.decode(errors="replace"), 0) from error
+            logger.warning("Ignoring the torn last line: %s", error)
+    return outputs
 
 
 def validate_resume_metadata(

@@ -188,7 +188,7 @@ def usage_counts(usage: Any) -> tuple[int, int]:
 
 
 def _count(usage: Any, *names: str) -> int:
-    get = getattr(usage, "get", None) or partial(getattr, usage)
+    get = usage.get if isinstance(usage, Mapping) else partial(getattr, usage)
     for name in names:
         value = get(name, None)
         if isinstance(value, _NUMBER) and value:

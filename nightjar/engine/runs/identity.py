@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.core.parts import Part
 from nightjar.engine.runs.directory import FORMAT, RunDirectory, format_of, new_run_id
@@ -37,6 +39,19 @@ def check_same(
     if len(hashes) < count:
         found["num_examples"] = (count, len(hashes))
         found.pop("dataset_fingerprint", None)
+    if found:
+        raise ResumeMismatchError(str(directory.path), found)
+
+
+def check_recorded(directory: RunDirectory, asked: Mapping[str, Any], num_examples: int | None) -> None:
+    """Raises ``ResumeMismatchError`` if a folder without ``config.json``, as of verifiers, is of another run."""
+    try:
+        saved = orjson.loads((directory.path / "metadata.json").read_bytes())
+    except (OSError, ValueError):
+        return
+    found = recorded_differences(saved, asked)
+    if num_examples is not None and num_examples < (saved.get("num_examples") or 0):
+        found["num_examples"] = (saved["num_examples"], num_examples)
     if found:
         raise ResumeMismatchError(str(directory.path), found)
 

@@ -17,7 +17,7 @@ import orjson
 
 from nightjar.core.rollout.records import Key
 from nightjar.engine.runs.directory import FORMAT, RunDirectory
-from nightjar.engine.runs.identity import check_same, settle_id
+from nightjar.engine.runs.identity import check_recorded, check_same, settle_id
 from nightjar.engine.runs.journal import Journal, MemoryJournal
 from nightjar.engine.runs.metadata import RunMetadata
 from nightjar.engine.runs.repair import is_of_other_code
@@ -116,6 +116,8 @@ class OpenRun:
                 began, ended = directory.last_session()
                 was_killed = self.before.get("status") == "running"
                 self.metadata = self.metadata.continued(self.before, round(1000 * (ended - began)) * was_killed)
+        elif directory.has_metadata():
+            check_recorded(directory, self._identity, self.metadata.num_examples)
         self.metadata = replace(self.metadata, run_id=settle_id(directory, self.metadata.run_id))
         is_outdated = is_of_other_code(self.before.get("version_info") or {}, self.metadata.version_info)
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns, is_outdated=is_outdated)

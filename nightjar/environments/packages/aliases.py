@@ -167,7 +167,10 @@ class _Finder(MetaPathFinder, Loader):
         return _Alias(spec.name, self._table())
 
     def exec_module(self, module: ModuleType) -> None:
-        """Does nothing: names are looked up on first use."""
+        """Prepares Nightjar's classes when the package itself is imported. Names are looked up on first use."""
+        prepare = getattr(self._table(), "prepare", None)
+        if module.__name__ == self.package and prepare is not None:
+            prepare()
 
     def _table(self) -> Any:
         return importlib.import_module(_TABLES[self.package])
