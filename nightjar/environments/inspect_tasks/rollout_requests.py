@@ -13,7 +13,7 @@ from nightjar.core.messages import Messages, Response
 from nightjar.core.rollout.state import State, usage_of
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.environments.agents.transcript import with_known_messages
-from nightjar.environments.inspect_tasks.conversion import output_of, sampling_args_of, sent_message, tool_of
+from nightjar.environments.inspect_tasks.conversion import message_of, output_of, sampling_args_of, tool_of
 from nightjar.environments.inspect_tasks.provider import JUDGE
 from nightjar.environments.multiturn import MultiTurnEnv
 from nightjar.errors import OverlongPromptError
@@ -41,7 +41,7 @@ class RolloutRequests:
         is_judge = model.startswith(JUDGE)
         of_run = {} if is_judge else self._of_run()
         sampling = sampling_args_of(config, tools, tool_choice, of_run)
-        prompt = with_known_messages(self._state["trajectory"], [await sent_message(message) for message in messages])
+        prompt = with_known_messages(self._state["trajectory"], [message_of(message) for message in messages])
         offered = [tool_of(tool) for tool in tools]
         try:
             if self.is_scoring or is_judge:
