@@ -17,6 +17,7 @@ from nightjar.environments.seeded.bridge import SeededEnv
 from nightjar.errors import ConfigError, RunError, error_chain
 
 _RIGHT = 1.0 - 1e-9
+_MOST_TURNS = 50
 _NUMBER = re.compile(r"\d+")
 _NO_REFERENCE = "the data has no reference reply"
 _NEEDS_MORE = "a reference reply is worth less than 1 (-v shows the examples; `reference_reply` defines the reply)"
@@ -51,6 +52,8 @@ async def validate(env: Environment, samples: int, client: AnyClient | None = No
     started = time.monotonic()
     if isinstance(env, SeededEnv) and env.benchmark.environment_class is not None:
         env = SeededEnv(env.benchmark, env_id=env.env_id, env_args=env.env_args)
+    if getattr(env, "max_turns", 1) < 0:
+        env.set_kwargs(max_turns=_MOST_TURNS)  # an agent may ask for ever if it gets empty replies
     try:
         found = Validation(env.env_id, len(env.examples))
         if not found.size:

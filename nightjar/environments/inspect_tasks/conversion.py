@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inspect_ai._util.images import file_as_data_uri
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
@@ -96,19 +95,6 @@ def sampling_args_of(
 
 def tool_of(tool: ToolInfo) -> Tool:
     return Tool(name=tool.name, description=tool.description, parameters=tool.parameters.model_dump(exclude_none=True))
-
-
-async def sent_message(message: ChatMessage) -> Message:
-    """Returns a message as it is sent. Images in files become ``data:`` URLs."""
-    if not isinstance(message.content, str) and any(part.type == "image" for part in message.content):
-        parts = [
-            part.model_copy(update={"image": await file_as_data_uri(part.image)})
-            if part.type == "image" and not part.image.startswith(("http://", "https://"))
-            else part
-            for part in message.content
-        ]
-        message = message.model_copy(update={"content": parts})
-    return message_of(message)
 
 
 def message_of(message: ChatMessage) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from functools import partial
@@ -39,6 +39,8 @@ from nightjar.errors import EnvironmentLoadError
 logger = logging.getLogger(__name__)
 
 _ROLLOUTS_PER_CORE = 4
+_COMPARING = frozenset({"match", "includes", "exact", "f1"})
+"""Scorers for which the target is a correct answer."""
 
 
 class InspectEnv(MultiTurnEnv):
@@ -72,7 +74,12 @@ class InspectEnv(MultiTurnEnv):
             name = f"{INSPECT}{address.spec}"
             raise EnvironmentLoadError(name, f"uses what Nightjar does not support: {'; '.join(found)}")
         first = next(iter(self._scorers))
-        super().__init__(eval_dataset=lambda: self._samples, rubric=InspectRubric(first), hook_timeout_seconds=None)
+        super().__init__(
+            eval_dataset=lambda: self._samples,
+            rubric=InspectRubric(first),
+            hook_timeout_seconds=None,
+            reference_reply=partial(_reference, first in _COMPARING),
+        )
         self._judge = _judge(judge_model, judge_base_url, judge_api_key_var)
         self._sandboxes = SandboxMaker()
         if self._samples.has_sandboxes:
@@ -190,6 +197,13 @@ class _Samples(Sequence[dict[str, Any]]):
             sample.id = position + 1
         place = self._places[position]
         return sample, None if isinstance(place, str) else place
+
+
+def _reference(is_target: bool, example: Mapping[str, Any]) -> str | None:
+    info = example.get("info") or {}
+    if not is_target or info.get("choices"):
+        return None
+    return str((info.get("targets") or [example.get("answer", "")])[0])
 
 
 def _messages(sample: Sample) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from nightjar.core.messages import Messages, Response
 from nightjar.core.rollout.state import State, usage_of
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.environments.agents.transcript import with_known_messages
-from nightjar.environments.inspect_tasks.conversion import output_of, sampling_args_of, sent_message, tool_of
+from nightjar.environments.inspect_tasks.conversion import message_of, output_of, sampling_args_of, tool_of
 from nightjar.environments.inspect_tasks.provider import JUDGE
 from nightjar.environments.multiturn import MultiTurnEnv
 from nightjar.errors import OverlongPromptError
@@ -41,12 +41,11 @@ class RolloutRequests:
         is_judge = model.startswith(JUDGE)
         of_run = {} if is_judge else self._of_run()
         sampling = sampling_args_of(config, tools, tool_choice, of_run)
-        prompt = with_known_messages(self._state["trajectory"], [await sent_message(message) for message in messages])
+        prompt = with_known_messages(self._state["trajectory"], [message_of(message) for message in messages])
         offered = [tool_of(tool) for tool in tools]
         try:
             if self.is_scoring or is_judge:
-                client = (is_judge and self._judge) or self._state["client"]
-                response = await client.get_response(prompt, model.removeprefix(JUDGE), sampling, offered or None)
+                response = await self._ask_grader(is_judge, prompt, model, offered, sampling)
                 self._count(response)
             else:
                 response = await self._step(model, prompt, offered, sampling)
@@ -54,6 +53,14 @@ class RolloutRequests:
             self._state["is_truncated"] = True
             return ModelOutput.from_content(model, str(error), stop_reason="model_length", error=str(error))
         return output_of(response, tools)
+
+    async def _ask_grader(
+        self, is_judge: bool, prompt: Messages, model: str, offered: list[Any], sampling: dict[str, Any]
+    ) -> Response:
+        if is_judge and self._judge is not None:
+            return await self._judge.get_response(prompt, model.removeprefix(JUDGE), sampling, offered or None)
+        client: AnyClient = self._state["client"]
+        return await client.get_response(prompt, model, sampling, offered or None, state=self._state)
 
     async def _step(self, model: str, prompt: Messages, offered: list[Any], sampling: dict[str, Any]) -> Response:
         env, state = self._env, self._state

@@ -17,6 +17,7 @@ import anyio
 from inspect_ai import Task
 from inspect_ai._eval.context import init_task_context
 from inspect_ai._eval.task.generate import task_generate
+from inspect_ai._eval.task.images import capture_task_input_media, materialize_sample_input
 from inspect_ai._eval.task.util import sample_messages
 from inspect_ai._util.exception import TerminateSampleError
 from inspect_ai._util.working import init_sample_working_time
@@ -61,6 +62,7 @@ class SampleRun:
 
     async def run(self) -> None:
         """Runs the solvers and the scorers. Changes context variables, so it needs an asyncio task of its own."""
+        self.sample = await materialize_sample_input(self.sample, capture_task_input_media([self.sample]))
         self._init()
         sample, state = self.sample, self.state
         async with (

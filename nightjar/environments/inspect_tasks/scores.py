@@ -20,7 +20,9 @@ _to_float: Callable[[Any], float] = value_to_float()
 def record_scores(state: State, scores: Mapping[str, Score]) -> None:
     """Records scores in a rollout's state as plain values, so that they are saved with it."""
     state[VALUES] = {name: value for scorer, score in scores.items() for name, value in _numbers(scorer, score)}
-    state[DETAILS] = {name: plain(score.model_dump(exclude_none=True)) for name, score in scores.items()}
+    state[DETAILS] = {
+        name: plain(score.model_dump(exclude_none=True, exclude={"history"})) for name, score in scores.items()
+    }
     first = next(iter(scores.values()), None)
     state[ANSWER] = None if first is None else first.answer
 

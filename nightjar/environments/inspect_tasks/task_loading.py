@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 from pathlib import Path
@@ -66,7 +67,11 @@ def _task_in(name: str, file: Path, spec: str) -> str:
     if not file.is_file():
         raise EnvironmentLoadError(name, f"cannot be loaded: there is no file {str(file)!r}")
     named = spec.removeprefix(str(file)).removeprefix("@")
-    known = [found[0] for found in parse_decorators(file, "task")]
+    try:
+        ast.parse(file.read_bytes(), str(file))
+        known = [found[0] for found in parse_decorators(file, "task")]
+    except (SyntaxError, ValueError) as error:
+        raise EnvironmentLoadError(name, f"cannot be loaded: {_reason(error)}") from error
     if named not in known and (named or len(known) != 1):
         listed = ", ".join(f"{INSPECT}{file}@{each}" for each in known)
         missing = f"has no task {named!r}" if named else "names none of its tasks"
