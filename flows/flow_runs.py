@@ -80,14 +80,26 @@ def endpoint_tag(endpoint: str) -> str:
 
 
 async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[str]:
-    """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``."""
+    """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``.
+
+    The container that a worker recorded stays recorded: its process id means nothing outside.
+    """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
     own += [endpoint_tag(endpoint)] if endpoint else []
     own += [f"suite:{config.suite}"] if config.suite else []
-    process = f"{socket.gethostname()}:{os.getpid()}"
+    tagged: dict[str, Any] = {"tags": sorted({*flow_run.tags, *own})}
+    if not _is_in_container():
+        tagged["infrastructure_pid"] = f"{socket.gethostname()}:{os.getpid()}"
     async with get_client() as client:
-        await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)
+        await client.update_flow_run(flow_run.id, **tagged)
     return own
+
+
+def _is_in_container() -> bool:
+    """Returns whether a worker recorded a container or a job for this flow run, and not the id of a process."""
+    context = FlowRunContext.get()
+    recorded = context.flow_run.infrastructure_pid if context is not None and context.flow_run is not None else None
+    return recorded is not None and not recorded.rpartition(":")[2].isdecimal()
 
 
 async def label_flow_run(run: Run, location: str) -> None:

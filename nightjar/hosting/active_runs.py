@@ -103,11 +103,19 @@ def _is_of_worker(process: psutil.Process) -> bool:
     return "worker" in words and any(word.endswith("prefect") for word in words)
 
 
-def end_keepers(api_url: str) -> None:
-    """Ends the processes that keep the messages of cancelled runs, when their server ends."""
+def message_keepers() -> Iterator[psutil.Process]:
+    """Yields the processes that keep the messages of cancelled runs."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if "nightjar.flows.cancelling" in process.cmdline() and process.environ().get("PREFECT_API_URL") == api_url:
+            if "nightjar.flows.cancelling" in process.cmdline():
+                yield process
+
+
+def end_keepers(api_url: str) -> None:
+    """Ends the processes that keep the messages of cancelled runs, when their server ends."""
+    for process in message_keepers():
+        with suppress(psutil.Error):
+            if process.environ().get("PREFECT_API_URL") == api_url:
                 process.kill()
 
 

@@ -23,6 +23,8 @@ from typing import Any
 
 import psutil
 
+from nightjar.core.process_ids import process_namespace
+
 LABEL = "nightjar"
 OWNER_LABEL = f"{LABEL}.owner"
 TASK_LABEL = f"{LABEL}.task"
@@ -36,7 +38,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OwnedContainer:
-    """A container that a process of Nightjar made. ``is_owner_running`` is None if the owner is on another machine."""
+    """A container that a process of Nightjar made.
+
+    ``is_owner_running`` is None if the owner is on another machine or in a container.
+    """
 
     name: str
     task: str | None
@@ -49,7 +54,7 @@ class OwnedContainer:
 
 @functools.cache
 def _owner_of(pid: int) -> str:
-    return f"{socket.gethostname()}/{pid}/{psutil.Process(pid).create_time():.0f}"
+    return f"{socket.gethostname()}/{pid}/{psutil.Process(pid).create_time():.0f}/{process_namespace()}"
 
 
 def owner_labels() -> dict[str, str]:
@@ -109,7 +114,7 @@ def _owned(container: Mapping[str, Any]) -> OwnedContainer:
         created_at=datetime.fromtimestamp(int(container["Created"]), UTC),
         owner_host=host,
         owner_pid=int(pid) if pid.isdecimal() else None,
-        is_owner_running=not has_ended(labels[OWNER_LABEL]) if host == socket.gethostname() else None,
+        is_owner_running=not has_ended(labels[OWNER_LABEL]) if _is_here(labels[OWNER_LABEL]) else None,
     )
 
 
@@ -129,11 +134,16 @@ def remove_left(client: Any, owner: str | None = None) -> list[str]:
     return removed
 
 
+def _is_here(owner: str) -> bool:
+    """Whether process ids of the owner mean something here. A container may have the host name of this machine."""
+    host, *process = owner.split("/")
+    return host == socket.gethostname() and process[2:] in ([], [process_namespace()])
+
+
 def has_ended(owner: str) -> bool:
     """Whether the owner was a process of this machine, and no longer runs."""
-    host, _, process = owner.partition("/")
-    pid, _, started = process.partition("/")
-    if host != socket.gethostname() or not (pid.isdecimal() and started.isdecimal()):
+    pid, started = (*owner.split("/"), "", "")[1:3]
+    if not (_is_here(owner) and pid.isdecimal() and started.isdecimal()):
         return False
     try:
         process_there = psutil.Process(int(pid))

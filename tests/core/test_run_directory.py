@@ -91,7 +91,16 @@ class TestLock:
                 held = (tmp_path / "a" / "r1" / ".lock").read_text()
                 with pytest.raises(RunLockedError), RunDirectory(tmp_path / "a" / "r1"):
                     pass
-        assert held == f"process {os.getpid()} on {socket.gethostname()}"
+        assert held.splitlines()[0] == f"process {os.getpid()} on {socket.gethostname()}"
+
+    def test_a_writer_in_another_container_does_not_count_as_gone(self, tmp_path):
+        with RunDirectory(tmp_path / "r1") as directory:
+            pass
+        holder = f"process {2**22 + 1} on {socket.gethostname()}"  # more than any process id
+        (tmp_path / "r1" / ".lock").write_text(holder)
+        assert directory.is_abandoned()
+        (tmp_path / "r1" / ".lock").write_text(f"{holder}\npid:[1]")
+        assert not directory.is_abandoned()
 
     def test_a_folder_that_cannot_be_created(self, tmp_path):
         (tmp_path / "file").write_text("")
