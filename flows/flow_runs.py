@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -21,6 +20,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.core.failures import advice_line, failure_class
+from nightjar.core.process_ids import process_host
 from nightjar.core.secrecy import hidden_in_log
 from nightjar.core.secret_signs import has_address_secret
 from nightjar.core.standard_output import survive_reader
@@ -82,14 +82,14 @@ def endpoint_tag(endpoint: str) -> str:
 async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[str]:
     """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``.
 
-    The container that a worker recorded stays recorded: its process id means nothing outside.
+    A container that a worker recorded stays recorded: the worker removes it if a cancel takes too long.
     """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
     own += [endpoint_tag(endpoint)] if endpoint else []
     own += [f"suite:{config.suite}"] if config.suite else []
     tagged: dict[str, Any] = {"tags": sorted({*flow_run.tags, *own})}
     if not _is_in_container():
-        tagged["infrastructure_pid"] = f"{socket.gethostname()}:{os.getpid()}"
+        tagged["infrastructure_pid"] = f"{process_host()}:{os.getpid()}"
     async with get_client() as client:
         await client.update_flow_run(flow_run.id, **tagged)
     return own

@@ -23,7 +23,8 @@ from nightjar.hosting.active_runs import message_keepers
 _KEEPER_SECONDS = 60.0
 
 
-async def _run(flow_run_id: UUID) -> None:
+async def _run(flow_run_id: UUID) -> bool:
+    """Returns whether the container was stopped while the run was in progress."""
     async with FlowRunExecutorContext() as context:
         flow_run = await context.client.read_flow_run(flow_run_id)
         starter = EngineCommandStarter(control_channel=context.control_channel, isolate_process_group=True)
@@ -35,8 +36,10 @@ async def _run(flow_run_id: UUID) -> None:
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
         await executor.submit()
+        return bool(stopping)
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(UUID(os.environ[RUN_OF_WORKER])))
-    psutil.wait_procs([*message_keepers()], timeout=_KEEPER_SECONDS)  # the end of the container would end them
+    is_stopped = asyncio.run(_run(UUID(os.environ[RUN_OF_WORKER])))
+    if not is_stopped:
+        psutil.wait_procs([*message_keepers()], timeout=_KEEPER_SECONDS)  # they would end with the container

@@ -11,7 +11,6 @@ import functools
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from nightjar.core.process_ids import process_namespace
+from nightjar.core.process_ids import process_host
 
 LABEL = "nightjar"
 OWNER_LABEL = f"{LABEL}.owner"
@@ -38,10 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OwnedContainer:
-    """A container that a process of Nightjar made.
-
-    ``is_owner_running`` is None if the owner is on another machine or in a container.
-    """
+    """A container that a process of Nightjar made. ``is_owner_running`` is None if the owner is elsewhere."""
 
     name: str
     task: str | None
@@ -54,7 +50,7 @@ class OwnedContainer:
 
 @functools.cache
 def _owner_of(pid: int) -> str:
-    return f"{socket.gethostname()}/{pid}/{psutil.Process(pid).create_time():.0f}/{process_namespace()}"
+    return f"{process_host()}/{pid}/{psutil.Process(pid).create_time():.0f}"
 
 
 def owner_labels() -> dict[str, str]:
@@ -114,7 +110,7 @@ def _owned(container: Mapping[str, Any]) -> OwnedContainer:
         created_at=datetime.fromtimestamp(int(container["Created"]), UTC),
         owner_host=host,
         owner_pid=int(pid) if pid.isdecimal() else None,
-        is_owner_running=not has_ended(labels[OWNER_LABEL]) if _is_here(labels[OWNER_LABEL]) else None,
+        is_owner_running=not has_ended(labels[OWNER_LABEL]) if host == process_host() else None,
     )
 
 
@@ -134,16 +130,11 @@ def remove_left(client: Any, owner: str | None = None) -> list[str]:
     return removed
 
 
-def _is_here(owner: str) -> bool:
-    """Whether process ids of the owner mean something here. A container may have the host name of this machine."""
-    host, *process = owner.split("/")
-    return host == socket.gethostname() and process[2:] in ([], [process_namespace()])
-
-
 def has_ended(owner: str) -> bool:
     """Whether the owner was a process of this machine, and no longer runs."""
-    pid, started = (*owner.split("/"), "", "")[1:3]
-    if not (_is_here(owner) and pid.isdecimal() and started.isdecimal()):
+    host, _, process = owner.partition("/")
+    pid, _, started = process.partition("/")
+    if host != process_host() or not (pid.isdecimal() and started.isdecimal()):
         return False
     try:
         process_there = psutil.Process(int(pid))

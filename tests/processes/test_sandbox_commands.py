@@ -3,21 +3,21 @@
 import json
 import os
 import runpy
-import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
+from nightjar.core.process_ids import process_host
 from nightjar.errors import ConfigError
 from nightjar.sandboxes.ownership import OWNER_LABEL, owner_labels
 
 pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
-HERE = socket.gethostname()
+HERE = process_host()
 OWNERS = {"mine": owner_labels()[OWNER_LABEL], "left": f"{HERE}/{2**22 + 1}/1", "reused": f"{HERE}/{os.getpid()}/1",
-          "elsewhere": "another-host/7/1", "boxed": f"{HERE}/{2**22 + 1}/1/pid:[1]"}  # fmt: skip
+          "elsewhere": "another-host/7/1", "boxed": f"{HERE}.1/{2**22 + 1}/1"}  # fmt: skip
 
 
 @pytest.fixture

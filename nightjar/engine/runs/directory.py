@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
-from nightjar.core.process_ids import process_namespace
+from nightjar.core.process_ids import process_host
 from nightjar.core.secrecy import hide_bytes
 from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of
 from nightjar.engine.runs.recorded import (
@@ -220,17 +219,13 @@ class RunDirectory:
         return (self.path / "metadata.json").is_file()
 
     def is_abandoned(self) -> bool:
-        """Returns whether the last writer was a process of this machine that no longer exists.
-
-        The process ids of another container cannot be checked, even if it has the host name of this machine.
-        """
+        """Returns whether the last writer was a process of this machine or container that no longer exists."""
         try:
             words = Path(self._lock.lock_file).read_text(encoding="utf-8").split()
-            process, host, *scope = int(words[1]), *words[3:]
-        except (OSError, ValueError):
+            process, host = int(words[1]), words[3]
+        except (OSError, ValueError, IndexError):
             return False
-        is_known = host == socket.gethostname() and scope in ([], process_namespace().split())
-        return is_known and not psutil.pid_exists(process)
+        return host == process_host() and not psutil.pid_exists(process)
 
     def status(self, metadata: Mapping[str, Any]) -> str:
         status = str(metadata["status"])
@@ -279,10 +274,10 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
-            holder = f"process {os.getpid()} on {socket.gethostname()}\n{process_namespace()}"
+            holder = f"process {os.getpid()} on {process_host()}"
             Path(self._lock.lock_file).write_text(holder, encoding="utf-8")
         except Timeout:
-            holder = Path(self._lock.lock_file).read_text(encoding="utf-8").partition("\n")[0] or "another process"
+            holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"
             raise RunLockedError(
                 f"Run {self.run_id!r} is being written by {holder}. Wait for the end of this process, or stop it."
             ) from None
