@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ENGINE ?= $(shell command -v docker || echo podman)
+IMAGE ?= nightjar
 READY := $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEVELOPMENT = --constraint constraints.txt --editable '.[dev]'
@@ -14,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots clean
+.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots image clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -93,6 +95,9 @@ screenshots: $(READY) ## take the pictures of the README and docs/screenshots.md
 	$(BIN)/python tests/screenshots/take.py $(ARGS)
 	$(BIN)/python tests/screenshots/view.py $(ARGS)
 	$(BIN)/python tests/screenshots/overview.py
+
+image: ## build the image of Nightjar for servers, workers and runs (IMAGE=NAME:TAG, ENGINE=podman)
+	$(ENGINE) build --file deployments/Dockerfile --tag $(IMAGE) $(ARGS) .
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) $(ORIGINAL) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

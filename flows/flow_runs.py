@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -21,6 +20,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.core.failures import advice_line, failure_class
+from nightjar.core.process_ids import process_host
 from nightjar.core.secrecy import hidden_in_log
 from nightjar.core.secret_signs import has_address_secret
 from nightjar.core.standard_output import survive_reader
@@ -80,14 +80,26 @@ def endpoint_tag(endpoint: str) -> str:
 
 
 async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[str]:
-    """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``."""
+    """Tags this flow run, for instance for concurrency limits, and records its process for ``nightjar up``.
+
+    A container that a worker recorded stays recorded: the worker removes it if a cancel takes too long.
+    """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
     own += [endpoint_tag(endpoint)] if endpoint else []
     own += [f"suite:{config.suite}"] if config.suite else []
-    process = f"{socket.gethostname()}:{os.getpid()}"
+    tagged: dict[str, Any] = {"tags": sorted({*flow_run.tags, *own})}
+    if not _is_in_container():
+        tagged["infrastructure_pid"] = f"{process_host()}:{os.getpid()}"
     async with get_client() as client:
-        await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)
+        await client.update_flow_run(flow_run.id, **tagged)
     return own
+
+
+def _is_in_container() -> bool:
+    """Returns whether a worker recorded a container or a job for this flow run, and not the id of a process."""
+    context = FlowRunContext.get()
+    recorded = context.flow_run.infrastructure_pid if context is not None and context.flow_run is not None else None
+    return recorded is not None and not recorded.rpartition(":")[2].isdecimal()
 
 
 async def label_flow_run(run: Run, location: str) -> None:

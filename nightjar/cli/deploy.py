@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,7 +20,7 @@ from nightjar.core.text import harmless
 from nightjar.errors import ConfigError, EnvironmentNotFoundError, ServiceError
 from nightjar.evaluation import check_environments
 from nightjar.evaluation.config.suite import load_suite
-from nightjar.hosting.server import SETTINGS, find_prefect_api
+from nightjar.hosting.server import POOL, SETTINGS, find_prefect_api, prefixed
 
 if TYPE_CHECKING:
     from nightjar.hosting.automations import Change
@@ -40,6 +40,13 @@ def deploy(
     notify: Annotated[
         str | None, option("Prefect block that is notified of nights, such as slack-webhook/team.", metavar="TYPE/NAME")
     ] = None,
+    pool: Annotated[
+        Literal["process", "docker"] | None,
+        option("Type of the work pool: runs are processes of a worker, or containers (default: process)."),
+    ] = None,
+    image: Annotated[
+        str | None, option("Image of these containers (default: nightjar, which 'make image' builds).", metavar="NAME")
+    ] = None,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
     dry_run: Annotated[bool, option("Show the changes without making them.", "--dry-run")] = False,
@@ -47,6 +54,9 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Show the changes, then register the deployments of this folder and the schedule of a suite.
+
+    With --pool docker, runs are containers. The deployments and the work pool are separate from those of 'nightjar up':
+    unless --name-prefix names another prefix, they are called evaluate/docker-evaluate and docker-nightjar.
 
     Existing deployments keep their settings, except the code and the schedule of this suite.
     Each time the suite runs, the worker reads the suite's file in the folder of the deployment.
@@ -58,6 +68,29 @@ def deploy(
     for flag, value in {"--notify": notify, "--gate": gate}.items():
         if value and suite is None:
             raise typer.BadParameter(f"{flag} requires a suite and --cron")
+    if image is not None and pool != "docker":
+        raise typer.BadParameter("--image requires --pool docker")
+    _check_files(suite, gate)
+    api_url = find_prefect_api()
+    if api_url is None:
+        raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
+    os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})
+    from nightjar.hosting.deployments import Wanted
+    from nightjar.hosting.deployments import deploy as deploy_to
+
+    prefix = name_prefix or ("docker" if pool == "docker" else "")
+    wanted = Wanted(
+        Path.cwd(), prefix, take_over, suite, cron, gate, retry_cron, upkeep_cron, time_zone, notify, pool, image
+    )
+    made = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
+    if made and not as_json:
+        echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
+        if pool == "docker":
+            worker = f"prefect worker start --pool {prefixed(POOL, prefix)} --type docker"
+            echo(f"A worker for these runs, beside docker or podman: PREFECT_API_URL={api_url} {worker}")
+
+
+def _check_files(suite: Path | None, gate: Path | None) -> None:
     if suite is not None:
         _check_suite(suite)
     if gate is not None:
@@ -67,17 +100,6 @@ def deploy(
             raise ConfigError(
                 f"Give {str(path)!r} relative to this folder: an absolute path may differ on other machines"
             )
-    api_url = find_prefect_api()
-    if api_url is None:
-        raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
-    os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})
-    from nightjar.hosting.deployments import Wanted
-    from nightjar.hosting.deployments import deploy as deploy_to
-
-    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, gate, retry_cron, upkeep_cron, time_zone, notify)
-    made = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
-    if made and not as_json:
-        echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
 
 
 def _check_suite(suite: Path) -> None:

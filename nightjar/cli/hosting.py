@@ -12,7 +12,15 @@ import typer
 from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, option
 from nightjar.cli.output import number, print_json, print_labelled
 from nightjar.cli.terminal import echo
-from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
+from nightjar.hosting.status import (
+    DeploymentStatus,
+    RunStatus,
+    ScheduleStatus,
+    ServiceStatus,
+    Status,
+    WorkPoolStatus,
+    read_status,
+)
 from nightjar.hosting.supervisor import Choices, stop, supervise, supervise_in_background, worker_runs
 
 _POLL_SECONDS = 1.0
@@ -104,7 +112,7 @@ def _print_status(found: Status) -> None:
             "Server": f"{url} {answer}",
             "Web view": found.view_url,
             "Services": "\n".join(_services(found)),
-            "Work pool": f"{found.work_pool}, {_work_pool(found)}",
+            "Work pools": "\n".join(_work_pools(found)),
             "Deployments": "\n".join(map(_deployment, found.deployments)),
             "Schedules": "\n".join(map(_schedule, found.schedules)) or "none",
             "In progress": "\n".join(map(_run, found.runs)) or "no run",
@@ -113,9 +121,18 @@ def _print_status(found: Status) -> None:
     )
 
 
-def _work_pool(found: Status) -> str:
-    status = (found.work_pool_status or "not found").lower().replace("_", " ")
-    return "its worker is starting" if status == "not ready" and found.are_running else status
+def _work_pools(found: Status) -> list[str]:
+    starting = found.work_pools[:1] if found.services and found.are_running else []
+    return [_work_pool(each, is_starting=each in starting) for each in found.work_pools]
+
+
+def _work_pool(pool: WorkPoolStatus, *, is_starting: bool) -> str:
+    kind = f" ({pool.type})" if pool.type not in {None, "process"} else ""
+    status = (pool.status or "not found").lower().replace("_", " ")
+    if status == "not ready":
+        missing = f"has no worker: prefect worker start --pool {pool.name} --type {pool.type}"
+        status = "its worker is starting" if is_starting else missing
+    return f"{pool.name}{kind}, {status}"
 
 
 def _services(found: Status) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 import psutil
 
+from nightjar.core.process_ids import process_host
 from nightjar.core.worker_delays import WORKER_SECONDS
 from nightjar.engine.runs import Whereabouts
 from nightjar.hosting.processes import spawn
@@ -61,7 +61,7 @@ class ActiveFlowRun:
 
     @property
     def is_elsewhere(self) -> bool:
-        return self.host is not None and self.host != socket.gethostname()
+        return self.host is not None and self.host != process_host()
 
     def process(self) -> psutil.Process | None:
         """Returns the run's process on this machine, or None if the process is gone."""
@@ -103,11 +103,19 @@ def _is_of_worker(process: psutil.Process) -> bool:
     return "worker" in words and any(word.endswith("prefect") for word in words)
 
 
-def end_keepers(api_url: str) -> None:
-    """Ends the processes that keep the messages of cancelled runs, when their server ends."""
+def message_keepers() -> Iterator[psutil.Process]:
+    """Yields the processes that keep the messages of cancelled runs."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if "nightjar.flows.cancelling" in process.cmdline() and process.environ().get("PREFECT_API_URL") == api_url:
+            if "nightjar.flows.cancelling" in process.cmdline():
+                yield process
+
+
+def end_keepers(api_url: str) -> None:
+    """Ends the processes that keep the messages of cancelled runs, when their server ends."""
+    for process in message_keepers():
+        with suppress(psutil.Error):
+            if process.environ().get("PREFECT_API_URL") == api_url:
                 process.kill()
 
 

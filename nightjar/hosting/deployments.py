@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import Flow
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import FlowFilter
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
-from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.exceptions import ObjectNotFound
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import ParameterSchema
 
@@ -46,6 +44,7 @@ from nightjar.hosting.automations import (
     planned_schedule,
 )
 from nightjar.hosting.server import FOLDER_LABEL, HEARTBEATS, POOL, prefixed
+from nightjar.hosting.work_pools import PoolType, is_former, planned_pool
 
 
 class Deployment(NamedTuple):
@@ -57,7 +56,6 @@ class Deployment(NamedTuple):
     parameters: Mapping[str, Any] = {}
 
 
-WORK_POOL = WorkPoolCreate(name=POOL, type="process")  # runs are processes on a worker's machine
 DEPLOYMENTS = (
     Deployment(evaluate, "Evaluates a model in an environment and publishes the results."),
     Deployment(query, "Queries the warehouse; the answer is a table artifact."),
@@ -71,9 +69,6 @@ DEPLOYMENTS = (
 )
 
 _DEFAULT = "that of the work pool"
-_COMMAND = "python -m prefect.engine"
-_FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
-"""The end of the command in earlier versions. Prefect's own command replaces such a command."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +83,8 @@ class Wanted:
             updated as well.
         gate: the policy of the suite, relative to ``folder``. If None, the suite keeps its own gate.
         notify: a notification block, such as ``slack-webhook/team``.
+        pool: the type of the work pool. If None, an existing pool may be of any type, and a new one runs processes.
+        image: the image of a pool of type ``docker``. If None, an existing pool keeps its image.
     """
 
     folder: Path
@@ -100,6 +97,8 @@ class Wanted:
     upkeep_cron: str | None = None
     time_zone: str = "UTC"
     notify: str | None = None
+    pool: PoolType | None = None
+    image: str | None = None
 
     def suites(self) -> list[Deployment]:
         if self.suite is None:
@@ -131,16 +130,17 @@ async def _planned_deployments(client: PrefectClient, wanted: Wanted) -> list[Ch
     version are changed. Other settings stay as the user has set them.
     """
     folder, is_taken_over = wanted.folder, wanted.is_taken_over
-    pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, wanted.prefix)})
+    pool = prefixed(POOL, wanted.prefix)
     known = (*DEPLOYMENTS, *wanted.suites())
     declared = {prefixed(each.name or each.flow.name, wanted.prefix): each for each in known}
     declared = {**await _suites_there(client, folder), **declared}
-    after = [await _deployment(name, each, folder, pool.name) for name, each in declared.items()]
+    after = [await _deployment(name, each, folder, pool) for name, each in declared.items()]
     before = [await _read(client, each.full_name) for each in after]
     if not is_taken_over:
         for each in filter(None, before):
             _check_owner(each, folder)
-    changes = [await _planned_pool(client, pool), await dead_runs(client)]
+    planned = await planned_pool(client, pool, wanted.pool, folder, wanted.image, is_taken_over=is_taken_over)
+    changes = [planned, await dead_runs(client)]
     for new, old in zip(after, before, strict=True):
         changes.append(_planned(new, old, is_taken_over=is_taken_over))
     return changes
@@ -164,26 +164,6 @@ async def _suites_there(client: PrefectClient, folder: Path) -> dict[str, Deploy
     found = await client.read_deployments(flow_filter=of_flow)
     own = (each for each in found if each.job_variables.get("labels", {}).get(FOLDER_LABEL) == _owner(folder))
     return {each.name: Deployment(benchmark, each.description or "") for each in own}
-
-
-async def _planned_pool(client: PrefectClient, pool: WorkPoolCreate) -> Change:
-    what = f"work pool {pool.name}"
-    try:
-        template = (await client.read_work_pool(pool.name)).base_job_template
-    except ObjectNotFound:
-        return Change(what, "create", partial(_make_pool, pool))
-    command = template.get("variables", {}).get("properties", {}).get("command", {})
-    if not _is_former(before := command.get("default")):
-        return Change(what, "keep")
-    command["default"] = _COMMAND
-    update = WorkPoolUpdate(base_job_template=template)
-    details = (f"command: {before} → {_COMMAND}",)
-    return Change(what, "change", lambda client: client.update_work_pool(pool.name, update), details)
-
-
-async def _make_pool(pool: WorkPoolCreate, client: PrefectClient) -> None:
-    with suppress(ObjectAlreadyExists):  # another process created it
-        await client.create_work_pool(pool)
 
 
 async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) -> RunnerDeployment:
@@ -252,6 +232,7 @@ def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_
         "entrypoint": new.entrypoint,
         "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001 - has no public name
         "version": new.version,
+        "work_pool_name": old.work_pool_name or new.work_pool_name,  # None if a user has deleted the pool
         "parameters": {**old.parameters, **new.parameters},
         "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
     }
@@ -270,12 +251,8 @@ def _differing(name: str, before: Any, after: Any) -> list[str]:
     return [f"{name}: {before} → {after}" if isinstance(after, str) else name.removesuffix("_openapi_schema")]
 
 
-def _is_former(command: object) -> bool:
-    return isinstance(command, str) and command.endswith(_FORMER_COMMAND)
-
-
 def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: bool) -> dict[str, Any]:
-    kept = {name: value for name, value in old.items() if name != "command" or not _is_former(value)}
+    kept = {name: value for name, value in old.items() if name != "command" or not is_former(value)}
     if is_taken_over:
         kept |= {"working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
     return kept

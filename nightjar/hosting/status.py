@@ -24,6 +24,18 @@ class ServiceStatus:
 
 
 @dataclass(frozen=True)
+class WorkPoolStatus:
+    """A work pool of Nightjar's deployments. If it is not ready, it has no worker.
+
+    If there is no such pool, ``type`` and ``status`` are None.
+    """
+
+    name: str
+    type: str | None
+    status: str | None
+
+
+@dataclass(frozen=True)
 class ScheduleStatus:
     """A schedule of a ``flow/deployment``. ``when`` is like ``cron 0 2 * * *``.
 
@@ -66,7 +78,8 @@ class RunStatus:
 class Status:
     """The status of ``nightjar up`` and its server. Parts that are not configured or not running are None.
 
-    ``services`` may be left behind by a killed ``nightjar up``. ``log`` has restarts of services and lost runs.
+    If there are services, the first of ``work_pools`` is theirs. ``services`` may be left behind by a killed
+    ``nightjar up``. ``log`` has restarts of services and lost runs.
     """
 
     api_url: str | None
@@ -74,8 +87,7 @@ class Status:
     supervisor_pid: int | None
     view_url: str | None
     services: list[ServiceStatus]
-    work_pool: str
-    work_pool_status: str | None
+    work_pools: list[WorkPoolStatus]
     deployments: list[DeploymentStatus]
     schedules: list[ScheduleStatus]
     runs: list[RunStatus]
@@ -96,12 +108,12 @@ def read_status() -> Status:
     if state and pid is None and not prefect_answers(state.api_url):
         state = None  # left behind by a killed supervisor, and the server is gone too
     services = [] if state is None else list(map(_service, state.services, state.services.values()))
-    work_pool = state.work_pool if state else POOL
+    own = [state.work_pool] if state else []
     api_url = state.api_url if state else configured_prefect_api()
     is_answering = api_url is not None and prefect_answers(api_url)
-    known = _of_server(PrefectApi(api_url), work_pool) if api_url and is_answering else (None, [], [], [])
+    known = _of_server(PrefectApi(api_url), own) if api_url and is_answering else ([], [], [], [])
     view_url = state.view_url if state else None
-    return Status(api_url, is_answering, pid, view_url, services, work_pool, *known, log=str(home() / "up.log"))
+    return Status(api_url, is_answering, pid, view_url, services, *known, log=str(home() / "up.log"))
 
 
 def _service(name: str, known: tuple[int, int]) -> ServiceStatus:
@@ -111,16 +123,21 @@ def _service(name: str, known: tuple[int, int]) -> ServiceStatus:
 
 
 def _of_server(
-    api: PrefectApi, work_pool: str
-) -> tuple[str | None, list[DeploymentStatus], list[ScheduleStatus], list[RunStatus]]:
-    pool = api.get(f"/work_pools/{work_pool}") or {}
+    api: PrefectApi, own: list[str]
+) -> tuple[list[WorkPoolStatus], list[DeploymentStatus], list[ScheduleStatus], list[RunStatus]]:
     flows = {"name": {"any_": list(FLOWS)}}
     names = {flow["id"]: flow["name"] for flow in api.post("/flows/filter", {"flows": flows}) or ()}
     asked = {"flows": flows, "sort": "NAME_ASC", "limit": MOST_RUNS}
     found = api.post("/deployments/filter", asked) or ()
     found = [{**each, "name": f"{names[each['flow_id']]}/{each['name']}"} for each in found]
     runs = [_run(run, api.url) for run in active_flow_runs(api)]
-    return pool.get("status"), list(map(_deployment, found)), _schedules(api, found), runs
+    pools = dict.fromkeys([*own, *filter(None, (each["work_pool_name"] for each in found))] or [POOL])
+    return [_work_pool(api, name) for name in pools], list(map(_deployment, found)), _schedules(api, found), runs
+
+
+def _work_pool(api: PrefectApi, name: str) -> WorkPoolStatus:
+    pool = api.get(f"/work_pools/{name}") or {}
+    return WorkPoolStatus(name, pool.get("type"), pool.get("status"))
 
 
 def _deployment(record: Mapping[str, Any]) -> DeploymentStatus:

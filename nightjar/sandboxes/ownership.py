@@ -11,7 +11,6 @@ import functools
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import psutil
+
+from nightjar.core.process_ids import process_host
 
 LABEL = "nightjar"
 OWNER_LABEL = f"{LABEL}.owner"
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OwnedContainer:
-    """A container that a process of Nightjar made. ``is_owner_running`` is None if the owner is on another machine."""
+    """A container that a process of Nightjar made. ``is_owner_running`` is None if the owner is elsewhere."""
 
     name: str
     task: str | None
@@ -52,7 +53,7 @@ class OwnedContainer:
 
 @functools.cache
 def _owner_of(pid: int) -> str:
-    return f"{socket.gethostname()}/{pid}/{psutil.Process(pid).create_time():.0f}"
+    return f"{process_host()}/{pid}/{psutil.Process(pid).create_time():.0f}"
 
 
 def owner_labels() -> dict[str, str]:
@@ -112,7 +113,7 @@ def _owned(container: Mapping[str, Any]) -> OwnedContainer:
         created_at=datetime.fromtimestamp(int(container["Created"]), UTC),
         owner_host=host,
         owner_pid=int(pid) if pid.isdecimal() else None,
-        is_owner_running=not has_ended(labels[OWNER_LABEL]) if host == socket.gethostname() else None,
+        is_owner_running=not has_ended(labels[OWNER_LABEL]) if host == process_host() else None,
     )
 
 
@@ -136,7 +137,7 @@ def has_ended(owner: str) -> bool:
     """Whether the owner was a process of this machine, and no longer runs."""
     host, _, process = owner.partition("/")
     pid, _, started = process.partition("/")
-    if host != socket.gethostname() or not (pid.isdecimal() and started.isdecimal()):
+    if host != process_host() or not (pid.isdecimal() and started.isdecimal()):
         return False
     try:
         process_there = psutil.Process(int(pid))

@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from nightjar.core.process_ids import process_host
 from nightjar.engine.runs import RunDirectory, runs_folder, runs_folders
 from nightjar.errors import RunDirectoryError, RunLockedError
 
@@ -91,7 +91,14 @@ class TestLock:
                 held = (tmp_path / "a" / "r1" / ".lock").read_text()
                 with pytest.raises(RunLockedError), RunDirectory(tmp_path / "a" / "r1"):
                     pass
-        assert held == f"process {os.getpid()} on {socket.gethostname()}"
+        assert held == f"process {os.getpid()} on {process_host()}"
+
+    def test_a_writer_in_another_container_does_not_count_as_gone(self, tmp_path):
+        with RunDirectory(tmp_path / "r1") as directory:
+            pass
+        for host, is_gone in ((process_host(), True), (f"{process_host()}.1", False)):
+            (tmp_path / "r1" / ".lock").write_text(f"process {2**22 + 1} on {host}")  # more than any process id
+            assert directory.is_abandoned() == is_gone
 
     def test_a_folder_that_cannot_be_created(self, tmp_path):
         (tmp_path / "file").write_text("")

@@ -38,7 +38,7 @@ async def test_what_was_left_behind_is_shown(api_url, capsys):
         f"Server:      {api_url.removesuffix('/api')} answers", "Web view:    http://127.0.0.1:9/",
         "Services:    'nightjar up' is not running: its next start replaces these",
         f"             Prefect's server: process {os.getpid()}",
-        "             The worker: is not running, restarted 1 time", "Work pool:   mine, not found",
+        "             The worker: is not running, restarted 1 time", "Work pools:  mine, not found",
     ]  # fmt: skip
 
 

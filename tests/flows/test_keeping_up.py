@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ import pytest
 from local_services import wait_for_answers
 from waiting import until
 
+from nightjar.core.process_ids import process_host
 from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.active_runs import WITHOUT_HEARTBEATS
 from nightjar.hosting.deployments import DEPLOYMENTS, Wanted, deploy, deployment_name
@@ -37,7 +37,7 @@ def start(services, server, model, num_examples, **parameters):
 
 def process_of(services, flow_run_id):
     host, _, pid = services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")
-    assert host == socket.gethostname()
+    assert host == process_host()
     return int(pid)
 
 

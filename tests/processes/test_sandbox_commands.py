@@ -3,21 +3,21 @@
 import json
 import os
 import runpy
-import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
+from nightjar.core.process_ids import process_host
 from nightjar.errors import ConfigError
 from nightjar.sandboxes.ownership import OWNER_LABEL, owner_labels
 
 pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
-HERE = socket.gethostname()
+HERE = process_host()
 OWNERS = {"mine": owner_labels()[OWNER_LABEL], "left": f"{HERE}/{2**22 + 1}/1", "reused": f"{HERE}/{os.getpid()}/1",
-          "elsewhere": "another-host/7/1"}  # fmt: skip
+          "elsewhere": "another-host/7/1", "boxed": f"{HERE}.1/{2**22 + 1}/1"}  # fmt: skip
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def names(engine):
 def test_list_says_whose_containers_there_are(engine):
     found = {each["name"]: each for each in json.loads(run("list", "--json").stdout)}
     assert {name: each["is_owner_running"] for name, each in found.items()} == {
-        "mine": True, "left": False, "reused": False, "elsewhere": None,
+        "mine": True, "left": False, "reused": False, "elsewhere": None, "boxed": None,
     }  # fmt: skip
     assert found["mine"].items() > {"task": "task of mine", "state": "running", "owner_host": HERE}.items()
     assert (found["mine"]["owner_pid"], found["elsewhere"]["owner_pid"]) == (os.getpid(), 7)
@@ -66,7 +66,7 @@ def test_list_as_a_table_names_the_next_command(engine):
 
 def test_prune_removes_only_containers_whose_owner_has_ended(engine):
     assert run("prune").stdout.splitlines() == ["Removed 2 containers", "  left", "  reused"]
-    assert names(engine) == {"mine", "elsewhere", "a-database"}
+    assert names(engine) == {"mine", "elsewhere", "boxed", "a-database"}
     assert run("prune").stdout == "Removed 0 containers\n"
     assert len(engine.built) == 3
 

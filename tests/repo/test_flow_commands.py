@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nightjar.hosting.deployments import DEPLOYMENTS, WORK_POOL, deployment_name
-from nightjar.hosting.server import FLOWS
+from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name
+from nightjar.hosting.server import FLOWS, POOL
 from nightjar.warehouse.reading.named_queries import find_query, is_name
 
 pytestmark = pytest.mark.slow
@@ -43,12 +43,12 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
     assert declared["deployments"] == [
         {
             "name": name or flow.name, "description": description,
-            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}", "work_pool": {"name": WORK_POOL.name},
+            "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}", "work_pool": {"name": POOL},
         }
         for flow, description, name, _ in DEPLOYMENTS
     ]  # fmt: skip
-    assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
-    assert f"prefect worker start --pool {WORK_POOL.name}\n" in text
+    assert f"prefect work-pool create {POOL} --type process\n" in text
+    assert f"prefect worker start --pool {POOL}\n" in text
 
 
 def test_every_flow_has_a_deployment() -> None:

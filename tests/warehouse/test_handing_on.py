@@ -2,13 +2,13 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
 
 import pytest
 
+from nightjar.core.process_ids import process_host
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import NOTES, Note
 
@@ -92,7 +92,7 @@ def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehou
     (run_dir / "metadata.json").write_text(json.dumps({**metadata, "status": "running"}))
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    (run_dir / ".lock").write_text(f"process {gone.pid} on {socket.gethostname()}")
+    (run_dir / ".lock").write_text(f"process {gone.pid} on {process_host()}")
     files = ("--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json")
     assert nightjar("export", "r1", *where, *files).code == 0
     assert '<dd class="status-crashed">crashed</dd>' in (tmp_path / "run.html").read_text()

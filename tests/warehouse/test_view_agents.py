@@ -3,10 +3,10 @@
 import json
 import os
 import re
-import socket
 
 import pytest
 
+from nightjar.core.process_ids import process_host
 from nightjar.view import live
 from nightjar.warehouse import Warehouse
 
@@ -153,7 +153,7 @@ class TestProgress:
         monkeypatch.setattr(live, "_UPDATE_SECONDS", 0.0)
         monkeypatch.setattr(live, "_SEARCH_SECONDS", 0.0)
         folder = write(tmp_path / "outputs/evals/agent--gpt/run", "run", "running", **COLUMNS)
-        (folder / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        (folder / ".lock").write_text(f"process {os.getpid()} on {process_host()}")
         client = browse(Warehouse(tmp_path / "warehouse"))
         client.folder = folder
         return client

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 
 from nightjar.analysis import judge_night
+from nightjar.core.process_ids import process_host
 from nightjar.view import runs, samples
 from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
@@ -102,7 +103,7 @@ def folder(tmp_path_factory, run_writer):
     agent = one(0, 0, 1.0, **AGENT)
     told = {"run_id": "running", "status": "running", "state_columns": list(AGENT)[1:]}
     run_writer.write(running, [agent], [run_writer.attempt(0, 0)], **told)
-    (running / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    (running / ".lock").write_text(f"process {os.getpid()} on {process_host()}")
     (running / "artifacts").mkdir()
     (running / "artifacts" / "page.html").write_text(HOSTILE)
     (running / "live").mkdir()

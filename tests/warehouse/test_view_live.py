@@ -4,12 +4,12 @@ import json
 import os
 import re
 import shutil
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from nightjar.core.process_ids import process_host
 from nightjar.view import live
 from nightjar.warehouse import Warehouse
 
@@ -24,7 +24,7 @@ def view(tmp_path, run_writer, monkeypatch, browse):
     rollouts = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 0.0)]
     attempts = [run_writer.attempt(0, 0, 1, error=run_writer.failure), run_writer.attempt(0, 0, 2)]
     run_writer.write(folder, rollouts, attempts, run_id="run", status="running")
-    (folder / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    (folder / ".lock").write_text(f"process {os.getpid()} on {process_host()}")
     client = browse(Warehouse(tmp_path / "warehouse"))
     client.folder = folder
     return client
@@ -136,7 +136,7 @@ def test_a_folder_that_is_removed_between_two_looks_at_the_disk_is_no_error(view
 
 def test_crashed_and_unpublished_runs_are_listed_until_they_are_published(view, run_writer, tmp_path):
     assert "not published" not in view.get("/").text
-    (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
+    (view.folder / ".lock").write_text(f"process 4194305 on {process_host()}")
     ended = run_writer.write(view.folder.parent / "ended", run_id="ended", status="completed")
     an_hour_ago = time.time() - 3600
     os.utime(ended / "metadata.json", (an_hour_ago, an_hour_ago))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
+from nightjar.core.process_ids import process_host
 from nightjar.core.secrecy import hide_bytes
 from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of
 from nightjar.engine.runs.recorded import (
@@ -219,13 +219,13 @@ class RunDirectory:
         return (self.path / "metadata.json").is_file()
 
     def is_abandoned(self) -> bool:
-        """Returns whether the last writer was a process of this machine that no longer exists."""
+        """Returns whether the last writer was a process of this machine or container that no longer exists."""
         try:
             words = Path(self._lock.lock_file).read_text(encoding="utf-8").split()
             process, host = int(words[1]), words[3]
         except (OSError, ValueError, IndexError):
             return False
-        return host == socket.gethostname() and not psutil.pid_exists(process)
+        return host == process_host() and not psutil.pid_exists(process)
 
     def status(self, metadata: Mapping[str, Any]) -> str:
         status = str(metadata["status"])
@@ -274,7 +274,7 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
-            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            holder = f"process {os.getpid()} on {process_host()}"
             Path(self._lock.lock_file).write_text(holder, encoding="utf-8")
         except Timeout:
             holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"

@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 
 from nightjar.core.files import file_lock, replace_file
+from nightjar.core.process_ids import process_host
 from nightjar.errors import FileLockedError, NightjarError, WarehouseError
 from nightjar.warehouse.location import file_errors
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
@@ -277,8 +278,7 @@ def _machine() -> str:
     identity = []
     with suppress(OSError):
         identity.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8"))
-    with suppress(OSError):
-        identity.append(str(Path("/proc/self/ns/pid").readlink()))
+    identity.append(process_host())
     return f"{socket.gethostname()}-{hashlib.sha256(''.join(identity).encode()).hexdigest()[:12]}"
 
 
