@@ -35,6 +35,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 
 from nightjar.core.json_bytes import json_bytes
 from nightjar.core.messages import Response
@@ -218,8 +219,9 @@ def _address_of(transport: asyncio.BaseTransport | None) -> str | None:
     return peer and str(peer[0])
 
 
-def _new_request(*parts: Any) -> web.BaseRequest:
-    return web.BaseRequest(*parts, loop=asyncio.get_running_loop(), client_max_size=MAX_BODY_BYTES)
+def _new_request(message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
 def _path_of(request: web.BaseRequest) -> str:
