@@ -79,6 +79,8 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     samples = _Samples(found.path, header.of(task, "configs"), unreadable)
     for line in samples.lines():
         results.add(samples.rollout(line))
+    if not len(results):
+        raise WarehouseError(f"{str(found.path)!r} has no sample" + "".join(f"; {one}" for one in unreadable[:1]))
     results.finish()
     scores = header.of(task, "results")
     mean = scores.get(f"{samples.reward},{samples.filter}")

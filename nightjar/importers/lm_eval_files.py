@@ -42,10 +42,10 @@ def results_at(path: Path) -> list[Path]:
 
 
 def results_of(samples: Path, known: dict[Path, list[str]] | None = None) -> Path | None:
-    """Returns the results file of a samples file."""
-    results = _results_files(samples.parent) if known is None else known
+    """Returns the results file of a samples file, which may be damaged if its name has a date."""
     if dated := _SAMPLES.fullmatch(samples.name):
-        return next((path for path in results if path.name.endswith(f"_{dated['date']}.json")), None)
+        return min(samples.parent.glob(f"*_{dated['date']}.json"), default=None)
+    results = _results_files(samples.parent) if known is None else known
     return next(
         (path for path, tasks in results.items() if path.name == "results.json" and _task(samples, tasks)), None
     )

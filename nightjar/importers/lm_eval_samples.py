@@ -11,6 +11,7 @@ from nightjar.importers.reading import Line, is_measure
 from nightjar.importers.rollouts import parsed
 
 _FEWEST_CHOICES = 2
+_LARGEST_ID = (1 << 63) - 1
 _WEIGHTED = ("perplexity", "bits_per_byte")
 _PARTS = ("loglikelihood", "weight")
 _FIELDS = frozenset(
@@ -47,7 +48,7 @@ class Sample:
         """
         row = line.content
         doc_id, named, requests = row.get("doc_id"), row.get("metrics"), _requests(row.get("arguments"))
-        if not isinstance(doc_id, int) or not requests:
+        if not isinstance(doc_id, int) or not 0 <= doc_id <= _LARGEST_ID or not requests:
             raise WarehouseError(f"{line.place} is not a sample of lm-eval: it has no doc_id or no arguments")
         names = named if isinstance(named, list) else known or [name for name in row if name not in _FIELDS]
         return cls(

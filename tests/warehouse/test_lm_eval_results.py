@@ -167,6 +167,16 @@ class TestFiles:
         assert (found.rollouts, found.error, found.novelty) == (1, None, "new")
         assert [one.partition(" is ")[0] for one in found.unreadable] == [f"{path}, line 2", f"{path}, line 3"]
 
+    def test_a_damaged_results_file_and_a_file_without_samples_are_errors(self, copied, tmp_path):
+        folder = copied(RECORDED)
+        damaged, _ = sorted(folder.glob("results_*.json"))
+        damaged.write_text(damaged.read_text()[:1000])
+        samples_of("gsm8k", folder).write_text('{"doc_id": 18446744073709551616, "arguments": [["2+2?"]]}\n')
+        found = list(import_all(Warehouse(tmp_path / "warehouse"), [folder]))
+        assert ["is damaged" in one.error for one in found] == [False, True, True]
+        assert "has no sample" in found[0].error
+        assert "line 1 is not a sample of lm-eval" in found[0].error
+
     def test_scores_without_samples_are_an_error_that_says_what_to_do(self, copied, tmp_path):
         folder = copied(HASHED)
         for path in folder.glob("samples_*"):
