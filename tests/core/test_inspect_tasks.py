@@ -1,5 +1,6 @@
 """Tasks of Inspect give the scores of ``inspect eval`` for the same answers; other values are calculated by hand."""
 
+import sys
 import textwrap
 from base64 import b64encode
 
@@ -8,7 +9,7 @@ import pytest
 from nightjar.clients import ClientConfig
 from nightjar.environments.loading import load_environment
 from nightjar.environments.packages.lookup import environments_in, eval_defaults, version_info
-from nightjar.errors import ConfigError, EnvironmentLoadError
+from nightjar.errors import ConfigError, EnvironmentImportError, EnvironmentLoadError
 from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
 from nightjar.model_server.answers import message_text
 
@@ -414,3 +415,9 @@ def test_a_broken_task_file_is_an_error_with_its_reason(tmp_path, source, text):
     (tmp_path / "evals.py").write_bytes(source)
     with pytest.raises(EnvironmentLoadError, match=text):
         load_environment(f"inspect://{tmp_path / 'evals.py'}@it")
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    with pytest.raises(EnvironmentImportError, match=r"pip install 'nightjar-evals\[inspect\]'"):
+        load_environment("inspect://evals.py@it")

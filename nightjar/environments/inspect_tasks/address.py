@@ -13,7 +13,7 @@ from nightjar.core.environment_id import INSPECT, file_of_task
 from nightjar.environments.environment import Environment
 from nightjar.environments.packages.installation import import_extra
 from nightjar.environments.packages.lookup import sent_file
-from nightjar.errors import ConfigError, NightjarError
+from nightjar.errors import ConfigError, EnvironmentImportError, NightjarError
 
 _ENVIRONMENT = "nightjar.environments.inspect_tasks.inspect_env:InspectEnv"
 _EPOCHS = "nightjar.environments.inspect_tasks.task_loading:epochs_of"
@@ -46,7 +46,10 @@ def parse_address(uri: str) -> TaskAddress:
 
 def inspect_environment(uri: str, **env_args: Any) -> Environment:
     """Makes the environment of an ``inspect://`` URI."""
-    import_extra("inspect_ai", "inspect", INSPECT)
+    try:
+        import_extra("inspect_ai", "inspect", INSPECT)
+    except ImportError as error:
+        raise EnvironmentImportError(uri, str(error), "") from error
     environment: Environment = pkgutil.resolve_name(_ENVIRONMENT)(parse_address(uri), **env_args)
     return environment
 

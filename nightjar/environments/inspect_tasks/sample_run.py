@@ -6,6 +6,7 @@ function for this, so all its inner parts that Nightjar needs are imported here 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
@@ -35,6 +36,8 @@ from inspect_ai.solver._task_state import sample_state, set_sample_state
 from inspect_ai.util import LimitExceededError, time_limit, turn_limit, working_limit
 from inspect_ai.util._limit import monitor_working_limit
 from inspect_ai.util._store import init_subtask_store
+
+logger = logging.getLogger(__name__)
 
 OPERATOR = "operator"
 
@@ -80,8 +83,15 @@ class SampleRun:
                 await self._score()
             finally:
                 if self.task.cleanup is not None:
-                    with anyio.CancelScope(shield=True):
-                        await self.task.cleanup(self.state)
+                    await self._clean_up(self.task.cleanup)
+
+    async def _clean_up(self, cleanup: Callable[[TaskState], Awaitable[None]]) -> None:
+        """Calls the clean-up of the task. A failure of it is only logged, as in Inspect."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await cleanup(self.state)
+            except Exception as error:  # noqa: BLE001 - the task's code
+                logger.warning("The clean-up of task %r failed: %s", self.task.name, error)
 
     def _init(self) -> None:
         task, sample = self.task, self.sample
