@@ -139,7 +139,8 @@ def _messages(messages: str | Iterable[Mapping[str, Any]] | None, other: str) ->
     """Returns messages in Inspect's form; a text, or a message of an unknown role, gets the role ``other``."""
     if messages is None or isinstance(messages, str):
         return [{"role": other, "content": messages}] if messages else []
-    return [_message(message, other) for message in messages]
+    told = (message if isinstance(message, Mapping) else {"content": message} for message in messages)
+    return [_message(message, other) for message in told]
 
 
 def _message(message: Mapping[str, Any], other: str) -> dict[str, Any]:

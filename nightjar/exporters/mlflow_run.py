@@ -96,7 +96,8 @@ def _find_or_create(client: Any, run: ReadRun) -> tuple[Any, bool]:
     experiment = client.get_experiment_by_name(run.row["env_id"])
     experiment_id = experiment.experiment_id if experiment else client.create_experiment(run.row["env_id"])
     run_id = run.row["run_id"]
-    if found := client.search_runs([experiment_id], f"tags.`{_RUN_ID}` = '{run_id}'", max_results=1):
+    quote = '"' if "'" in run_id else "'"
+    if found := client.search_runs([experiment_id], f"tags.`{_RUN_ID}` = {quote}{run_id}{quote}", max_results=1):
         return found[0], False
     name = (run.row["config"] or {}).get("name") or f"{run.row['model']} {run_id}"
     tags = {_RUN_ID: run_id, "mlflow.source.name": "nightjar"}

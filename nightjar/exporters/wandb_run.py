@@ -108,5 +108,5 @@ def _move(folder: Path, place: Path, run_id: str) -> Path:
 
 
 def _name(text: str) -> str:
-    r"""Returns a name without the characters that W&B refuses in names of projects and runs: ``/\#?%:``."""
-    return re.sub(r"[/\\#?%:]", "-", text)[:_LONGEST_NAME]
+    r"""Returns a name without the characters that W&B refuses in names of projects and runs."""
+    return re.sub(r"[/\\#?%:;,']", "-", text)[:_LONGEST_NAME]
