@@ -131,7 +131,7 @@ async def _planned_deployments(client: PrefectClient, wanted: Wanted) -> list[Ch
     """
     folder, is_taken_over = wanted.folder, wanted.is_taken_over
     pool = prefixed(POOL, wanted.prefix)
-    known = (*DEPLOYMENTS, *wanted.suites())
+    known = [_with_own_evaluations(each, wanted.prefix) for each in (*DEPLOYMENTS, *wanted.suites())]
     declared = {prefixed(each.name or each.flow.name, wanted.prefix): each for each in known}
     declared = {**await _suites_there(client, folder), **declared}
     after = [await _deployment(name, each, folder, pool) for name, each in declared.items()]
@@ -144,6 +144,14 @@ async def _planned_deployments(client: PrefectClient, wanted: Wanted) -> list[Ch
     for new, old in zip(after, before, strict=True):
         changes.append(_planned(new, old, is_taken_over=is_taken_over))
     return changes
+
+
+def _with_own_evaluations(declared: Deployment, prefix: str) -> Deployment:
+    """Returns a deployment whose nights run their evaluations with the deployment of the same prefix and work pool."""
+    if declared.flow is not benchmark or not prefix:
+        return declared
+    own = deployment_name(Deployment(evaluate, ""), prefix)
+    return declared._replace(parameters={"deployment": own, **declared.parameters})
 
 
 async def _planned_schedules(client: PrefectClient, wanted: Wanted) -> list[Change]:
@@ -228,12 +236,13 @@ def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_
     what = f"deployment {new.full_name}"
     if old is None:
         return Change(what, "create", lambda _: new.aapply())
+    kept = {"deployment"} & old.parameters.keys()  # a user may have chosen another one
     wanted = {
         "entrypoint": new.entrypoint,
         "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001 - has no public name
         "version": new.version,
         "work_pool_name": old.work_pool_name or new.work_pool_name,  # None if a user has deleted the pool
-        "parameters": {**old.parameters, **new.parameters},
+        "parameters": old.parameters | {name: new.parameters[name] for name in new.parameters if name not in kept},
         "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
     }
     changed = {name: value for name, value in wanted.items() if getattr(old, name) != value}

@@ -90,6 +90,15 @@ class TestWhatIsRegistered:
         assert (found.image, found.networks) == ("nightjar", ["team"])
         assert found.container_create_kwargs["working_dir"] == str(own_folder)
 
+    async def test_nights_evaluate_in_containers_too_unless_a_user_chose_otherwise(self, own_folder, services):
+        await deploy(Wanted(own_folder, "nightly", pool="docker"))
+        deployment = services.call("GET", "/deployments/name/benchmark/nightly-nightly-benchmark")
+        assert deployment["parameters"] == {"deployment": "evaluate/nightly-evaluate"}
+        services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {"deployment": "evaluate/evaluate"}})
+        await deploy(Wanted(own_folder, "nightly", pool="docker"))
+        deployment = services.call("GET", "/deployments/name/benchmark/nightly-nightly-benchmark")
+        assert deployment["parameters"] == {"deployment": "evaluate/evaluate"}
+
     async def test_a_pool_of_another_type_is_refused(self, own_folder, services):
         await deploy(Wanted(own_folder, "plain"))
         with pytest.raises(ServiceError, match=r"'plain-nightjar'.*'process'.*--name-prefix NAME"):
