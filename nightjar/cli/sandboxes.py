@@ -15,7 +15,7 @@ from nightjar.cli.options import JsonOption, option
 from nightjar.cli.output import columns, number, print_json, print_some
 from nightjar.cli.terminal import echo
 from nightjar.errors import ConfigError
-from nightjar.sandboxes.containers import connect, docker_sdk
+from nightjar.sandboxes.engine import connect, docker_sdk
 from nightjar.sandboxes.images import remove_images
 from nightjar.sandboxes.ownership import OwnedContainer, owned_containers, remove_left
 from nightjar.sandboxes.request import SandboxRefusedError

@@ -63,6 +63,9 @@ class MultiTurnEnv(Environment):
     places: Places | None = None
     """Limits the rollouts at once; None means no limit beyond that of the run."""
 
+    is_setup_timed = True
+    """Whether the time limit of a rollout includes ``setup_state``. If not, ``start_clock`` sets the limit."""
+
     def __init__(
         self,
         max_turns: int = -1,
@@ -186,9 +189,9 @@ class MultiTurnEnv(Environment):
             return await self._attempt(state)
 
     async def _attempt(self, state: State) -> State:
-        limit = asyncio.timeout(self.timeout_seconds)
+        limit = asyncio.timeout(self.timeout_seconds if self.is_setup_timed else None)
         try:
-            if self.timeout_seconds is None:
+            if self.timeout_seconds is None and self.is_setup_timed:
                 state = await self._converse(state, limit)
             else:
                 async with limit:

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes.disk_watch import DiskWatch
-from nightjar.sandboxes.ownership import LABEL, owner_labels, release_watcher, remove_left, use_watcher
+from nightjar.sandboxes.engine import EngineRestarts, connect, docker_sdk
+from nightjar.sandboxes.ownership import IMAGE_LABELS, LABEL, owner_labels, release_watcher, remove_left, use_watcher
 from nightjar.sandboxes.processes import KILLED, FrameReader
 from nightjar.sandboxes.request import (
     CreateSandboxRequest,
     SandboxCreationError,
-    SandboxRefusedError,
     check_sandbox_access,
 )
 from nightjar.sandboxes.sandbox import Command, Output, Sandbox, SandboxProcess, SandboxProvider, Stream
@@ -79,6 +79,7 @@ class DockerSandbox(Sandbox):
 
     async def start(self) -> None:
         """Creates and starts the container. The first time, pulls the image and installs packages into the image."""
+        await self.provider.restarts.wait()
         try:
             await self.provider.run(self._start)
         except SandboxError:
@@ -139,8 +140,10 @@ class DockerSandbox(Sandbox):
     def _start(self) -> None:
         self.provider.watch()
         api, request = self.provider.api, self._request
+        image = self.provider.image_with_packages(request)
+        self.provider.open_containers.add(self.id)
         created = api.create_container(
-            self.provider.image_with_packages(request),
+            image,
             ["/bin/sh", "-c", f"exec sleep {int(request.timeout_minutes * 60)}"],
             name=self.id,
             user=_NOBODY,  # so that no command can end the container
@@ -204,6 +207,7 @@ class DockerSandbox(Sandbox):
         except errors.APIError as error:
             if not isinstance(error, errors.NotFound) and "already in progress" not in str(error):
                 raise
+        self.provider.open_containers.discard(self.id)
 
 
 class ContainerProcess(SandboxProcess):
@@ -308,7 +312,10 @@ class DockerProvider(SandboxProvider):
         self._images: dict[str, str] = {}
         self._preparing = threading.Lock()
         self._is_watched = False
+        self.open_containers: set[str] = set()
+        """The names of the containers that may exist."""
         self.disk_watch = DiskWatch(self)
+        self.restarts = EngineRestarts(self)
 
     @staticmethod
     def is_available(timeout_seconds: float = 2) -> bool:
@@ -353,7 +360,7 @@ class DockerProvider(SandboxProvider):
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._is_watched:
+        if self._is_watched and not self.open_containers:  # otherwise the watcher removes them
             self._is_watched = False
             release_watcher()
         self._client.close()
@@ -376,7 +383,11 @@ class DockerProvider(SandboxProvider):
         logger.info("Building the image %r: %s", tag, recipe)
         try:
             self._client.images.build(
-                fileobj=io.BytesIO(recipe.encode()), tag=tag, rm=True, timeout=_INSTALL_TIMEOUT_SECONDS
+                fileobj=io.BytesIO(recipe.encode()),
+                tag=tag,
+                rm=True,
+                timeout=_INSTALL_TIMEOUT_SECONDS,
+                labels=IMAGE_LABELS,
             )
         except (errors.BuildError, errors.APIError) as error:
             raise SandboxCreationError(
@@ -384,27 +395,3 @@ class DockerProvider(SandboxProvider):
                 "and pip_install_packages=''."
             ) from error
         return tag
-
-
-def docker_sdk() -> Any:
-    """Returns the docker SDK. Raises ``SandboxRefusedError`` if it is not installed."""
-    try:
-        import docker
-        import docker.errors
-        import docker.types
-    except ImportError as error:
-        raise SandboxRefusedError(
-            "Containers need the docker SDK. Install it: pip install 'nightjar-evals[docker]'"
-        ) from error
-    return docker
-
-
-def connect(timeout_seconds: float) -> docker.DockerClient:
-    """Returns a connection to the daemon. Raises ``SandboxRefusedError`` if none answers."""
-    sdk = docker_sdk()
-    try:
-        return sdk.from_env(timeout=timeout_seconds)
-    except sdk.errors.DockerException as error:
-        raise SandboxRefusedError(
-            f"No docker daemon answers: {error}. Start docker, set DOCKER_HOST, or use sandbox_provider='local'."
-        ) from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
+from nightjar.sandboxes.engine import Engine
 from nightjar.sandboxes.ownership import OWNER_LABEL, owner_labels
 
 _POLL_SECONDS = 5.0
@@ -14,19 +14,11 @@ _MEGABYTE = 2**20
 logger = logging.getLogger(__name__)
 
 
-class Provider(Protocol):
-    """The engine, and a way to call it in a thread."""
-
-    api: Any
-
-    async def run(self, func: Callable[..., Any], *args: Any) -> Any: ...
-
-
 class DiskWatch:
     """Asks the engine every few seconds for the sizes of this process's containers, while there are any."""
 
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._limits: dict[str, tuple[int, Callable[[str], None]]] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -47,7 +39,7 @@ class DiskWatch:
         while self._limits:
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                sizes = await self._provider.run(self._sizes)
+                sizes = await self._engine.run(self._sizes)
             except Exception as error:  # noqa: BLE001 - the engine may be restarting
                 logger.debug("The sizes of containers are unknown: %s", error)
                 continue
@@ -56,15 +48,15 @@ class DiskWatch:
                 if too_large is not None and size > most * _MEGABYTE:
                     self._limits.pop(container)
                     too_large(f"it wrote {size // _MEGABYTE} MB, and may write {most} MB (storage_mb)")
-                    await self._provider.run(self._kill, container)
+                    await self._engine.run(self._kill, container)
 
     def _sizes(self) -> dict[str, int]:
         own = f"{OWNER_LABEL}={owner_labels()[OWNER_LABEL]}"
-        found = self._provider.api.containers(size=True, filters={"label": [own]})
+        found = self._engine.api.containers(size=True, filters={"label": [own]})
         return {str(each["Id"]): int(each.get("SizeRw") or 0) for each in found}
 
     def _kill(self, container: str) -> None:
         try:
-            self._provider.api.kill(container)
+            self._engine.api.kill(container)
         except Exception as error:  # noqa: BLE001 - it has just ended
             logger.debug("Container %s is not killed: %s", container, error)

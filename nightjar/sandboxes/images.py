@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.core.folder_hash import hash_of_folder
-from nightjar.sandboxes.containers import DockerProvider, docker_sdk
-from nightjar.sandboxes.ownership import LABEL
+from nightjar.sandboxes.containers import DockerProvider
+from nightjar.sandboxes.engine import docker_sdk
+from nightjar.sandboxes.ownership import IMAGE_LABELS, LABEL
 from nightjar.sandboxes.request import SandboxCreationError, SandboxRefusedError
 
 _AT_ONCE = 2
@@ -73,6 +74,7 @@ class Images:
 
     async def _prepare(self, source: ImageSource) -> Image:
         async with self._places:
+            await self.provider.restarts.wait()
             started = time.monotonic()
             image = await self.provider.run(_prepare, self.provider, source, started)
         self._ready += 1
@@ -110,7 +112,7 @@ def _build(provider: DockerProvider, folder: Path, source: ImageSource) -> str:
     try:
         steps = api.build(
             path=str(folder), tag=name, rm=True, forcerm=True, decode=True, timeout=source.build_seconds,
-            labels={LABEL: "image"},
+            labels=IMAGE_LABELS,
         )  # fmt: skip
         _follow(steps, folder, source.build_seconds)
         api.inspect_image(name)
@@ -134,10 +136,15 @@ def _follow(steps: Iterator[Mapping[str, Any]], folder: Path, seconds: float) ->
 def remove_images(client: Any) -> list[str]:
     """Removes the images that Nightjar built and no container uses. Returns their names."""
     removed = []
-    for image in client.api.images(filters={"label": [f"{LABEL}=image"]}):
+    used = {container["ImageID"] for container in client.api.containers(all=True)}
+    for image in client.api.images(filters={"label": [f"{LABEL}={IMAGE_LABELS[LABEL]}"]}):
         names = image.get("RepoTags") or [image["Id"]]
+        if image["Id"] in used:
+            logger.warning("The image %s stays: a container uses it", names[0])
+            continue
         try:
-            client.api.remove_image(image["Id"], force=len(names) > 1)
+            for name in names:  # by name, because some engines remove an image with several names only by force
+                client.api.remove_image(name)
         except docker_sdk().errors.APIError as error:
             logger.warning("The image %s stays: %s", names[0], error.explanation)
             continue

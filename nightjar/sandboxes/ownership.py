@@ -26,6 +26,9 @@ import psutil
 LABEL = "nightjar"
 OWNER_LABEL = f"{LABEL}.owner"
 TASK_LABEL = f"{LABEL}.task"
+IMAGE_LABELS = {LABEL: "image"}
+"""The labels of the images that Nightjar builds."""
+
 _CLOCK_SECONDS = 1.0
 _watchers: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
 """The watcher of each process that makes containers, here and in processes that were forked, with its uses."""

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import closing, suppress
 
-from nightjar.sandboxes.containers import connect
+from nightjar.sandboxes.engine import connect
 from nightjar.sandboxes.ownership import has_ended, remove_left
 
 _PATIENCE_SECONDS = 50.0

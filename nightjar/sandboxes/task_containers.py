@@ -10,6 +10,7 @@ import asyncio
 import functools
 import io
 import itertools
+import logging
 import os
 import resource
 import tarfile
@@ -22,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes.containers import ContainerProcess, DockerProvider, docker_sdk
+from nightjar.sandboxes.containers import ContainerProcess, DockerProvider
+from nightjar.sandboxes.engine import docker_sdk
 from nightjar.sandboxes.ownership import LABEL, owner_labels
 from nightjar.sandboxes.request import SandboxCreationError, check_sandbox_access
 from nightjar.sandboxes.sandbox import Command, Sandbox
+
+logger = logging.getLogger(__name__)
 
 _COMMAND = "NIGHTJAR_COMMAND"
 _KILL_SECONDS = 20.0
@@ -84,6 +88,7 @@ class TaskContainer(Sandbox):
         self._numbers = itertools.count(1)
 
     async def start(self) -> None:
+        await self.provider.restarts.wait()
         try:
             await self.provider.run(self._start)
         except BaseException as error:
@@ -122,16 +127,27 @@ class TaskContainer(Sandbox):
         container, self._container = self._container, None
         if container is not None:
             self.provider.disk_watch.remove(container)
-            await asyncio.shield(self.provider.run(self._remove, container))
-
-    def _fail(self, reason: str) -> None:
-        self._failure = reason
+            await asyncio.shield(self._remove_patiently(container))
 
     def close_now(self) -> None:
         self._is_closed = True
         container, self._container = self._container, None
         if container is not None:
             self._remove(container)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+
+    async def _remove_patiently(self, container: str) -> None:
+        """Removes the container, also if the engine restarts. What is left, the watcher of this process removes."""
+        try:
+            await self.provider.run(self._remove, container)
+        except Exception:  # noqa: BLE001 - the second attempt logs it
+            await self.provider.restarts.wait()
+            try:
+                await self.provider.run(self._remove, container)
+            except Exception as error:  # noqa: BLE001 - the rollout is over, and has its result
+                logger.warning("The container %s stays for now: %s", self.id, error)
 
     async def kill(self, words: str) -> None:
         """Kills the processes whose first environment contains ``words``."""
@@ -174,6 +190,7 @@ class TaskContainer(Sandbox):
 
     def _start(self) -> None:
         self.provider.watch()
+        self.provider.open_containers.add(self.id)
         api, spec, waiting = self.provider.api, self.spec, ["/bin/sh", "-c", _WAIT]
         created = api.create_container(
             spec.image,
@@ -274,15 +291,16 @@ class TaskContainer(Sandbox):
             try:
                 self.provider.api.remove_container(container, force=True, v=True)
             except errors.NotFound:
-                return
+                break
             except errors.APIError as error:
                 if "already in progress" in str(error):
-                    return
+                    break
                 if wait is None:
                     raise
                 time.sleep(wait)
             else:
-                return
+                break
+        self.provider.open_containers.discard(self.id)
 
 
 def _machine_limits() -> dict[str, int]:

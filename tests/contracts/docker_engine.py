@@ -139,11 +139,13 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, [{"Id": f"sha256:{name}", "RepoTags": [name]} for name in names])
 
     def remove_image(self, key):
-        del self.server.built[key.removeprefix("sha256:")]
+        del self.server.built[key]
         self.reply(200, [])
 
     def build(self):
         self.server.images |= {self.query["t"], "123456789abc"}
+        labels = json.loads(self.query.get("labels", "{}"))
+        self.server.built[self.query["t"]] = [f"{name}={value}" for name, value in labels.items()]
         self.reply(200, {"stream": "Successfully built 123456789abc\n"})
 
     def create(self):
@@ -157,7 +159,8 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.query.get("filters", "{}")).get("label", [])
         known = [(each, each.config.get("Labels") or {}) for each in self.server.containers.values()]
         shown = [
-            {"Id": each.id, "Names": [f"/{each.name}"], "Labels": labels, "State": "running", "Created": each.created}
+            {"Id": each.id, "Names": [f"/{each.name}"], "Labels": labels, "State": "running", "Created": each.created,
+             "ImageID": f"sha256:{each.config['Image']}"}
             for each, labels in known if all(name in labels for name in asked)
         ]  # fmt: skip
         self.reply(200, shown)

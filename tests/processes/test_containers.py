@@ -8,6 +8,7 @@ import re
 import runpy
 from pathlib import Path
 
+import psutil
 import pytest
 from waiting import until
 
@@ -51,6 +52,11 @@ async def start(provider):
 
 def asked(engine, method, pattern):
     return [body for known, path, body in engine.requests if known == method and re.fullmatch(pattern, path)]
+
+
+def watchers():
+    children = psutil.Process().children()
+    return [each for each in children if "nightjar.sandboxes.removal" in " ".join(each.cmdline())]
 
 
 class TestRequests:
@@ -112,6 +118,7 @@ class TestImages:
         images = [config["Image"] for config in asked(engine, "POST", "/containers/create")]
         assert images[0] == images[1]
         assert images[0].startswith("nightjar-packages:")
+        assert engine.built[images[0]] == ["nightjar=image"]  # so that 'sandbox prune --images' finds it
 
     async def test_a_failed_installation_of_packages_is_an_error(self, engine, start):
         engine.faults.append(("POST", "/build", 500, "no network"))
@@ -120,6 +127,29 @@ class TestImages:
 
 
 class TestFailures:
+    async def test_a_container_starts_when_a_restarted_engine_answers_again(self, engine, provider, tmp_path):
+        engine.close()
+        (tmp_path / "docker.sock").unlink()
+        sandbox = provider.new_sandbox(CreateSandboxRequest())
+        starting = asyncio.create_task(sandbox.start())
+        await asyncio.sleep(0.2)
+        restarted = Engine(tmp_path / "docker.sock", images=[IMAGE])
+        await starting
+        await sandbox.close()
+        restarted.close()
+
+    async def test_a_container_that_stays_is_left_to_the_watcher(self, engine, provider):
+        sandbox = provider.new_sandbox(CreateSandboxRequest())
+        await sandbox.start()
+        engine.faults.append(("DELETE", r"/containers/\w+", 500, "the disk is full"))
+        with pytest.raises(docker.errors.APIError, match="the disk is full"):
+            await sandbox.close()
+        provider.close()
+        assert len(watchers()) == 1
+        provider.open_containers.clear()
+        provider.close()
+        assert watchers() == []
+
     async def test_a_failed_start_leaves_no_container(self, engine, start):
         engine.faults.append(("POST", r"/containers/\w+/start", 500, "no space left"))
         with pytest.raises(SandboxCreationError, match=r"did not start.*no space left"):

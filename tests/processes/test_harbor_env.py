@@ -52,7 +52,7 @@ def evaluate(kind, tmp_path):
 
     async def run(tasks, *turns, run_folder=None, **options):
         image = {} if kind == "local" else {"docker_image": IMAGE, "agent_workdir": "/app"}
-        env = HarborEnv(tasks, max_sandboxes=2, **{**image, **options})
+        env = HarborEnv(tasks, **{"max_sandboxes": 2, **image, **options})
         env.run_folder = run_folder
         with ModelServer(Script(turns or [SUBMIT]), keep_requests=20) as server:
             config = ClientConfig(api_base_url=server.base_url, api_key_var="NO_KEY")
@@ -120,6 +120,24 @@ async def test_an_agent_that_runs_out_of_time_is_verified(write_task, evaluate):
     tasks = write_task(toml="[agent]\ntimeout_sec = 2")
     [row] = await evaluate(tasks, bash(SOLVE), bash("sleep 100"))
     assert (row["error"], row["reward"], row["metrics"]["agent_timeout"]) == (None, 1.0, 1.0)
+
+
+def test_a_task_without_solution_is_refused_for_oracle_before_its_image_is_built(write_task, caplog):
+    write_task("solved")
+    tasks = write_task("unsolved")
+    (tasks / "unsolved/solution/solve.sh").unlink()
+    assert [*HarborEnv(tasks, agent="nop").tasks] == ["solved", "unsolved"]
+    assert [*HarborEnv(tasks, agent="oracle").tasks] == ["solved"]
+    assert "Task 'unsolved' cannot run here: It has no solution/solve.sh" in caplog.text
+    with pytest.raises(DatasetError, match=r"can run here\. unsolved: It has no solution/solve\.sh"):
+        HarborEnv(tasks, tasks=["unsolved"], agent="oracle")
+
+
+async def test_the_time_of_a_rollout_begins_when_its_container_is_ready(write_task, evaluate):
+    write_task("first")
+    rows = await evaluate(write_task("second"), bash(f"{SOLVE}; sleep 100"), timeout_seconds=2, max_sandboxes=1)
+    found = [(row["error"], row["reward"], row["metrics"]["agent_timeout"]) for row in rows]
+    assert found == [(None, 1.0, 1.0)] * 2
 
 
 async def test_a_reward_that_is_missing_is_an_error_and_no_zero(write_task, evaluate):

@@ -32,7 +32,9 @@ def engine(tmp_path, monkeypatch):
         client.api.create_container("any", name=name, labels={OWNER_LABEL: owner, "nightjar.task": f"task of {name}"})
     client.api.create_container("any", name="a-database", labels={"team": "x"})
     client.close()
-    engine.built = {"nightjar-task:1": ["nightjar=image"], "team/app:2": []}
+    engine.built = {name: ["nightjar=image"] for name in ("nightjar-task:1", "nightjar-packages:1")} | {
+        "team/app:2": []
+    }
     yield engine
     engine.close()
 
@@ -66,14 +68,20 @@ def test_prune_removes_only_containers_whose_owner_has_ended(engine):
     assert run("prune").stdout.splitlines() == ["Removed 2 containers", "  left", "  reused"]
     assert names(engine) == {"mine", "elsewhere", "a-database"}
     assert run("prune").stdout == "Removed 0 containers\n"
-    assert len(engine.built) == 2
+    assert len(engine.built) == 3
 
 
 def test_prune_removes_images_that_nightjar_built(engine):
     found = json.loads(run("prune", "--images", "--json").stdout)
-    assert found == {"containers": ["left", "reused"], "images": ["nightjar-task:1"]}
+    assert found == {"containers": ["left", "reused"], "images": ["nightjar-task:1", "nightjar-packages:1"]}
     assert [*engine.built] == ["team/app:2"]
     assert run("prune", "--images").stdout == "Removed 0 containers\nRemoved 0 images\n"
+
+
+def test_prune_keeps_an_image_that_a_container_uses(engine):
+    next(iter(engine.containers.values())).config["Image"] = "nightjar-task:1"
+    assert json.loads(run("prune", "--images", "--json").stdout)["images"] == ["nightjar-packages:1"]
+    assert "nightjar-task:1" in engine.built
 
 
 def test_without_containers_the_list_says_so(engine):

@@ -71,10 +71,11 @@ class HarborEnv(StatefulToolEnv):
         ['bash', 'read_file', 'write_file', 'edit_file', 'submit']
     """
 
-    state_columns = (
+    state_columns: Sequence[str] = (
         "task_name", "image_digest", "agent_steps", "agent_log", "verifier_log", "verifier_seconds", "changed_files",
         "artifacts",
     )  # fmt: skip
+    is_setup_timed = False
 
     def __init__(
         self,
@@ -101,7 +102,8 @@ class HarborEnv(StatefulToolEnv):
             raise ConfigError(f"Unknown agent {agent!r}. Choose one of: {', '.join(AGENTS)}, {_COMMAND}PROGRAM")
         if agent_folder is not None and not Path(agent_folder).is_dir():
             raise ConfigError(f"agent_folder {str(agent_folder)!r} is not a folder")
-        self.tasks = runnable_tasks(Path(dataset_path), [tasks] if isinstance(tasks, str) else tasks)
+        names = [tasks] if isinstance(tasks, str) else tasks
+        self.tasks = runnable_tasks(Path(dataset_path), names, needs_solution=self.agent == "oracle")
         options: dict[str, Any] = {"timeout_seconds": _LONGEST_SECONDS, "hook_timeout_seconds": None, **kwargs}
         if self.agent == "shell":
             options.setdefault("system_prompt", SHELL_PROMPT)
@@ -134,8 +136,8 @@ class HarborEnv(StatefulToolEnv):
         return state
 
     def start_clock(self, state: State, limit: asyncio.Timeout) -> None:
-        """Limits the time of the agent, without the time that its container took to start."""
-        self._trials[state["trajectory_id"]].start_clock(limit)
+        """Limits the time of the agent, without the time that it waited for its container."""
+        self._trials[state["trajectory_id"]].start_clock(limit, self.timeout_seconds)
 
     async def get_prompt_messages(self, state: State) -> Messages:
         trial = self._trials[state["trajectory_id"]]
@@ -331,8 +333,6 @@ class HarborEnv(StatefulToolEnv):
     async def _close(self, trial: Trial) -> None:
         try:
             await trial.sandbox.close()
-        except Exception as error:  # noqa: BLE001 - the next run removes it
-            logger.warning("The container %s stays for now: %s", trial.sandbox.id, error)
         finally:
             trial.live.end()
             self.sandboxes.places.release()

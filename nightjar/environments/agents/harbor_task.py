@@ -152,6 +152,11 @@ class HarborTask(BaseModel):
         return next(filter(Path.is_file, (self.environment_folder / name for name in COMPOSE_FILES)), None)
 
     @property
+    def has_solution(self) -> bool:
+        """Whether every step has a ``solve.sh``."""
+        return all(step.has_solution for step in self.steps)
+
+    @property
     def needs_image(self) -> bool:
         """Whether the task names or builds its image. If not, it runs in any image."""
         return bool(self.environment.docker_image or self.dockerfile)

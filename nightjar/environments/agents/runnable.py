@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _ROLLOUTS_PER_CORE = 4
 _ANSWER_SECONDS = 20.0
+_NO_SOLUTION = "It has no solution/solve.sh, which the agent 'oracle' runs."
 _NO_ENGINE = (
     "It needs an image, and no container engine answers. Start docker, or install podman "
     "(apt-get install podman) and set DOCKER_HOST=unix:///run/podman/podman.sock."
@@ -31,7 +32,7 @@ def row_of(task: HarborTask) -> dict[str, Any]:
     return {"question": task.steps[0].instruction, "answer": "", "info": info, "task": task.name}
 
 
-def runnable_tasks(path: Path, names: Sequence[str] | None) -> dict[str, HarborTask]:
+def runnable_tasks(path: Path, names: Sequence[str] | None, *, needs_solution: bool) -> dict[str, HarborTask]:
     """Returns the tasks that can run here. The others are refused in the log, by name and with their reasons."""
     refused: dict[str, list[str]] = {}
     runnable: dict[str, HarborTask] = {}
@@ -39,7 +40,9 @@ def runnable_tasks(path: Path, names: Sequence[str] | None) -> dict[str, HarborT
     for task in read_tasks(path, names):
         if task.unknown_fields:
             logger.warning("Task %r has fields that are ignored: %s", task.name, ", ".join(task.unknown_fields))
-        if reasons := reasons_against(task, is_engine_there):
+        if needs_solution and not task.has_solution:
+            refused[task.name] = [_NO_SOLUTION]
+        elif reasons := reasons_against(task, is_engine_there):
             refused[task.name] = reasons
         else:
             resolve_env({**task.environment.env, **task.verifier.env}, task.name)

@@ -16,7 +16,6 @@ from nightjar.core.text import one_line
 from nightjar.environments.agents.harbor_env import HarborEnv
 from nightjar.environments.agents.harbor_task import HarborTask, find_tasks, read_task, resolve_env
 from nightjar.environments.agents.runnable import default_sandboxes, is_engine_available, reasons_against
-from nightjar.environments.environment import Environment
 from nightjar.environments.rollouts import tear_down
 from nightjar.errors import ConfigError, DatasetError, MissingKeyError, NightjarError, error_chain
 from nightjar.sandboxes.images import ImageError
@@ -116,15 +115,14 @@ def _read(path: Path, names: Sequence[str] | None) -> dict[str, HarborTask | Tas
 
 
 class _Checker:
-    """The environments of the agents, each made when it is needed. They have the tasks that can run."""
+    """The environments of the agents, each made when it is needed, with the tasks that can run."""
 
     def __init__(self, path: Path, env_args: Mapping[str, Any], tasks: Sequence[HarborTask]) -> None:
         self._path = path
-        self._env_args = {**env_args, "tasks": [glob.escape(task.name) for task in tasks]}
+        self._env_args = env_args
         self._keeps_processes = bool(env_args.get("keep_processes"))
         self._tasks = tasks
-        self._positions = {task.name: position for position, task in enumerate(tasks)}
-        self._envs: dict[str, Environment] = {}
+        self._envs: dict[str, HarborEnv] = {}
 
     async def check_all(
         self, found: Mapping[str, HarborTask | TaskCheck], most: int | None, progress: Progress
@@ -151,7 +149,7 @@ class _Checker:
 
     async def _check(self, task: HarborTask) -> TaskCheck:
         nop = await self._run(_NOP, task)
-        if nop.is_image_broken or not all(step.has_solution for step in task.steps):
+        if nop.is_image_broken or not task.has_solution:
             return TaskCheck(task.name, nop=nop)
         oracle = await self._run(_ORACLE, task)
         if oracle.is_whole or self._keeps_processes:
@@ -162,7 +160,7 @@ class _Checker:
     async def _run(self, agent: str, task: HarborTask) -> AgentResult:
         try:
             env = self._env(agent)
-            example = cast("RolloutInput", env.examples[self._positions[task.name]])
+            example = cast("RolloutInput", env.examples[[*env.tasks].index(task.name)])
             state = await env.run_rollout({**example, "rollout_index": 0}, UnaskedClient(), "")
         except Exception as error:  # noqa: BLE001 - it is the result of this task
             return _failed(error)
@@ -170,11 +168,12 @@ class _Checker:
         result = AgentResult(state["reward"]) if state["error"] is None else _failed(state["error"])
         return replace(result, log=log, agent_log=agent_log)
 
-    def _env(self, agent: str) -> Environment:
+    def _env(self, agent: str) -> HarborEnv:
         if agent not in self._envs:
             keeping = {"keep_processes": True} if agent == _KEEPING else {}
             name = _ORACLE if agent == _KEEPING else agent
-            self._envs[agent] = HarborEnv(self._path, **{**self._env_args, **keeping, "agent": name})
+            names = [glob.escape(task.name) for task in self._tasks if agent == _NOP or task.has_solution]
+            self._envs[agent] = HarborEnv(self._path, **{**self._env_args, **keeping, "tasks": names, "agent": name})
         return self._envs[agent]
 
 

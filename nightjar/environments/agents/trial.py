@@ -109,9 +109,11 @@ class Trial:
         await self._wait_until_healthy(self.step.healthcheck)
         self._limit_agent()
 
-    def start_clock(self, limit: asyncio.Timeout) -> None:
-        """Starts the time of the agent. ``limit`` is the time limit of the rollout."""
-        self.limit, self.deadline = limit, limit.when()
+    def start_clock(self, limit: asyncio.Timeout, seconds: float | None) -> None:
+        """Starts the time of the agent. The rollout may take ``seconds`` from now; None means no limit."""
+        now = asyncio.get_running_loop().time()
+        self.limit, self.deadline = limit, None if seconds is None else now + seconds
+        limit.reschedule(self.deadline)
         self._limit_agent()
 
     def _limit_agent(self) -> None:
@@ -147,16 +149,15 @@ class Trial:
 
     async def verify_step(self) -> None:
         """Ends the agent's processes, keeps artifacts, runs the tests of the current step and keeps their rewards."""
-        self.is_verified = True
         step, verifier = self.step, self.step.verifier
         await self.stop_agent()
         self.diff = await self._changed_files()
         await self._collect()
         await self.end_agent()
-        artifacts = [ALWAYS_KEPT, *step.artifacts]
+        artifacts, kept = [ALWAYS_KEPT, *step.artifacts], []
         if self.run_folder is not None:
             place = f"artifacts/{self.rollout}/{step.name}".rstrip("/")
-            self.artifacts += await keep(self.sandbox, artifacts, self.run_folder, place)
+            kept = await keep(self.sandbox, artifacts, self.run_folder, place)
         env = resolve_env(verifier.env, self.task.name)
         if not verifier.is_separate:
             env = {**self._container_env(), **env}
@@ -167,6 +168,8 @@ class Trial:
                 found = await verify(sandbox, self._name, tests, env, verifier.timeout_seconds)
         finally:
             self.verifier_seconds += time.monotonic() - started
+        self.is_verified = True
+        self.artifacts += kept
         self.rewards.append(found.rewards)
         self.logs.append(found.log)
         self.live.add("verifier", found.log)
@@ -208,8 +211,6 @@ class Trial:
     async def solve(self) -> str:
         """Runs the reference solution of the current step. Returns its output."""
         step = self.step
-        if not step.has_solution:
-            raise Error(f"Task {self.task.name!r} has no solution/solve.sh for the agent 'oracle'")
         await copy_in(self.sandbox, step.solution_folder, SOLUTION)
         env = {**self._container_env(), **resolve_env(self.task.solution_env, self.task.name)}
         done = await run_script(self.sandbox, f"{SOLUTION}/solve.sh", env, None)
