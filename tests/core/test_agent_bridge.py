@@ -110,6 +110,24 @@ async def answered(conversation, asking, response):
     return request, await task
 
 
+@contextlib.asynccontextmanager
+async def connected(bridge):
+    """Yields the reader and the writer of a connection."""
+    reader, writer = await asyncio.open_connection(bridge.host, bridge.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def status_of(connection, request):
+    """Sends bytes on a connection; returns the status of the response."""
+    connection[1].write(request)
+    return int((await connection[0].readline()).split()[1])
+
+
 async def post(http, bridge, conversation, path, body, **headers):
     """Posts a raw body; returns status and body of the response."""
     headers = {"Authorization": f"Bearer {conversation.token}"} | headers
@@ -475,6 +493,42 @@ class TestServer:
         status, body = await post(http, small, small.open("tested"), "/v1/messages", b" " * 2**20)
         assert (status, message_of(body)[:23]) == (413, "The body is larger than")
         await small.stop()
+
+    @pytest.mark.parametrize(
+        ("body", "problem"),
+        [
+            (
+                b'{"messages": [%s]}' % b",".join([b"{}"] * 300_000),
+                "The body has more than 500,000 commas and brackets",
+            ),
+            (b'{"messages": [%s]}' % b",".join([b"1"] * 20_001), "messages: expected at most 20,000 elements"),
+        ],
+        ids=["values", "messages"],
+    )
+    async def test_the_values_of_a_request_are_limited(self, http, bridge, conversation, body, problem):
+        status, answer = await post(http, bridge, conversation, "/v1/chat/completions", body)
+        assert (status, answer["error"]["type"]) == (413, "invalid_request_error")
+        assert problem in message_of(answer)
+
+    async def test_an_agent_may_send_only_so_much_in_a_rollout(self, http, bridge, conversation, monkeypatch):
+        monkeypatch.setattr("nightjar.environments.agents.conversation._MOST_RECEIVED_BYTES", 2**19)
+        status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER | {"note": "x" * 2**19})
+        assert (status, message_of(body)) == (413, "The requests of this agent have more than 0.5 MB.")
+
+    async def test_an_address_has_a_limited_number_of_connections(self, bridge, monkeypatch):
+        monkeypatch.setattr(bridge_module, "_MOST_CONNECTIONS", 2)
+        async with connected(bridge) as first, connected(bridge):
+            async with connected(bridge) as too_many:
+                with contextlib.suppress(ConnectionError):
+                    assert await too_many[0].read() == b""
+            assert await status_of(first, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") == 401
+        async with connected(bridge) as later:
+            assert await status_of(later, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") == 401
+
+    async def test_what_is_not_http_is_answered_without_a_log(self, bridge, caplog):
+        async with connected(bridge) as connection:
+            assert await status_of(connection, b"GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"y" * 100_000)) == 400
+        assert caplog.text == ""
 
     async def test_an_agent_cannot_queue_any_number_of_requests(self, http, bridge, conversation):
         asking = [

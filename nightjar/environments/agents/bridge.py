@@ -18,7 +18,8 @@ POST /rollout/ID/v1/messages/count_tokens   a rough count of the tokens of a req
 GET /rollout/ID/v1/models                   the model, in the form of both providers
 ==========================================  =====================================================
 
-Agents are untrusted. Bodies are limited, errors carry no traceback, and a key opens one conversation only. A stream
+Agents are untrusted. Bodies and connections are limited, an agent with slow requests waits longer between them, errors
+carry no traceback, and a key opens one conversation only. A stream
 (``"stream": true``) contains the whole answer at its end, and signs of life until then.
 """
 
@@ -28,11 +29,13 @@ import asyncio
 import errno
 import hmac
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 
 from nightjar.core.json_bytes import json_bytes
 from nightjar.core.messages import Response
@@ -41,7 +44,10 @@ from nightjar.environments.agents.bridge_protocol import BridgeProtocol, Request
 from nightjar.environments.agents.conversation import AgentRequest, Conversation
 from nightjar.errors import ServiceError
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
+_silent = logging.getLogger(f"{__name__}.http")
+_silent.setLevel(logging.CRITICAL)  # agents may send anything; they get the errors
 
 PROTOCOLS: dict[str, BridgeProtocol] = {
     "/v1/chat/completions": bridge_chat,
@@ -55,6 +61,10 @@ KEEP_ALIVE_SECONDS = 10.0
 
 _SUPPORTED = [*(f"POST {path}" for path in PROTOCOLS), "POST /v1/messages/count_tokens", "GET /v1/models"]
 _WAITING_CONNECTIONS = 1024
+_MOST_CONNECTIONS = 256
+"""The most connections from one address: a container, or a proxy in front of several."""
+
+_REST_PER_PARSING = 4.0
 _GRACE_SECONDS = 0.5
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - each conversation has a token
 _STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -69,7 +79,7 @@ class AgentBridge:
         self._ports: dict[str, int] = {}
         self._keep_alive_seconds = keep_alive_seconds
         self._conversations: dict[str, Conversation] = {}
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
         self._starting = asyncio.Lock()
 
     @property
@@ -108,15 +118,15 @@ class AgentBridge:
         self._conversations[conversation.id] = conversation
         return conversation
 
-    async def _set_up(self) -> web.AppRunner:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        options: dict[str, Any] = {"access_log": None, "handler_cancellation": True, "shutdown_timeout": _GRACE_SECONDS}
-        runner = web.AppRunner(app, **options)
+    async def _set_up(self) -> web.ServerRunner:
+        server = _LimitedServer(
+            self._handle, request_factory=_new_request, access_log=None, handler_cancellation=True, logger=_silent
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_GRACE_SECONDS)
         await runner.setup()
         return runner
 
-    async def _listen(self, runner: web.AppRunner, host: str, port: int) -> int:
+    async def _listen(self, runner: web.ServerRunner, host: str, port: int) -> int:
         for address in (host, _ALL_ADDRESSES):
             try:
                 await web.TCPSite(runner, address, port, backlog=_WAITING_CONNECTIONS).start()
@@ -127,7 +137,7 @@ class AgentBridge:
             return int(runner.addresses[-1][1])
         raise AssertionError("unreachable")
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = _path_of(request)
         protocol = PROTOCOLS.get(path.removesuffix("/count_tokens"), bridge_chat)
         try:
@@ -143,20 +153,20 @@ class AgentBridge:
             logger.exception("The agent bridge failed to handle %s %s", request.method, request.path)
             return _failed(protocol, RequestError(500, "The server of the model failed to handle this request."))
 
-    async def _answer(self, request: web.Request, path: str) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         conversation = self._conversation(request)
         match request.method, path:
             case "GET", "/v1/models":
                 return _json(_models_body(conversation.model))
             case "POST", "/v1/messages/count_tokens":
-                body, _ = await _read(request, conversation)
-                return _json(bridge_messages.count_tokens(body))
+                tokens, _ = await _read(request, conversation, bridge_messages.count_tokens)
+                return _json(tokens)
             case "POST", path if path in PROTOCOLS:
                 return await self._ask(request, conversation, PROTOCOLS[path])
         problem = f"Unsupported: {request.method} {path or '/'}. The server supports {', '.join(_SUPPORTED)}."
         raise RequestError(404, problem)
 
-    def _conversation(self, request: web.Request) -> Conversation:
+    def _conversation(self, request: web.BaseRequest) -> Conversation:
         """Returns the conversation of a request with the right token. The error does not tell which ids exist."""
         _, _, after = request.path.partition("/rollout/")
         conversation = self._conversations.get(after.partition("/")[0])
@@ -167,11 +177,9 @@ class AgentBridge:
         return conversation
 
     async def _ask(
-        self, request: web.Request, conversation: Conversation, protocol: BridgeProtocol
+        self, request: web.BaseRequest, conversation: Conversation, protocol: BridgeProtocol
     ) -> web.StreamResponse:
-        body, size = await _read(request, conversation)
-        parsed = protocol.parse(body)
-        del body
+        parsed, size = await _read(request, conversation, protocol.parse)
         with conversation.enqueued(parsed, size) as asked:
             if parsed.is_streamed:
                 return await self._stream(request, asked, protocol, conversation.model, parsed.hides_reasoning)
@@ -179,7 +187,7 @@ class AgentBridge:
             return _json(protocol.answer_body(response, conversation.model))
 
     async def _stream(
-        self, request: web.Request, asked: AgentRequest, protocol: BridgeProtocol, model: str, hides_reasoning: bool
+        self, request: web.BaseRequest, asked: AgentRequest, protocol: BridgeProtocol, model: str, hides_reasoning: bool
     ) -> web.StreamResponse:
         stream = web.StreamResponse(headers=_STREAM_HEADERS)
         while not (await asyncio.wait([asked.response], timeout=self._keep_alive_seconds))[0]:
@@ -196,7 +204,27 @@ class AgentBridge:
         return stream
 
 
-def _path_of(request: web.Request) -> str:
+class _LimitedServer(web.Server):
+    """Closes new connections from an address that already has the most connections."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        address = _address_of(transport)
+        if sum(_address_of(each.transport) == address for each in self.connections) >= _MOST_CONNECTIONS:
+            transport.abort()
+        super().connection_made(handler, transport)
+
+
+def _address_of(transport: asyncio.BaseTransport | None) -> str | None:
+    peer = None if transport is None else transport.get_extra_info("peername")
+    return peer and str(peer[0])
+
+
+def _new_request(message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+
+
+def _path_of(request: web.BaseRequest) -> str:
     """Returns the path after the id of the rollout."""
     _, _, after = request.path.partition("/rollout/")
     _, slash, path = after.partition("/")
@@ -209,14 +237,21 @@ def _token(headers: Mapping[str, str]) -> bytes:
     return given.strip().encode("utf-8", "surrogateescape")
 
 
-async def _read(request: web.Request, conversation: Conversation) -> tuple[Any, int]:
-    """Returns a body and its size. An agent can send only a few bodies at once, which bounds their memory."""
+async def _read(request: web.BaseRequest, conversation: Conversation, parse: Callable[[Any], T]) -> tuple[T, int]:
+    """Returns a parsed body and its size. An agent can send only a few bodies at once, which bounds their memory.
+
+    Other rollouts cannot go on while a body is parsed, so its agent rests in proportion.
+    """
     async with conversation.reading:
         raw = await request.read()
-        return parse_json(raw), len(raw)
+        started = time.monotonic()
+        try:
+            return parse(parse_json(raw)), len(raw)
+        finally:
+            await asyncio.sleep(_REST_PER_PARSING * (time.monotonic() - started))
 
 
-async def _write(request: web.Request, stream: web.StreamResponse, data: bytes) -> None:
+async def _write(request: web.BaseRequest, stream: web.StreamResponse, data: bytes) -> None:
     if not stream.prepared:
         await stream.prepare(request)
     await stream.write(data)

@@ -20,6 +20,8 @@ from nightjar.core.text import one_line
 T = TypeVar("T")
 
 _DEEPEST = 128
+_MOST_MARKS = 500_000
+_MOST_OBJECTS = 20_000
 _DEEPEST_OF_ORJSON = 254
 _LONGEST_SHOWN = 80
 _KINDS: dict[type[Any], str] = {
@@ -117,7 +119,12 @@ class Fields:
 
     def objects(self, name: str) -> list[Fields]:
         """Returns the objects of a list. A missing list is empty."""
-        return [Fields(value, f"{self.place_of(name)}[{n}]") for n, value in enumerate(self.get(name, list) or [])]
+        found = self.get(name, list) or []
+        if len(found) > _MOST_OBJECTS:
+            raise RequestError(
+                413, f"{self.place_of(name)}: expected at most {_MOST_OBJECTS:,} elements, found {len(found):,}"
+            )
+        return [Fields(value, f"{self.place_of(name)}[{n}]") for n, value in enumerate(found)]
 
     def some_objects(self, name: str) -> list[Fields]:
         """Returns the objects of a list that must not be empty."""
@@ -135,7 +142,10 @@ def _shown(value: Any) -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Parses the body of a request. Raises ``RequestError`` if the body is not JSON or is nested too deeply."""
+    """Parses the body of a request. Raises ``RequestError`` if it is not JSON, or has too many or too deep values."""
+    # Values need these marks, and much more memory than their text. Long texts that contain the marks count, too.
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_MARKS:
+        raise RequestError(413, f"The body has more than {_MOST_MARKS:,} commas and brackets")
     try:
         value = nested = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -198,7 +208,8 @@ def sse(data: Mapping[str, Any], event: str | None = None) -> bytes:
 
 def openai_error(status: int, message: str) -> dict[str, Any]:
     """Returns an error in the form of OpenAI's API."""
-    kinds = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kinds |= dict.fromkeys((400, 413), "invalid_request_error")
     code = {401: "invalid_api_key"}.get(status)
     kind = kinds.get(status, "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}

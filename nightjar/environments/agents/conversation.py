@@ -14,8 +14,11 @@ from nightjar.environments.agents.bridge_protocol import ParsedRequest, RequestE
 from nightjar.errors import InfraError
 
 _MOST_WAITING = 64
-_MOST_WAITING_BYTES = 256 * 2**20
-_READS_AT_ONCE = 4
+_MOST_WAITING_BYTES = 128 * 2**20
+_MOST_RECEIVED_BYTES = 2**30
+"""What an agent may send in all its requests, which are kept until its rollout ends."""
+
+_READS_AT_ONCE = 2
 _TOKEN_BYTES = 32
 _ID_BYTES = 8
 _ENDED = "The rollout has ended. No further request is answered."
@@ -64,6 +67,7 @@ class Conversation:
         self._queue: deque[AgentRequest] = deque()
         self._unanswered: set[AgentRequest] = set()
         self._arrival = asyncio.Event()
+        self._received_bytes = 0
 
     def take_request(self) -> AgentRequest | None:
         """Returns the oldest request that still waits, or None."""
@@ -94,6 +98,9 @@ class Conversation:
         waiting_bytes = sum(waiting.size_bytes for waiting in self._unanswered)
         if len(self._unanswered) >= _MOST_WAITING or waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
             raise RequestError(429, f"{len(self._unanswered)} requests of this agent already wait for an answer.")
+        self._received_bytes += size_bytes
+        if self._received_bytes > _MOST_RECEIVED_BYTES:
+            raise RequestError(413, f"The requests of this agent have more than {_MOST_RECEIVED_BYTES / 2**20:g} MB.")
         request = AgentRequest(parsed, size_bytes)
         self._unanswered.add(request)
         self._queue.append(request)

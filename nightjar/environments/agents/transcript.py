@@ -9,6 +9,8 @@ from difflib import SequenceMatcher
 from nightjar.core.messages import Message, Messages, ToolCall, content_text
 from nightjar.core.rollout.state import TrajectoryStep
 
+_MOST_COMPARISONS = 1_000_000
+
 
 def transcript_of(trajectory: Sequence[TrajectoryStep]) -> Messages:
     """Returns all messages of a trajectory in order, each of them once.
@@ -63,8 +65,8 @@ def _count_shared(conversation: Messages, prompt: Messages) -> int:
 
 
 def _unknown(known: Messages, sent: Messages) -> Messages:
-    """Returns the messages that are not in ``known``, in the same order."""
-    if not (known and sent):
+    """Returns the messages that are not in ``known``, in the same order; of very long conversations, all messages."""
+    if not (known and sent) or len(known) * len(sent) > _MOST_COMPARISONS:
         return sent
     matcher = SequenceMatcher(None, [*map(_key, known)], [*map(_key, sent)], autojunk=False)
     repeated = {block.b + offset for block in matcher.get_matching_blocks() for offset in range(block.size)}
