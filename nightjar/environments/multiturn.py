@@ -64,7 +64,7 @@ class MultiTurnEnv(Environment):
     """Limits the rollouts at once; None means no limit beyond that of the run."""
 
     is_setup_timed = True
-    """Whether the time limit of a rollout includes ``setup_state``. If not, ``start_clock`` sets the limit."""
+    """Whether the time limit of a rollout includes ``setup_state``."""
 
     def __init__(
         self,
@@ -164,8 +164,10 @@ class MultiTurnEnv(Environment):
                 return True
         return False
 
-    def start_clock(self, state: State, limit: asyncio.Timeout) -> None:
-        """Lets a subclass change the time limit of a rollout after ``setup_state``."""
+    def start_clock(self, state: State, limit: asyncio.Timeout) -> None:  # noqa: ARG002 - for subclasses
+        """Starts the time limit of a rollout if its setup is not timed. A subclass may set another limit."""
+        if not self.is_setup_timed and self.timeout_seconds is not None:
+            limit.reschedule(asyncio.get_running_loop().time() + self.timeout_seconds)
 
     def mark_timed_out(self, state: State) -> None:
         """Ends a rollout after its ``timeout_seconds`` without an error, so that it is scored."""

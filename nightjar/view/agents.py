@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from nightjar.view.conversation import LONGEST_NAME, Call, Passage, ReadCall, Room, Turn, folded
+from nightjar.view.conversation import LONGEST_NAME, Call, ModelCall, Passage, ReadCall, Room, Turn, folded
 from nightjar.view.diffs import LONGEST_DIFF, ChangedFile, changed_files
 from nightjar.view.terminal import Screen, screen
 
@@ -205,10 +205,10 @@ def _output(text: str, room: Room) -> Screen:
     return replace(shown, left_out=shown.left_out + len(text) - len(read))
 
 
-def with_model_seconds(turns: list[Turn], seconds: Sequence[float | None]) -> list[Turn]:
-    """Returns the turns with the time of each model call, if there is one call for each turn of the assistant."""
+def with_model_calls(turns: list[Turn], calls: Sequence[ModelCall]) -> list[Turn]:
+    """Returns the turns with the model call of each, if there is one call for each turn of the assistant."""
     places = [place for place, turn in enumerate(turns) if turn.role == "assistant"]
-    if len(places) != len(seconds):
+    if len(places) != len(calls):
         return turns
-    timed = dict(zip(places, seconds, strict=True))
-    return [replace(turn, model_seconds=timed.get(place)) for place, turn in enumerate(turns)]
+    known = dict(zip(places, calls, strict=True))
+    return [replace(turn, model_call=known.get(place)) for place, turn in enumerate(turns)]

@@ -54,12 +54,22 @@ class Call:
 
 
 @dataclass(frozen=True)
+class ModelCall:
+    """What the request for a turn took. None means unknown."""
+
+    seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+
+
+@dataclass(frozen=True)
 class Turn:
     role: str
     passages: list[Passage]
     reasoning: list[Passage] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    model_seconds: float | None = None
+    model_call: ModelCall | None = None
 
 
 ReadCall: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any] | None, "Room"], Call]

@@ -17,8 +17,8 @@ from fastapi.responses import FileResponse, Response
 from nightjar.core.failures import failure_class
 from nightjar.errors import MissingWarehouseError
 from nightjar.reports.rollouts import PARSED
-from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory, with_model_seconds
-from nightjar.view.conversation import plain_text, pretty, turns
+from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory, with_model_calls
+from nightjar.view.conversation import ModelCall, plain_text, pretty, turns
 from nightjar.view.live_rollout import growing_page
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED, notes_of
@@ -164,7 +164,7 @@ def readable(found: Mapping[str, Any], run_dir: Path | None = None) -> dict[str,
     return {
         **found,
         "prompt": prompt,
-        "completion": with_model_seconds(completion, [call["seconds"] for call in calls]) if agent else completion,
+        "completion": with_model_calls(completion, calls) if agent else completion,
         "agent": agent,
         "info": pretty(found["info"]) if found["info"] else None,
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
@@ -192,15 +192,15 @@ def _only_rollout(found: list[dict[str, Any]], key: Mapping[str, Any]) -> dict[s
     return found[0]
 
 
-def _call(step: Mapping[str, Any]) -> dict[str, Any]:
+def _call(step: Mapping[str, Any]) -> ModelCall:
     response = step.get("response") or {}
     usage = response.get("usage") or {}
-    return {
-        "seconds": None if step.get("latency_ms") is None else step["latency_ms"] / 1000,
-        "input_tokens": usage.get("prompt_tokens"),
-        "output_tokens": usage.get("completion_tokens"),
-        "finish_reason": response.get("finish_reason"),
-    }
+    return ModelCall(
+        None if step.get("latency_ms") is None else step["latency_ms"] / 1000,
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        response.get("finish_reason"),
+    )
 
 
 def _state_text(name: str, value: object) -> str:

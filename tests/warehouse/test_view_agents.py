@@ -42,11 +42,13 @@ COLUMNS = {
 def write(tmp_path, run_writer):
     """Writes a run of one rollout with columns of the state, and an artifact."""
 
-    def write(folder=tmp_path / "agent", run_id="agent", status="completed", completion=TALK, **columns):
+    def write(folder=tmp_path / "agent", run_id="agent", status="completed", completion=TALK, steps=None, **columns):
         rollout = run_writer.rollout(0, 0, 1.0, completion=completion, **columns)
         counts = {"rollouts": 1, "scored": 1, "failed": 0, "num_examples": 1}
         told = {"run_id": run_id, "status": status, "state_columns": list(columns), **counts}
-        run_writer.write(folder, [rollout], **told)
+        attempt = run_writer.attempt(0, 0)
+        attempt["state"]["trajectory"] = steps
+        run_writer.write(folder, [rollout], steps and [attempt], **told)
         (folder / "artifacts" / "0-0").mkdir(parents=True)
         (folder / "artifacts" / "0-0" / "a.html").write_text(SCRIPT)
         return folder
@@ -77,6 +79,15 @@ def test_a_rollout_is_shown_as_in_a_terminal(publish):
     for text in ("Agent&#39;s output", "Verifier <small>12.5 s", "<ins>+new\n</ins>", "org/task", "sha256:abc"):
         assert text in told
     assert "verifier_log" not in words
+
+
+def test_a_step_shows_the_time_and_the_tokens_of_its_request(publish):
+    asked = {"finish_reason": "stop", "usage": {"prompt_tokens": 1234, "completion_tokens": 56}}
+    step = {"prompt": 0, "completion": 0, "is_truncated": False, "reward": None, "extras": {}}
+    steps = [{**step, "response": asked, "latency_ms": 2500.0}, {**step, "response": None}]
+    words = publish(steps=steps, **COLUMNS).words("/runs/agent/0/0")
+    assert "assistant 2.5 s 1,234 in · 56 out I run it." in words
+    assert words.count(" in · ") == 1
 
 
 def test_a_rollout_without_columns_of_agents_looks_as_before(publish):

@@ -72,7 +72,7 @@ class CliAgentEnv(MultiTurnEnv):
         interception_port: the port on which this machine listens for the programs' requests; None takes a free port.
         interception_url: the URL of that port as the sandbox sees it, for a proxy; None means the sandbox's own view.
         max_turns: maximum number of requests; -1 means no limit.
-        timeout_seconds: time limit of a rollout. An agent that runs out of time is scored.
+        timeout_seconds: time limit from the start of the program. An agent that runs out of time is scored.
         poll_interval: accepted for compatibility, without effect.
         start_command, docker_image, cpu_cores, memory_gb, disk_size_gb, gpu_count: the sandbox.
         timeout_minutes: lifetime of the sandbox; None means the time limit of the rollout and ten minutes.
@@ -88,6 +88,7 @@ class CliAgentEnv(MultiTurnEnv):
     """
 
     state_columns = ("agent_exit_code", "agent_log")
+    is_setup_timed = False
 
     def __init__(
         self,
