@@ -60,6 +60,28 @@ def task_folder(place: Path, toml: str = "", name: str = "task", tests: str = "t
     return place / name
 
 
+TEMPLATE = """
+services:
+  main:
+    build: {context: "${CONTEXT_DIR}"}
+    image: ${MAIN_IMAGE_NAME}
+    command: ["sh", "-c", "sleep infinity"]
+    environment: ["TEST_DIR=${TEST_DIR}", A=1, B=2]
+    volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
+    deploy: {resources: {limits: {cpus: "${CPUS}", memory: "${MEMORY}"}}}
+    network_mode: "none"
+    working_dir: /work
+"""
+
+
+def compose_task(path, compose, toml=""):
+    """Writes a task with a compose file; returns its folder."""
+    folder = task_folder(path, toml)
+    (folder / "environment").mkdir()
+    (folder / "environment" / "docker-compose.yaml").write_text(compose)
+    return folder
+
+
 class TestFields:
     def test_defaults_are_those_of_harbor(self, tmp_path):
         task = read_task(task_folder(tmp_path))
@@ -78,7 +100,7 @@ class TestFields:
         )
         assert (environment.env, environment.mcp_servers, environment.healthcheck) == ({}, (), None)
         assert (task.solution_env, task.artifacts, task.multi_step_reward_strategy) == ({}, (), "mean")
-        assert (task.needs_image, task.dockerfile, task.compose_file, task.unknown_fields) == (False, None, None, ())
+        assert (task.needs_image, task.dockerfile, task.compose_problem, task.unknown_fields) == (False, None, None, ())
         assert problems_of(task) == []
 
     def test_every_field_is_read(self, tmp_path):
@@ -324,14 +346,40 @@ class TestProblems:
         assert len(problems) == (said is not None)
         assert all(said in problem and problem.endswith(".") for problem in problems)
 
-    def test_several_containers_need_compose(self, tmp_path):
-        folder = task_folder(tmp_path)
-        (folder / "environment").mkdir()
-        (folder / "environment" / "docker-compose.yaml").touch()
-        task = read_task(folder)
-        [problem] = problems_of(task)
-        assert "docker-compose.yaml" in problem
-        assert problems_of(task, has_compose=True) == []
+    def test_a_compose_file_of_one_plain_container_is_read(self, tmp_path):
+        task = read_task(compose_task(tmp_path, TEMPLATE, "[environment]\nenv = {B = 'mine'}"))
+        assert problems_of(task) == []
+        settings = task.environment
+        assert (settings.network, settings.workdir, settings.docker_image) == ("none", "/work", None)
+        assert settings.env == {"TEST_DIR": "/tests", "A": "1", "B": "mine"}
+        named = read_task(compose_task(tmp_path / "named", "services: {main: {image: 'debian:12'}}"))
+        assert named.environment.docker_image == "debian:12"
+
+    @pytest.mark.parametrize(
+        ("compose", "said"),
+        [
+            ("", "the service 'main'; found none"),
+            ("services: {main: {}, db: {image: x}}", "found main, db"),
+            ("services: {main: {ports: ['1:1'], privileged: true}}", "ports, privileged cannot be used here"),
+            ("services: {main: {}}\nvolumes: {a: {}}", "volumes cannot be used here"),
+            ("services: {main: {build: {context: '..'}}}", "build.context may be ${CONTEXT_DIR} or . or ./; found"),
+            ("services: {main: {image: 'a:${TAG}'}}", "image may be only a text without variables"),
+            ("services: {main: {environment: [A]}}", "environment has no value for A"),
+            ("services: {main: {deploy: {resources: [1]}}}", "deploy may be only the limits"),
+            ("services: {main: {deploy: {resources: {limits: {cpus: 2}}}}}", "deploy may be only the limits"),
+            ("services: {main: {build: {context: '.', args: {A: 1}}}}", "build may have only context and dockerfile"),
+            ("services: {main: {command: python server.py}}", "command may only wait (sleep infinity)"),
+            ("services: {main: {volumes: ['/:/host']}}", "volumes may be only Harbor's folders of logs"),
+            ("services: {main: {deploy: {replicas: 2}}}", "deploy may be only the limits"),
+            ("services: {main: {network_mode: host}}", "network_mode may be none or bridge"),
+            ("services: [main]", "services is not a table"),
+            ("services: {main", "docker-compose.yaml: while parsing"),
+        ],
+    )  # fmt: skip
+    def test_what_else_a_compose_file_asks_for_is_refused(self, tmp_path, compose, said):
+        [problem] = problems_of(read_task(compose_task(tmp_path, compose)))
+        assert problem.startswith("environment/docker-compose.yaml is not supported: ")
+        assert said in problem
 
     def test_a_step_cannot_have_another_network(self, tmp_path):
         steps = [f'[[steps]]\nname = "{name}"\n[steps.agent]\nnetwork_mode = "{mode}"'

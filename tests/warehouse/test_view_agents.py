@@ -86,7 +86,7 @@ def test_a_step_shows_the_time_and_the_tokens_of_its_request(publish):
     step = {"prompt": 0, "completion": 0, "is_truncated": False, "reward": None, "extras": {}}
     steps = [{**step, "response": asked, "latency_ms": 2500.0}, {**step, "response": None}]
     words = publish(steps=steps, **COLUMNS).words("/runs/agent/0/0")
-    assert "assistant 2.5 s 1,234 in · 56 out I run it." in words
+    assert "assistant 2.5 s · 1,234 in · 56 out I run it." in words
     assert words.count(" in · ") == 1
 
 

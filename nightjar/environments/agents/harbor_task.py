@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nightjar.core.folder_hash import hash_of_folder
 from nightjar.core.text import nearest, one_line
 from nightjar.core.toml_files import TomlFile
+from nightjar.environments.agents.compose import Compose, read_compose
 from nightjar.environments.agents.harbor_settings import (
     AgentLimits,
     Artifact,
@@ -134,6 +135,8 @@ class HarborTask(BaseModel):
     """SHA-256 of every file of the task: relative paths, executable bits and bytes."""
     unknown_fields: tuple[str, ...] = ()
     """Fields of ``task.toml`` that are ignored."""
+    compose_problem: str | None = None
+    """Why the compose file of the task cannot be used; None if it can be, or if there is none."""
 
     @property
     def environment_folder(self) -> Path:
@@ -145,11 +148,6 @@ class HarborTask(BaseModel):
         """The Dockerfile of the image, or None if the image is not built."""
         path = self.environment_folder / "Dockerfile"
         return path if path.is_file() else None
-
-    @property
-    def compose_file(self) -> Path | None:
-        """The file that describes several containers, or None."""
-        return next(filter(Path.is_file, (self.environment_folder / name for name in COMPOSE_FILES)), None)
 
     @property
     def has_solution(self) -> bool:
@@ -172,6 +170,9 @@ def read_task(folder: Path) -> HarborTask:
         read = TaskFile.model_validate(content)
     except ValidationError as error:
         raise DatasetError(f"{path}: {'; '.join(_described(error))}") from None
+    compose_file = next(filter(Path.is_file, (folder / "environment" / name for name in COMPOSE_FILES)), None)
+    compose = read_compose(compose_file) if compose_file else Compose()
+    environment = read.environment
     return HarborTask(
         name=folder.resolve().name,
         title=read.task.name or folder.resolve().name,
@@ -179,7 +180,8 @@ def read_task(folder: Path) -> HarborTask:
         instruction=_instruction(folder),
         agent=read.agent,
         verifier=read.verifier,
-        environment=read.environment,
+        environment=environment.model_copy(update={**compose.settings, "env": {**compose.env, **environment.env}}),
+        compose_problem=compose.problem,
         solution_env=read.solution.env,
         steps=tuple(_steps(folder, read)),
         multi_step_reward_strategy=read.multi_step_reward_strategy,
@@ -211,12 +213,12 @@ def find_tasks(path: Path, names: Sequence[str] | None = None) -> dict[str, Path
     return {name: folders[name] for name in sorted(_selected(folders, names))}
 
 
-def problems_of(task: HarborTask, *, has_compose: bool = False) -> list[str]:
+def problems_of(task: HarborTask) -> list[str]:
     """Returns why a task cannot run here, one sentence for each reason; empty if it can run.
 
-    ``has_compose`` says that tasks of several containers can run. Whether there are GPUs is not checked.
+    Whether there are GPUs is not checked.
     """
-    return list(dict.fromkeys(_problems(task, has_compose)))
+    return list(dict.fromkeys(_problems(task)))
 
 
 def resolve_env(values: Mapping[str, str], task: str = "") -> dict[str, str]:
@@ -249,9 +251,9 @@ def _steps(folder: Path, read: TaskFile) -> Iterator[HarborStep]:
         )
 
 
-def _problems(task: HarborTask, has_compose: bool) -> Iterator[str]:
-    if task.compose_file and not has_compose:
-        yield f"environment/{task.compose_file.name} is not supported: a rollout has one container."
+def _problems(task: HarborTask) -> Iterator[str]:
+    if task.compose_problem:
+        yield f"environment/docker-compose.yaml is not supported: {task.compose_problem}."
     yield from _problems_of_environment("environment", task.environment)
     for step in task.steps:
         yield from _problems_of_step(step)
