@@ -141,7 +141,7 @@ class TestFields:
             ("allow_internet = false", "network", "none"),
             ("allow_internet = true", "network", "public"),
             ('allow_internet = false\nnetwork_mode = "public"', "network", "public"),
-            ('allowed_hosts = ["pypi.org"]', "network", "allowlist"),
+            ('allowed_hosts = ["example.org"]', "network", "allowlist"),
             ("cpus = 0.5", "cpus", 0.5),
         ],
     )
