@@ -22,9 +22,9 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from nightjar import __version__
+from nightjar.core.extras import import_extra
 from nightjar.core.parts import Part
 from nightjar.engine.runs import RunDirectory, new_run_id
-from nightjar.environments.packages.installation import import_extra
 from nightjar.evaluation import run_stages
 from nightjar.evaluation.loading import load_rescored
 from nightjar.tasks.sent_environments import receive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from nightjar.environments.packages.installation import import_extra
+from nightjar.core.extras import require_extra
 from nightjar.errors import ConfigError
 from nightjar.reports.formats import visible
 from nightjar.reports.panels import Panel
@@ -60,10 +60,10 @@ class TabularResult(Result):
         if kind == "arrow":
             return self._arrow()
         if kind == "pandas":
-            extra("pandas", "A DataFrame of pandas")
+            require_extra("pandas", _EXTRA, "A DataFrame of pandas")
             return self._arrow().to_pandas()
         if kind == "polars":
-            return extra("polars", "A DataFrame of polars").from_arrow(self._arrow())
+            return require_extra("polars", _EXTRA, "A DataFrame of polars").from_arrow(self._arrow())
         raise ConfigError(f"Unknown kind {kind!r}. Choose one of: pandas, polars, arrow")
 
 
@@ -72,7 +72,7 @@ def chart_of(specification: dict[str, Any]) -> alt.TopLevelMixin:
 
     In texts, ``<`` becomes ``＜``: Altair writes them into a script of the page, which ``</script>`` would end.
     """
-    altair = extra("altair", "A plot")
+    altair = require_extra("altair", _EXTRA, "A plot")
     chart: alt.TopLevelMixin = altair.Chart.from_dict(_harmless(specification))
     return chart
 
@@ -83,11 +83,3 @@ def _harmless(value: Any) -> Any:
     if isinstance(value, list):
         return [_harmless(each) for each in value]
     return visible(value).replace("<", "＜") if isinstance(value, str) else value
-
-
-def extra(module: str, user: str) -> Any:
-    """Imports a module of the extra ``notebook``. Raises ``ConfigError`` if it is not installed."""
-    try:
-        return import_extra(module, _EXTRA, user)
-    except ImportError as error:
-        raise ConfigError(str(error)) from error

@@ -17,6 +17,7 @@ from time import time
 from typing import Any
 
 from nightjar import __version__
+from nightjar.core.extras import require_extra
 from nightjar.core.files import file_lock, scratch_folder
 from nightjar.core.home import home
 from nightjar.core.secrecy import error_text, hide_keys, note_secrets
@@ -25,7 +26,7 @@ from nightjar.core.text import one_line, shortened
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.exporters.contents import as_json, metrics_of, milliseconds, settings_of, table_of
-from nightjar.exporters.reading import ReadRun, import_client, read_run
+from nightjar.exporters.reading import ReadRun, read_run
 from nightjar.warehouse.reading.result import value_text
 
 _RUN_ID = "nightjar.run_id"
@@ -78,11 +79,15 @@ def export_to_mlflow(found: StoredRun, destination: str | None = None) -> Mlflow
 def _client(destination: str | None) -> Any:
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    mlflow = import_client("mlflow")
+    mlflow = _import("mlflow")
     asked = destination or os.environ.get("MLFLOW_TRACKING_URI")
     uri = _uri(asked) if asked else None
     with _errors_of_mlflow(uri or "its default place"):
         return mlflow.MlflowClient(tracking_uri=uri)
+
+
+def _import(module: str) -> Any:
+    return require_extra(module, "mlflow", "The export")
 
 
 def _uri(destination: str) -> str:
@@ -125,7 +130,7 @@ def _write(client: Any, mlflow_run: Any, run: ReadRun, is_new: bool) -> tuple[st
 def _log(
     client: Any, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], moment: int, tags: dict[str, str]
 ) -> None:
-    entities = import_client("mlflow.entities")
+    entities = _import("mlflow.entities")
     written = [entities.Param(name, text) for name, text in params.items()]
     values = [entities.Metric(name, value, moment, 0) for name, value in metrics.items()]
     for start in range(0, max(len(written), len(values)), _MOST_AT_ONCE):
@@ -187,7 +192,7 @@ def _named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _errors_of_mlflow(uri: str) -> Iterator[None]:
-    exceptions = import_client("mlflow.exceptions")
+    exceptions = _import("mlflow.exceptions")
     try:
         yield
     except (exceptions.MlflowException, OSError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -85,14 +84,3 @@ def _published(found: StoredRun) -> Iterator[Warehouse]:
         with suppress(WarehouseError):
             alone.write_rows(NOTES, [note for note in found.warehouse.rows(NOTES) if note.run_id == found.run_id])
         yield alone
-
-
-def import_client(module: str) -> Any:
-    """Imports the client of a program. Raises ``ConfigError`` with the command that installs its extra."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"The export needs the package {error.name!r}, which is not installed: "
-            f"pip install 'nightjar-evals[{module}]'"
-        ) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nightjar.core.extras import require_extra
 from nightjar.core.files import file_lock, scratch_folder
 from nightjar.core.home import home
 from nightjar.core.secrecy import error_text
@@ -20,7 +21,7 @@ from nightjar.core.text import one_line
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.exporters.contents import Table, metrics_of, settings_of, table_of
-from nightjar.exporters.reading import ReadRun, import_client, read_run
+from nightjar.exporters.reading import ReadRun, read_run
 
 MOST_ROWS = 10_000
 """The rollouts in the table. W&B truncates longer tables."""
@@ -57,7 +58,7 @@ def export_to_wandb(found: StoredRun, destination: Path) -> WandbRun:
     run = read_run(found, with_state=False)
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
-    wandb = import_client("wandb")
+    wandb = require_extra("wandb", "wandb", "The export")
     place = destination / "wandb"
     try:
         place.mkdir(parents=True, exist_ok=True)

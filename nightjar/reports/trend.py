@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from nightjar.analysis.trending import Change, Trend, TrendPoint, TrendSeries
+from nightjar.core.extras import require_extra
 from nightjar.core.text import shortened
-from nightjar.environments.packages.installation import import_extra
-from nightjar.errors import ConfigError
 
 _ROWS = 12
 _LABEL = 8
@@ -121,10 +120,7 @@ def _flips(change: Change) -> str:
 
 def trend_svg(found: Trend) -> str:
     """Returns the chart as SVG. Raises ``ConfigError`` if the package that draws the chart is not installed."""
-    try:
-        converter = import_extra("vl_convert", "svg", "A chart as SVG")
-    except ImportError as error:
-        raise ConfigError(str(error)) from error
+    converter = require_extra("vl_convert", "svg", "A chart as SVG")
     return str(converter.vegalite_to_svg(trend_chart(found)))
 
 

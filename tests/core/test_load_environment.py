@@ -25,7 +25,7 @@ def load_environment(answer="4", count: int = 1):
     return SingleTurnEnv(dataset=[{"question": "2+2?", "answer": answer}] * count)
 """
 LOADS = """
-from nightjar.environments.packages.installation import import_extra
+from nightjar.core.extras import import_extra
 from nightjar.errors import DatasetError, MissingKeyError
 def load_environment(): """
 NAMES = (f"local_env_{number}" for number in itertools.count())

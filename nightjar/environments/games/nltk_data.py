@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nightjar.environments.packages.installation import import_extra
+from nightjar.core.extras import import_extra
 from nightjar.errors import DatasetError
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from nightjar.core.extras import import_extra
 from nightjar.core.messages import Messages
 from nightjar.environments.games.episodes import made_datasets, overridden, splits
 from nightjar.environments.multiturn import SingleTurnEnv
-from nightjar.environments.packages.installation import import_extra
 from nightjar.environments.parsers import Parser, XMLParser
 from nightjar.environments.rubrics import Rubric
 

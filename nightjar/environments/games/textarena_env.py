@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from nightjar.core.calling import call
 from nightjar.core.calling.decorators import cleanup
+from nightjar.core.extras import import_extra
 from nightjar.core.messages import Messages, UserMessage
 from nightjar.core.rollout.state import State
 from nightjar.environments.games.episodes import json_ready, made_datasets, overridden, splits
 from nightjar.environments.games.nltk_data import ensure_here, missing_error
 from nightjar.environments.multiturn import MultiTurnEnv
-from nightjar.environments.packages.installation import import_extra
 from nightjar.environments.parsers import Parser, XMLParser
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from nightjar.core.environment_id import INSPECT, file_of_task
+from nightjar.core.extras import import_extra
 from nightjar.environments.environment import Environment
-from nightjar.environments.packages.installation import import_extra
 from nightjar.environments.packages.lookup import sent_file
 from nightjar.errors import ConfigError, EnvironmentImportError, NightjarError
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -255,14 +255,3 @@ def _parsed(text: str) -> Requirement:
 
 def _is_replaced(text: str) -> bool:
     return canonicalize_name(_parsed(text).name) == _REPLACED
-
-
-def import_extra(module: str, extra: str, user: str) -> Any:
-    """Imports a module of an extra. The ImportError names ``user`` and the command that installs the extra."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{user} needs the package {error.name!r}, which is not installed: pip install 'nightjar-evals[{extra}]'",
-            name=error.name,
-        ) from error

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
+from nightjar.core.extras import require_extra
 from nightjar.core.messages import TextLogprobs
 from nightjar.core.rollout.state import SamplingArgs
-from nightjar.environments.packages.installation import import_extra
 from nightjar.errors import ConfigError, DatasetError, UnsupportedTaskTypeError
 
 GENERATED, CHOSEN, ROLLING = "generate_until", "multiple_choice", "loglikelihood_rolling"
@@ -290,10 +290,7 @@ def _wanted(name: str, keys: Sequence[Key]) -> Key:
 
 
 def import_lm_eval(module: str) -> Any:
-    try:
-        return import_extra(module, "lm-eval", "lm-eval://")
-    except ImportError as error:
-        raise ConfigError(str(error)) from error
+    return require_extra(module, "lm-eval", "lm-eval://")
 
 
 def _plain(value: Any) -> Any:
