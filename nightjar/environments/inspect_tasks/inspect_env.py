@@ -19,7 +19,6 @@ from inspect_ai.model import GenerateConfig, Model, get_model
 from nightjar.core.calling.decorators import teardown
 from nightjar.core.calling.limits import Places
 from nightjar.core.environment_id import INSPECT
-from nightjar.core.home import read_config
 from nightjar.core.messages import Messages, dump_messages
 from nightjar.core.rollout.state import State
 from nightjar.environments.agents.transcript import completion_of, with_known_messages
@@ -33,7 +32,7 @@ from nightjar.environments.inspect_tasks.scores import InspectRubric, record_sco
 from nightjar.environments.inspect_tasks.support import GRADER, unsupported_parts
 from nightjar.environments.inspect_tasks.task_loading import load_task, reducer_names
 from nightjar.environments.multiturn import MultiTurnEnv
-from nightjar.environments.seeded.judge import ModelJudge
+from nightjar.environments.seeded.judge import chosen_judge
 from nightjar.errors import EnvironmentLoadError
 
 logger = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class InspectEnv(MultiTurnEnv):
             hook_timeout_seconds=None,
             reference_reply=partial(_reference, first in _COMPARING),
         )
-        self._judge = _judge(judge_model, judge_base_url, judge_api_key_var)
+        self._judge = chosen_judge(judge_model, judge_base_url, judge_api_key_var)
         self._sandboxes = SandboxMaker()
         if self._samples.has_sandboxes:
             self.set_max_sandboxes(max_sandboxes or _ROLLOUTS_PER_CORE * (os.cpu_count() or 1))
@@ -222,12 +221,3 @@ def _render(state: State, run: SampleRun) -> None:
 
 def _model(name: str) -> Model:
     return get_model(f"{PROVIDER}/{name}", config=GenerateConfig(max_connections=NO_LIMIT))
-
-
-def _judge(model: str | None, base_url: str | None, api_key_var: str | None) -> ModelJudge | None:
-    own = read_config().get("judge", {})
-    if model is None:
-        return ModelJudge(**own) if "model" in own else None
-    judge = ModelJudge(model, base_url, api_key_var)
-    judge.open()
-    return judge

@@ -26,7 +26,6 @@ from nightjar.clients.credentials import NO_KEY, resolve_api_key
 from nightjar.core.calling.decorators import teardown
 from nightjar.core.calling.loops import HomeLoop
 from nightjar.core.environment_id import EnvironmentId, listed_name, module_of
-from nightjar.core.home import read_config
 from nightjar.core.messages import Response, ResponseMessage
 from nightjar.core.rollout.state import State
 from nightjar.environments.environment import Environment
@@ -35,7 +34,7 @@ from nightjar.environments.parsers import last_text
 from nightjar.environments.rollouts import tear_down_at_exit
 from nightjar.environments.rubrics import Rubric
 from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
-from nightjar.environments.seeded.judge import Judge, JudgeScoringConfig, ModelJudge, judge_score
+from nightjar.environments.seeded.judge import Judge, JudgeScoringConfig, chosen_judge, judge_score
 from nightjar.environments.seeded.registry import ENVIRONMENT_SCHEMES, Registered, benchmark_of_uri, registered_in
 from nightjar.environments.seeded.rows import image_url
 from nightjar.errors import DatasetError, EnvironmentLoadError, Error, NightjarError
@@ -154,13 +153,7 @@ def as_environment(
 
     ``judge_model``, at OpenAI by default, scores answers that need a judge. If None, the user's configured judge does.
     """
-    own = read_config().get("judge", {})
-    judge: ModelJudge | None = None
-    if judge_model is not None:
-        judge = ModelJudge(judge_model, judge_base_url, judge_api_key_var)
-        judge.open()
-    elif "model" in own:  # opened on first use
-        judge = ModelJudge(**own)
+    judge = chosen_judge(judge_model, judge_base_url, judge_api_key_var)
     made: SeededEnv = (benchmark.environment_class or SeededEnv)(benchmark, judge)
     return made
 

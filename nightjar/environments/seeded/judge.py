@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from nightjar.clients import resolve_client
 from nightjar.clients.client import AnyClient
+from nightjar.core.home import read_config
 from nightjar.core.messages import UserMessage, content_text
 from nightjar.environments.parsers import without_thoughts
 from nightjar.environments.rubrics.judge_rubric import judge_config
@@ -110,6 +111,19 @@ def _bare(text: str, max_score: int) -> float | None:
     """Returns the score of a text such as ``4/5``, if 5 is the requested maximum."""
     found = [float(score) for score, best in _BARE.findall(text) if int(best) == max_score]
     return found[-1] if found else None
+
+
+def chosen_judge(model: str | None, base_url: str | None, api_key_var: str | None) -> ModelJudge | None:
+    """Returns a model as the judge, at OpenAI by default. If it is None, returns the user's configured judge, or None.
+
+    Only a named model is connected at once, so that a missing key is found before the run.
+    """
+    if model is None:
+        own = read_config().get("judge", {})
+        return ModelJudge(**own) if "model" in own else None
+    judge = ModelJudge(model, base_url, api_key_var)
+    judge.open()
+    return judge
 
 
 class ModelJudge:
