@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from nightjar.analysis.pairs import Compared, compare_run, differing, settings_of, unpaired
+from nightjar.core.text import counted
 from nightjar.errors import MissingWarehouseError
 from nightjar.statistics.exchange import holm
 from nightjar.warehouse import Warehouse
@@ -147,12 +148,12 @@ def _line(night: Night, verdict: Verdict) -> str:
 def _amount(one: NightEvaluation) -> str:
     assert one.difference is not None, "it has pairs"
     error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
-    return f"{abs(one.difference):.3f}{error} than {beside(one)} ({one.pairs} examples)"
+    return f"{abs(one.difference):.3f}{error} than {beside(one)} ({counted(one.pairs, 'example')})"
 
 
 def beside(one: NightEvaluation) -> str:
     before = one.against_nights - 1
-    return f"on {one.against_night}" + (f" and {before} night{'s' * (before > 1)} before" if before else "")
+    return f"on {one.against_night}" + (f" and {counted(before, 'night')} before" if before else "")
 
 
 def _missing(one: NightEvaluation) -> str:
@@ -163,5 +164,5 @@ def _missing(one: NightEvaluation) -> str:
 
 
 def _differing(one: NightEvaluation) -> str:
-    common = f", {one.pairs} examples in common" if "dataset" in one.differs else ""
+    common = f", {counted(one.pairs, 'example')} in common" if "dataset" in one.differs else ""
     return f"{one.name} has another {' and '.join(one.differs)}{common}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.api.results import ArrowTable, TabularResult
-from nightjar.core.text import one_line
+from nightjar.core.text import counted, one_line
 from nightjar.errors import WarehouseError
 from nightjar.reports.panels import Panel, PanelTable
 from nightjar.warehouse import Warehouse
@@ -54,7 +54,7 @@ class SqlResult(TabularResult):
         kinds = zip(self.columns, self.table.schema.types, strict=True)
         numbers = frozenset(name for name, kind in kinds if str(kind).startswith(("int", "uint", "double", "float")))
         table = PanelTable(self.columns, rows, numbers=numbers, more=len(self) - len(first))
-        return Panel(f"{len(self):,} row{'' if len(self) == 1 else 's'}", tables=[table] if self.columns else [])
+        return Panel(counted(len(self), "row"), tables=[table] if self.columns else [])
 
     def _arrow(self) -> ArrowTable:
         return self.table

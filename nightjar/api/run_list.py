@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from nightjar.api.results import ArrowTable, TabularResult
 from nightjar.api.run import Run
-from nightjar.core.text import one_line
+from nightjar.core.text import counted, one_line
 from nightjar.evaluation.stored_runs import stored_runs
 from nightjar.reports.panels import Panel, PanelTable
 
@@ -58,7 +58,7 @@ class Runs(TabularResult, Sequence[Run]):
             folded=_FOLDED,
             more=len(self) - len(shown),
         )
-        return Panel(f"{len(self)} runs" if len(self) != 1 else "1 run", tables=[table] if shown else [])
+        return Panel(counted(len(self), "run"), tables=[table] if shown else [])
 
     def _arrow(self) -> ArrowTable:
         import pyarrow as pa

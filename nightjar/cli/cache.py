@@ -8,9 +8,10 @@ import typer
 from rich.filesize import decimal as size
 
 from nightjar.cli.options import JsonOption, YesOption
-from nightjar.cli.output import number, print_json, print_labelled
+from nightjar.cli.output import print_json, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.clients.answer_cache import open_cache
+from nightjar.core.text import counted
 
 
 def cache_info(as_json: JsonOption = False) -> None:
@@ -24,7 +25,7 @@ def cache_info(as_json: JsonOption = False) -> None:
         print_json(found)
         return
     lines = {"Cache": str(found.path), "Size": size(found.size_bytes)}
-    lines["Holds"] = number(sum(found.answers.values()), "response")
+    lines["Holds"] = counted(sum(found.answers.values()), "response")
     if found.oldest and found.newest:
         lines["From"] = f"{found.oldest:%Y-%m-%d %H:%M} to {found.newest:%Y-%m-%d %H:%M} UTC"
     print_labelled(lines)
@@ -40,9 +41,9 @@ def cache_clear(is_sure: YesOption = False, as_json: JsonOption = False) -> None
     with open_cache() as cache:
         count = sum(cache.info().answers.values())
         if count and not is_sure and sys.stdin.isatty():
-            typer.confirm(f"Delete {number(count, 'response')} from {cache.path}?", abort=True)
+            typer.confirm(f"Delete {counted(count, 'response')} from {cache.path}?", abort=True)
         count = cache.clear()
     if as_json:
         print_json({"path": str(cache.path), "removed": count})
     else:
-        echo(f"Deleted {number(count, 'response')} from {cache.path}")
+        echo(f"Deleted {counted(count, 'response')} from {cache.path}")

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, option
-from nightjar.cli.output import number, print_json, print_labelled
+from nightjar.cli.output import print_json, print_labelled
 from nightjar.cli.terminal import echo
+from nightjar.core.text import counted
 from nightjar.hosting.status import (
     DeploymentStatus,
     RunStatus,
@@ -143,7 +144,7 @@ def _services(found: Status) -> list[str]:
 
 
 def _service(service: ServiceStatus, otherwise: str) -> str:
-    restarts = f", restarted {number(service.restarts, 'time')}" if service.restarts else ""
+    restarts = f", restarted {counted(service.restarts, 'time')}" if service.restarts else ""
     running = f"process {service.pid}" if service.is_running else otherwise
     return f"{service.name}: {running}{restarts}"
 

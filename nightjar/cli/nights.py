@@ -15,7 +15,7 @@ from nightjar.analysis.judging import beside, find_night
 from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
-from nightjar.core.text import harmless
+from nightjar.core.text import counted, harmless
 from nightjar.errors import ConfigError, ServiceError, WarehouseError
 from nightjar.evaluation.nights import end_night, judged_now
 from nightjar.hosting.hosted_runs import with_flow_run_states
@@ -154,7 +154,7 @@ def _print_night(night: Night) -> None:
     rows = []
     for one in night.evaluations:
         scored = f"{one.scored}/{one.rollouts}" if one.rollouts else "–"
-        against = f"{beside(one).removeprefix('on ')}, {one.pairs} examples" if one.against_night else "–"
+        against = f"{beside(one).removeprefix('on ')}, {counted(one.pairs, 'example')}" if one.against_night else "–"
         cells = (number(one.avg_reward, one.stderr), scored, change_of(one), against, number(one.cost))
         rows.append((one.name, *cells, one.status or "no run"))
     Console().print(columns(headings, rows, numbers=headings[1:-1], folded=headings[:-1]))

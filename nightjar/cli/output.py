@@ -23,7 +23,6 @@ __all__ = [
     "Progress",
     "columns",
     "labelled",
-    "number",
     "print_json",
     "print_labelled",
     "print_some",
@@ -74,10 +73,6 @@ def print_some(lines: Sequence[str]) -> None:
         echo(f"  {line}")
     if len(lines) > _FEW:
         echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
-
-
-def number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def with_error(mean: float | None, stderr: float | None) -> str:

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from nightjar.cli.options import JsonOption, option
-from nightjar.cli.output import columns, number, print_json, print_some
+from nightjar.cli.output import columns, print_json, print_some
 from nightjar.cli.terminal import echo
+from nightjar.core.text import counted
 from nightjar.errors import ConfigError
 from nightjar.sandboxes.engine import connect, docker_sdk
 from nightjar.sandboxes.images import remove_images
@@ -40,7 +41,7 @@ def sandbox_list(as_json: JsonOption = False) -> None:
     headings = ("Container", "Task", "State", "Age", "Owner")
     Console().print(columns(headings, map(_row, found), numbers=("Age",)))
     if left := sum(each.is_owner_running is False for each in found):
-        echo(f"The owners of {number(left, 'container')} have ended. To remove them: nightjar sandbox prune", err=True)
+        echo(f"The owners of {counted(left, 'container')} have ended. To remove them: nightjar sandbox prune", err=True)
 
 
 def sandbox_prune(
@@ -61,7 +62,7 @@ def sandbox_prune(
         return
     for kind, names in removed.items():
         if names or kind == "containers" or images:
-            echo(f"Removed {number(len(names), kind.removesuffix('s'))}")
+            echo(f"Removed {counted(len(names), kind.removesuffix('s'))}")
             print_some(names)
 
 

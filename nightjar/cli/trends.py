@@ -12,9 +12,9 @@ from rich.text import Text
 
 from nightjar.analysis import Trend, TrendSeries, leaderboard, plan, trend
 from nightjar.cli.options import AlphaOption, EnvIdArgument, JsonOption, MetricOption, WarehouseOption, option
-from nightjar.cli.output import columns, labelled, number, print_json
+from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
-from nightjar.core.text import harmless
+from nightjar.core.text import counted, harmless
 from nightjar.reports import leaderboard as leaderboards
 from nightjar.reports import planning
 from nightjar.reports.formats import finite
@@ -114,7 +114,7 @@ def show_trend(
         _print_series(found, series)
     if single := len(found.series) - len(shown):
         echo(
-            f"Not shown: {number(single, 'run')} without another run of the same model and settings; see --json.",
+            f"Not shown: {counted(single, 'run')} without another run of the same model and settings; see --json.",
             err=True,
         )
     changes = [change for series in shown for change in series.changes]
@@ -125,12 +125,12 @@ def show_trend(
 def _print_series(found: Trend, series: TrendSeries) -> None:
     console = Console(highlight=False)
     first, last = series.points[0], series.points[-1]
-    heading = f"{found.env_id}, {series.model}: {found.metric} of {number(len(series.points), 'run')}"
+    heading = f"{found.env_id}, {series.model}: {found.metric} of {counted(len(series.points), 'run')}"
     console.print(Text(harmless(heading), style="bold"))
     for line in drawing(series, min(console.width, _WIDEST_PLOT)):
         console.print(Text(line), no_wrap=True)
     newest = f"{last.value:.4f} [{last.interval.low:.3f}, {last.interval.high:.3f}]"
-    console.print(labelled({"Newest": f"{newest} over {number(last.examples, 'example')}, run {last.run_id}"}))
+    console.print(labelled({"Newest": f"{newest} over {counted(last.examples, 'example')}, run {last.run_id}"}))
     for change in series.changes:
         console.print(labelled(change_findings(series, change)))
     for remark in remarks(series):

@@ -14,9 +14,8 @@ import typer
 from nightjar.analysis.selecting import selected
 from nightjar.cli.eval.flags import command_of
 from nightjar.cli.options import RunArgument, WarehouseOption, argument, option
-from nightjar.cli.output import number
 from nightjar.cli.terminal import echo
-from nightjar.core.text import harmless
+from nightjar.core.text import counted, harmless
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
 from nightjar.exporters import export_to_mlflow, export_to_wandb
@@ -51,7 +50,7 @@ def view(
     if paths:
         with selected(paths, where, each=True) as (shown, found):
             run_ids = list(dict.fromkeys(run_id for run_ids in found for run_id in run_ids))
-            what = f"Warehouse {where.location}" if shown is where else f"{number(len(run_ids), 'run')}, not imported,"
+            what = f"Warehouse {where.location}" if shown is where else f"{counted(len(run_ids), 'run')}, not imported,"
             page = f"runs/{quote(run_ids[0], '')}" if len(run_ids) == 1 else ""
             serve(shown, host, port, partial(_announce, what, page, opens=not no_browser), command_of)
         return
@@ -133,7 +132,7 @@ def _write_log(path: Path, found: StoredRun) -> None:
 def _write_mlflow(found: StoredRun, destination: str | None) -> None:
     written = export_to_mlflow(found, destination)
     done = "Wrote" if written.is_new else "Updated"
-    echo(f"{done} run {written.run_id} of experiment {written.experiment!r}: {written.rollouts:,} rollouts")
+    echo(f"{done} run {written.run_id} of experiment {written.experiment!r}: {counted(written.rollouts, 'rollout')}")
     if written.kept:
         names = ", ".join(written.kept)
         echo(f"MLflow keeps the first value of a parameter; config.json has the new values of {names}", err=True)

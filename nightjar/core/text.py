@@ -23,6 +23,15 @@ def one_line(text: str, longest: int) -> str:
     return shortened(" ".join(text.split()), longest)
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a number with its noun.
+
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def nearest(name: str, choices: Iterable[str], listed: Iterable[str] = ()) -> str:
     """Returns a hint for an unknown name: the most similar choice, or else all choices (or ``listed``, if given)."""
     known = sorted(choices)

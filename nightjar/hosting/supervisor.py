@@ -18,6 +18,7 @@ import psutil
 
 from nightjar.core.home import VIEW_URL, home
 from nightjar.core.ports import first_free_port
+from nightjar.core.text import counted
 from nightjar.errors import ServiceError
 from nightjar.hosting.active_runs import (
     ActiveFlowRun,
@@ -213,7 +214,7 @@ class Supervisor:
             self._say(self._lost_runs.settle())
             self._say(self._lost_results.publish())
             if count := forget_old_secrets(self._api):
-                self._say([f"Removed the unused secrets of {count} runs."])
+                self._say([f"Removed the unused secrets of {counted(count, 'run')}."])
 
     def _cancel_runs(self) -> None:
         self._settle_lost_runs()

@@ -9,6 +9,7 @@ from typing import Any
 
 from nightjar import __version__
 from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms, Unpaired
+from nightjar.core.text import counted
 from nightjar.reports.formats import cell, finite, table
 from nightjar.reports.html import fragment, render
 from nightjar.reports.statistics import of_retries
@@ -149,7 +150,8 @@ def _difference(difference: Difference) -> str:
 def _pairs(found: Comparison) -> str:
     clusters = found.difference.clusters
     together = "" if clusters == found.pairs else f", in {clusters:,} clusters"
-    return f"{found.pairs:,} examples that both have scored{together}" + (": few" if clusters < _FEW_CLUSTERS else "")
+    few = ": few" if clusters < _FEW_CLUSTERS else ""
+    return f"{counted(found.pairs, 'example')} that both have scored{together}{few}"
 
 
 def _ways(found: Comparison) -> str:
@@ -163,7 +165,7 @@ def _ways(found: Comparison) -> str:
 
 def _missing(found: Comparison) -> str:
     """Describes the examples that are not in the pairs, and how much they could have changed."""
-    parts = [f"{found.unscored:,} examples that one of the runs has not scored"] if found.unscored else []
+    parts = [f"{counted(found.unscored, 'example')} that one of the runs has not scored"] if found.unscored else []
     parts += [_unpaired(one) for one in found.unpaired]
     lowest, highest = found.difference.if_failed_wrong, found.difference.if_failed_right
     if lowest != highest:
@@ -175,7 +177,7 @@ def _unpaired(one: Unpaired) -> str:
     other = "candidate" if one.side == "baseline" else "baseline"
     shown = ", ".join(map(str, one.first)) + (", …" if one.count > len(one.first) else "")
     why = _UNPAIRED[one.reason].format(other=other)
-    return f"{one.count:,} examples that only the {one.side} has ({why}: {shown})"
+    return f"{counted(one.count, 'example')} that only the {one.side} has ({why}: {shown})"
 
 
 def _named(flips: Sequence[Flip]) -> str:

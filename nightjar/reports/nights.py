@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from nightjar.analysis.judging import beside
+from nightjar.core.text import counted
 from nightjar.reports.formats import cell, table
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
@@ -29,7 +30,7 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
     url = page(one.flow_run_id) if one.flow_run_id else None
     name = f"[{cell(one.name)}]({url})" if url else cell(one.name)
     scored = f"{one.scored} of {one.rollouts}" if one.rollouts else "–"
-    against = f"{beside(one)}, {one.pairs} examples" if one.against_night else "–"
+    against = f"{beside(one)}, {counted(one.pairs, 'example')}" if one.against_night else "–"
     cells = [name, cell(one.model), number(one.avg_reward, one.stderr), scored, against, change_of(one),
              number(one.cost), one.status or "no run"]  # fmt: skip
     return " | ".join(cells)

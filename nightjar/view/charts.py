@@ -9,7 +9,7 @@ from decimal import Decimal
 from math import floor, isfinite, log10
 from typing import Any, ClassVar
 
-from nightjar.core.text import one_line
+from nightjar.core.text import counted, one_line
 from nightjar.reports.rollouts import BARS
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result import value_text
@@ -151,7 +151,7 @@ def bars(result: QueryResult, x: str, y: str) -> Bars:
     pairs = _pairs(result, x, y)[:_MOST_BARS]
     drawn = [(f"{_label(name)}: {number:.6g}", number) for name, number in pairs]
     scale = Scale.over([0.0, *(number for _, number in pairs)], 0, 100)
-    return Bars(drawn, scale, f"{y} by {x}: {len(drawn):,} bar{'s' * (len(drawn) != 1)}")
+    return Bars(drawn, scale, f"{y} by {x}: {counted(len(drawn), 'bar')}")
 
 
 def line(result: QueryResult, x: str, y: str) -> Plot:
@@ -168,7 +168,7 @@ def line(result: QueryResult, x: str, y: str) -> Plot:
         for place, (name, number) in sorted(zip(known, pairs, strict=True), key=lambda item: item[0])
     ]
     ends = [(point.x, point.text.rpartition(": ")[0]) for point in (points[0], points[-1])]
-    return Plot(points, up, ends, [], f"{y} over {x}: {len(points):,} point{'s' * (len(points) != 1)}")
+    return Plot(points, up, ends, [], f"{y} over {x}: {counted(len(points), 'point')}")
 
 
 def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
@@ -182,7 +182,7 @@ def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
         place = round((row["low"] - start) / step) if has_ranges else number
         label = f"{row['low']:.4g}"
         value = f"{label} to {row['low'] + step:.4g}" if has_ranges else label
-        text = f"Reward {value}: {row['count']:,} rollout{'s' * (row['count'] != 1)}, {row['count'] / total:.1%}"
+        text = f"Reward {value}: {counted(row['count'], 'rollout')}, {row['count'] / total:.1%}"
         height = round(100 * row["count"] / most, 2)
         columns.append(Column(round(place * room, 2), round(room * 0.9, 2), height, label, text))
     return columns

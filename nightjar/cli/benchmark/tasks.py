@@ -13,10 +13,10 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from nightjar.cli.output import columns, number, print_json, progress_of
+from nightjar.cli.output import columns, print_json, progress_of
 from nightjar.cli.terminal import echo
 from nightjar.core.logs import log_to_stderr
-from nightjar.core.text import harmless
+from nightjar.core.text import counted, harmless
 from nightjar.environments.agents.task_checks import SCHEME, AgentResult, TaskCheck, check_tasks
 from nightjar.errors import ConfigError
 
@@ -54,8 +54,8 @@ def _show(uri: str, found: Sequence[TaskCheck], failed: Sequence[TaskCheck], sec
     for each in failed:
         for line in _lines(each, verbose=verbose):
             echo(line)
-    echo(f"{uri}: {number(len(found), 'task')}, in {seconds:.1f} s")
-    echo(f"FAIL: {number(len(failed), 'task')}" if failed else "PASS")
+    echo(f"{uri}: {counted(len(found), 'task')}, in {seconds:.1f} s")
+    echo(f"FAIL: {counted(len(failed), 'task')}" if failed else "PASS")
 
 
 def _row(check: TaskCheck) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDir
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
-from nightjar.core.text import shortened
+from nightjar.core.text import counted, shortened
 from nightjar.environments import load_environment
 from nightjar.environments.packages.lookup import environments_in
 from nightjar.errors import MissingKeyError
@@ -105,7 +105,7 @@ def _show(found: Validation, *, who: str, verbose: bool) -> None:
     for tried in found.tried if verbose else ():
         echo(_line(tried))
     right = f"{found.correct}/{len(found.tried)} correct"
-    echo(f"{found.env_id}: {found.size:,} examples. Replies of {who}: {right}, in {found.seconds:.1f} s")
+    echo(f"{found.env_id}: {counted(found.size, 'example')}. Replies of {who}: {right}, in {found.seconds:.1f} s")
     for problem, count in found.problems.items():
         echo(f"FAIL: {problem} ({count}×)")
     if not found.problems:

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nightjar.cli.output import number, print_labelled, shown
+from nightjar.cli.output import print_labelled, shown
 from nightjar.cli.terminal import echo
 from nightjar.clients.credentials import NO_KEY, resolve_api_key
+from nightjar.core.text import counted
 from nightjar.environments.packages.lookup import ALL_EXAMPLES
 from nightjar.errors import ConfigError
 from nightjar.evaluation import Estimate, check_environments, estimate
@@ -78,7 +79,7 @@ def _tokens(expected: Estimate) -> str:
     if expected.input_tokens is None or expected.output_tokens is None:
         return "unknown: the warehouse has no earlier run of this environment and model"
     amounts = f"about {expected.input_tokens:,.0f} in, {expected.output_tokens:,.0f} out"
-    return f"{amounts} (from {number(expected.earlier_runs, 'earlier run')})"
+    return f"{amounts} (from {counted(expected.earlier_runs, 'earlier run')})"
 
 
 def _key(config: RunConfig) -> str:

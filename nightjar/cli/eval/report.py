@@ -23,9 +23,10 @@ from nightjar.cli.options import (
     argument,
     option,
 )
-from nightjar.cli.output import columns, labelled, number, print_json
+from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.files import there_is
+from nightjar.core.text import counted
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import stored_run, stored_runs
 from nightjar.reports.evaluation import RENDERERS, Report, gather
@@ -106,7 +107,7 @@ def _newest(warehouse: str | None) -> str:
 
 def _write(report: Report, form: str, path: Path) -> None:
     write_page(path, _RENDERERS[form](report), makes_folder=True)
-    echo(f"Wrote {path}: {number(len(report.runs), 'run')}")
+    echo(f"Wrote {path}: {counted(len(report.runs), 'run')}")
 
 
 def eval_stats(

@@ -17,6 +17,7 @@ import typer
 
 from nightjar.cli.sql.output import Format, print_rows
 from nightjar.cli.terminal import echo
+from nightjar.core.text import counted
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
@@ -49,9 +50,9 @@ class SqlSession:
         if not count:
             require_known(asked, self.warehouse.query)
         self.show(rows, is_full=asked.query is not None and asked.query.is_full)
-        counted = {0: "No rows", 1: "1 row"}.get(count, f"{count:,} rows")
         where = f", written to {self.output}" if self.output else ""
-        echo(f"{counted} in {seconds:.2f} s{where}", err=True)
+        found = counted(count, "row") if count else "No rows"
+        echo(f"{found} in {seconds:.2f} s{where}", err=True)
 
     def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
         print_rows(rows, self.format, self.output, is_full=is_full or self.is_full)

@@ -10,10 +10,11 @@ import typer
 from rich.filesize import decimal as size
 
 from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
-from nightjar.cli.output import number, print_json, progress_of
+from nightjar.cli.output import print_json, progress_of
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_store
+from nightjar.core.text import counted
 from nightjar.evaluation.publishing import publish_directory
 from nightjar.importers import Imported, import_all
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -73,7 +74,7 @@ def _print_imported(location: str, imported: list[Imported]) -> None:
             echo(f"Not imported: {one.path}: {one.error}", err=True)
         for row in one.unreadable:
             echo(f"Left out: {row}", err=True)
-    echo(f"{number(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
+    echo(f"{counted(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
 
 
 def export_runs(
@@ -116,7 +117,7 @@ def export_runs(
         print_json(report)
         return
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
-    echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
+    echo(f"Exported {counted(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
     echo(f"Next: {_next_command(report)}", err=True)
 
 

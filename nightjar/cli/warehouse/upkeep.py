@@ -11,10 +11,11 @@ import typer
 from rich.filesize import decimal as size
 
 from nightjar.cli.options import JsonOption, WarehouseOption, YesOption, argument, option
-from nightjar.cli.output import number, print_json, print_labelled, print_some, progress_of
+from nightjar.cli.output import print_json, print_labelled, print_some, progress_of
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_folder, open_store
+from nightjar.core.text import counted
 from nightjar.importers import default_paths, find_run_directories
 from nightjar.warehouse import pruning, repair
 from nightjar.warehouse.doctor import Diagnosis, diagnose
@@ -75,8 +76,8 @@ def _print_summary(record: dict[str, Any]) -> None:
     print_labelled(
         {
             "Warehouse": record["location"],
-            "Holds": f"{number(record['runs'], 'run')}, {number(record['rollouts'], 'rollout')}",
-            "Size": f"{size(record['bytes'])} in {number(record['segments'], 'segment')}{retired}",
+            "Holds": f"{counted(record['runs'], 'run')}, {counted(record['rollouts'], 'rollout')}",
+            "Size": f"{size(record['bytes'])} in {counted(record['segments'], 'segment')}{retired}",
             "Newest run": newest_run,
         }
     )
@@ -126,13 +127,13 @@ def _print_fixed(fixed: Fixed) -> None:
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
     sizes = diagnosis.sizes
-    counts = ", ".join(number(count, noun.removesuffix("s")) for noun, count in diagnosis.totals.items())
+    counts = ", ".join(counted(count, noun.removesuffix("s")) for noun, count in diagnosis.totals.items())
     kinds = ", ".join(f"{kind} {size(count)}" for kind, count in sizes.kinds.items())
     print_labelled(
         {
             "Warehouse": diagnosis.location,
             "Holds": counts,
-            "Segments": f"{diagnosis.segments:,}, {number(diagnosis.packs, 'pack')} among them",
+            "Segments": f"{diagnosis.segments:,}, {counted(diagnosis.packs, 'pack')} among them",
             "Size": f"{size(sizes.live)} ({kinds})",
             "Retired": size(sizes.retired),
             "Leftovers": size(sizes.leftovers),
@@ -144,7 +145,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         if chosen:
             echo(f"\n{title}:")
             print_some([f"{finding.what}\n    → {finding.remedy}" for finding in chosen])
-    echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")
+    echo(f"\n{counted(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")
 
 
 def rebuild(
@@ -177,18 +178,18 @@ def rebuild(
 
 def _print_rebuilt(location: str, report: RebuildReport) -> None:
     echo(
-        f"Rebuilt {location} from run directories: {number(report.published, 'run')}, "
-        f"{number(report.rollouts, 'rollout')}, {report.seconds:.1f} s"
+        f"Rebuilt {location} from run directories: {counted(report.published, 'run')}, "
+        f"{counted(report.rollouts, 'rollout')}, {report.seconds:.1f} s"
     )
     if report.kept:
-        echo(f"Kept {number(len(report.kept), 'run')} unchanged:")
+        echo(f"Kept {counted(len(report.kept), 'run')} unchanged:")
         print_some([f"{run_id}: {why}" for run_id, why in report.kept.items()])
     for run_dir, why in report.failures.items():
         echo(f"Not read: {run_dir}: {why}", err=True)
     for segment in report.set_aside:
         echo(f"Set aside: segment {segment!r} is damaged and was moved to {location}/damaged", err=True)
     if report.lost:
-        echo(f"Lost: {number(len(report.lost), 'run')} of damaged segments: {', '.join(report.lost)}", err=True)
+        echo(f"Lost: {counted(len(report.lost), 'run')} of damaged segments: {', '.join(report.lost)}", err=True)
 
 
 def compact(
@@ -211,7 +212,7 @@ def compact(
     if as_json:
         print_json({"packs": packs, "before": before, "after": after, "retired_bytes": retired})
         return
-    echo(" → ".join(f"{number(one['segments'], 'segment')}, {size(one['bytes'])}" for one in (before, after)))
+    echo(" → ".join(f"{counted(one['segments'], 'segment')}, {size(one['bytes'])}" for one in (before, after)))
     if retired:
         echo(f"{size(retired)} of replaced segments are removed after an hour; --now removes them at once", err=True)
 
@@ -252,7 +253,7 @@ def prune(
     if as_json:
         print_json({"removed": is_wanted, "runs": found})
     elif is_wanted:
-        echo(f"Removed {number(len(found), 'run')} from {store}. To restore: nightjar publish RUN_DIRECTORY", err=True)
+        echo(f"Removed {counted(len(found), 'run')} from {store}. To restore: nightjar publish RUN_DIRECTORY", err=True)
     else:
         echo("Nothing was removed." if found else "No run meets the conditions: nothing was removed.", err=True)
 
@@ -266,7 +267,7 @@ def _print_candidates(found: list[Candidate]) -> None:
         ]
     )
     rollouts, total = sum(one.rollouts for one in found), sum(one.bytes for one in found)
-    echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
+    echo(f"{counted(len(found), 'run')}, {counted(rollouts, 'rollout')}, about {size(total)}")
 
 
 def _is_confirmed(count: int, *, yes: bool) -> bool:
@@ -274,4 +275,4 @@ def _is_confirmed(count: int, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise typer.BadParameter("stdin is not a terminal: confirm with --yes, or use --dry-run to see the runs")
-    return typer.confirm(f"Remove {count:,} runs from the warehouse?", err=True)
+    return typer.confirm(f"Remove {counted(count, 'run')} from the warehouse?", err=True)
