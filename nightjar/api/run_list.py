@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from nightjar.api.results import ArrowTable, TabularResult
 from nightjar.api.run import Run
-from nightjar.core.text import counted, one_line
+from nightjar.core.text import counted, one_line, with_error
 from nightjar.evaluation.stored_runs import stored_runs
 from nightjar.reports.panels import Panel, PanelTable
 
@@ -131,12 +131,6 @@ def _cells(run: Run) -> tuple[str, ...]:
         one_line(run.model or "–", _LONGEST_CELL),
         run.status,
         f"{known['scored']:,}/{known['rollouts']:,}" if "scored" in known else "–",
-        _reward(known.get("avg_reward"), known.get("stderr")),
+        "–" if known.get("avg_reward") is None else with_error(known["avg_reward"], known.get("stderr")),
         "–" if run.stored.cost is None else f"{run.stored.cost:.4g}",
     )
-
-
-def _reward(mean: float | None, stderr: float | None) -> str:
-    if mean is None:
-        return "–"
-    return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")

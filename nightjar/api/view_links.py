@@ -7,11 +7,11 @@ import os
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import quote, urlencode, urlsplit
 
-from nightjar.core.home import VIEW_URL, VIEWED
+from nightjar.core.home import VIEW_PORT, VIEW_URL, WAREHOUSE_OF_VIEW
 from nightjar.hosting.state import read_state
 from nightjar.warehouse import Warehouse
 
-_DEFAULT = "http://127.0.0.1:4280/"
+_DEFAULT = f"http://127.0.0.1:{VIEW_PORT}/"
 _LONGEST_SECONDS = 2.0
 _LONGEST_BYTES = 10_000
 
@@ -45,7 +45,7 @@ def _shown_by(view: str) -> str | None:
     place = urlsplit(view)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=_LONGEST_SECONDS)
     try:
-        connection.request("GET", VIEWED)
+        connection.request("GET", WAREHOUSE_OF_VIEW)
         return str(json.loads(connection.getresponse().read(_LONGEST_BYTES))["warehouse"])
     except (OSError, HTTPException, ValueError, LookupError, TypeError):
         return None

@@ -16,11 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from nightjar.cli.terminal import echo
-from nightjar.core.text import harmless
+from nightjar.core.text import harmless, with_error
 from nightjar.reports.tables import columns, labelled
 
 __all__ = [
     "Progress",
+    "avg_reward",
     "columns",
     "labelled",
     "print_json",
@@ -29,7 +30,6 @@ __all__ = [
     "print_values",
     "progress_of",
     "shown",
-    "with_error",
 ]
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -75,10 +75,8 @@ def print_some(lines: Sequence[str]) -> None:
         echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
 
 
-def with_error(mean: float | None, stderr: float | None) -> str:
-    if mean is None:
-        return "– (nothing scored)"
-    return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
+def avg_reward(mean: float | None, stderr: float | None) -> str:
+    return "– (nothing scored)" if mean is None else with_error(mean, stderr)
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from typing import Any
 from nightjar.errors import ConfigError
 
 VIEW_URL = "NIGHTJAR_VIEW_URL"
-VIEWED = "/warehouse.json"
+VIEW_PORT = 4280
+"""The port of a web view, unless it is taken."""
+WAREHOUSE_OF_VIEW = "/warehouse.json"
 """The path at which a web view names its warehouse."""
 
 

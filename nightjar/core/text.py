@@ -32,6 +32,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def with_error(mean: float, stderr: float | None) -> str:
+    """Returns a mean with its standard error, or without it if it is unknown."""
+    return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
+
+
 def nearest(name: str, choices: Iterable[str], listed: Iterable[str] = ()) -> str:
     """Returns a hint for an unknown name: the most similar choice, or else all choices (or ``listed``, if given)."""
     known = sorted(choices)

@@ -12,6 +12,7 @@ import orjson
 
 from nightjar.core.files import scratch_folder
 from nightjar.core.secrecy import error_text
+from nightjar.core.text import with_error
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory
 from nightjar.environments.datasets import hub_dataset_name
@@ -189,10 +190,10 @@ def card_of(metadata: Mapping[str, Any], config: Mapping[str, Any], data: str) -
 
 
 def _numbers(metadata: Mapping[str, Any]) -> dict[str, str]:
-    reward, error = metadata.get("avg_reward"), metadata.get("stderr")
+    reward = metadata.get("avg_reward")
     usage = metadata.get("usage") or {}
     return {
-        "average reward": "–" if reward is None else f"{reward:.4f}" + ("" if error is None else f" ± {error:.4f}"),
+        "average reward": "–" if reward is None else with_error(reward, metadata.get("stderr")),
         "rollouts": f"{metadata['num_examples']} examples × {metadata['rollouts_per_example']}",
         "scored": f"{metadata.get('scored')} of {metadata['rollouts']}, {metadata.get('failed')} failed",
         **{f"metric {name}": f"{value:.4f}" for name, value in (metadata.get("avg_metrics") or {}).items()},

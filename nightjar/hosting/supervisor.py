@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from nightjar.core.home import VIEW_URL, home
+from nightjar.core.home import VIEW_PORT, VIEW_URL, home
 from nightjar.core.ports import first_free_port
 from nightjar.core.text import counted
 from nightjar.errors import ServiceError
@@ -57,7 +57,6 @@ _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
 _CANCEL_SECONDS = 40.0
 _WATCH_SECONDS = 1.0
-_VIEW_PORT = 4280
 _LOST_RUNS_SECONDS = 5.0
 
 
@@ -202,7 +201,7 @@ class Supervisor:
             raise ServiceError(f"Port {asked} for the web view is in use. Choose another one with --view-port")
 
     def _serve_view(self) -> None:
-        port = self._choices.view_port or free_port(_VIEW_PORT)
+        port = self._choices.view_port or free_port(VIEW_PORT)
         view = ("nightjar", "view", "--no-browser", "--port", str(port))
         self._services.append(Service("The web view", home() / "view.log", view))
         self._view_url = os.environ[VIEW_URL] = f"http://127.0.0.1:{port}/"

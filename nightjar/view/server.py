@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nightjar.core.home import VIEWED
+from nightjar.core.home import VIEW_PORT, WAREHOUSE_OF_VIEW
 from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
@@ -39,7 +39,6 @@ from nightjar.view.pages import page, standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
 
-PORT = 4280
 COOKIE = "nightjar_view"
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -70,7 +69,7 @@ def serve(
     """
     is_own = host == "localhost" or _is_loopback(host)
     access = Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
-    listening = listen(host, range(PORT, PORT + _PORTS_TRIED) if port is None else [port])
+    listening = listen(host, range(VIEW_PORT, VIEW_PORT + _PORTS_TRIED) if port is None else [port])
     is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
     name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
@@ -195,7 +194,9 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
-    app.add_api_route(VIEWED, lambda: JSONResponse({"warehouse": warehouse.address}))  # for links of notebooks
+    app.add_api_route(
+        WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address})
+    )  # for links of notebooks
     for module in _PAGES:
         app.include_router(module.router)
     for kind in (NightjarError, HTTPException, RequestValidationError):

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightjar.cli.eval.live import Style, display, page_in_prefect
-from nightjar.cli.output import columns, print_labelled, with_error
+from nightjar.cli.output import avg_reward, columns, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.core.calling import leave_threads_behind
 from nightjar.core.failures import FailureClass, advice_line, shown_outcomes
@@ -134,7 +134,7 @@ def _say_ended(ended: EndedEvaluation) -> None:
         echo(f"{ended.evaluation.label}: not started", err=True)
         return
     summary = ended.outcome.summary
-    reward = with_error(summary.avg_reward, summary.stderr)
+    reward = avg_reward(summary.avg_reward, summary.stderr)
     scored = f"{summary.scored} of {summary.rollouts} scored"
     echo(f"{ended.evaluation.label}: {ended.outcome.status}, {scored}, reward {reward}", err=True)
 
@@ -204,7 +204,7 @@ def _summary_table(outcome: Outcome) -> Table:
     table = Table.grid(padding=(0, 3))
     size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored ({size})")
-    table.add_row("Avg reward", with_error(summary.avg_reward, summary.stderr))
+    table.add_row("Avg reward", avg_reward(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
         table.add_row(harmless(f"  {name}"), f"{value:.4g}")
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
@@ -301,7 +301,7 @@ def _cells(outcome: Outcome | None) -> tuple[str, ...]:
     if outcome is None:
         return "–", "–", "–", "not started", "–"
     summary = outcome.summary
-    reward = with_error(summary.avg_reward, summary.stderr)
+    reward = avg_reward(summary.avg_reward, summary.stderr)
     return reward, f"{summary.scored}/{summary.rollouts}", str(summary.failed), outcome.status, outcome.run_id
 
 

@@ -23,7 +23,7 @@ from nightjar.cli.options import (
     WarehouseOption,
     option,
 )
-from nightjar.cli.output import columns, print_json, print_labelled, print_values, with_error
+from nightjar.cli.output import avg_reward, columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import recorded_failures, shown_outcomes
 from nightjar.core.text import harmless
@@ -249,7 +249,7 @@ def _scores(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "Scored": f"{values['scored']}, {values['failed']} failed",
         "Outcomes": shown_outcomes(values.get("outcomes") or {}),
-        "Avg reward": reward is not None and with_error(reward, values.get("stderr")),
+        "Avg reward": reward is not None and avg_reward(reward, values.get("stderr")),
         "Metrics": _numbers(values.get("avg_metrics")),
         "pass@k": _numbers(values.get("pass_at_k")),
         "pass^k": _numbers(values.get("pass_all_k")),
