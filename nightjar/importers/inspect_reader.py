@@ -35,7 +35,18 @@ from nightjar.importers.discovery import FoundResults
 from nightjar.importers.inspect_files import open_log
 from nightjar.importers.inspect_messages import prompt_and_completion, with_attachments
 from nightjar.importers.inspect_scores import Results, Reward, metrics
-from nightjar.importers.reading import Count, Lenient, Line, Object, at, is_measure, moment, public_url, without_secrets
+from nightjar.importers.reading import (
+    MOST_UNREADABLE,
+    Count,
+    Lenient,
+    Line,
+    Object,
+    at,
+    is_measure,
+    moment,
+    public_url,
+    without_secrets,
+)
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest, error_row
 
 PROGRAM = "inspect_ai"
@@ -65,7 +76,6 @@ _UNREAD = frozenset({"attachments", "events", "events_data", "timelines"})
 _IDENTITY = ("eval_id", "run_id", "task_id", "eval_set_id", "created")
 _LAST_LINE = re.compile(r"^([A-Za-z_][\w.]*)(?:: |\Z)", re.MULTILINE)
 _CALL = re.compile(r"([A-Za-z_]\w*)\(")
-_MOST_NAMED = 100
 
 
 class _Header(Lenient):
@@ -268,7 +278,7 @@ def _original(header: _Header, unreadable: list[str]) -> dict[str, Any]:
                 "completed_samples": header.results.completed_samples,
                 "scores": [score.values() for score in header.results.scores],
                 "model_usage": header.stats.get("model_usage"),
-                "unreadable": unreadable[:_MOST_NAMED],
+                "unreadable": unreadable[:MOST_UNREADABLE],
             }
         ),
     }

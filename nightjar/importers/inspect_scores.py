@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from nightjar.importers.reading import Count, Lenient, at
+from nightjar.importers.reading import Count, Lenient, as_object, at
 
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -73,7 +73,7 @@ class Reward:
             score = scores.get(self._scorer) or scores.get(self._field)
         else:
             score = next(iter(scores.values()), None)
-        value = _object(score).get("value")
+        value = as_object(score).get("value")
         if isinstance(value, dict):
             value = value.get(self._field) if self._field else next(iter(value.values()), None)
         return number(value)
@@ -108,14 +108,10 @@ def number(value: Any) -> float | None:
 
 
 def _values(scorer: str, score: Any) -> Iterator[tuple[str, Any]]:
-    value = _object(score).get("value")
+    value = as_object(score).get("value")
     if isinstance(value, dict):
         yield from ((f"{scorer}_{name}", each) for name, each in value.items())
     elif isinstance(value, list):
         yield from ((f"{scorer}_{position}", each) for position, each in enumerate(value))
     else:
         yield scorer, value
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

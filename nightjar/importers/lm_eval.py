@@ -31,15 +31,24 @@ from typing import Any
 from nightjar.engine.runs import RunMetadata
 from nightjar.errors import WarehouseError
 from nightjar.importers.discovery import FoundResults
-from nightjar.importers.lm_eval_files import readable_lines, results_of, task_of
+from nightjar.importers.lm_eval_files import results_of, task_of
 from nightjar.importers.lm_eval_samples import Sample
-from nightjar.importers.reading import Lenient, Object, moment, public_url, read_object, without_secrets
+from nightjar.importers.reading import (
+    MOST_UNREADABLE,
+    Lenient,
+    Object,
+    as_object,
+    moment,
+    public_url,
+    read_object,
+    readable_lines,
+    without_secrets,
+)
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest
 
 _THRESHOLD = 0.5
 _NO_FILTER = "none"
 _ARGUMENTS = ("limit", "system_instruction", "fewshot_as_multiturn", "chat_template_sha")
-_MOST_NAMED = 100
 
 
 class _Results(Lenient):
@@ -67,13 +76,13 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
 
     The run id is a digest of model, task and start; without a results file, of the samples.
     """
-    task, told = task_of(found.path), results_of(found.path)
+    task, results_file = task_of(found.path), results_of(found.path)
     if task is None:
         raise WarehouseError(
             f"{str(found.path)!r} has only the scores of lm-eval, and there are no samples of it beside it: nothing to "
             "import. Run lm_eval with --log_samples, and keep its files in one folder"
         )
-    content = read_object(told) if told else {}
+    content = read_object(results_file) if results_file else {}
     header = _Results.model_validate({**content, "n_shot": content.get("n-shot")})
     unreadable: list[str] = []
     samples = _Samples(found.path, header.of(task, "configs"), unreadable)
@@ -101,7 +110,10 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         num_examples=0,
         rollouts_per_example=1,
         sampling_args=without_secrets(
-            {**_object(header.of(task, "configs").get("generation_kwargs")), **_object(header.config.get("gen_kwargs"))}
+            {
+                **as_object(header.of(task, "configs").get("generation_kwargs")),
+                **as_object(header.config.get("gen_kwargs")),
+            }
         ),
         pass_threshold=_THRESHOLD,
         version_info=_known(lm_eval_version=header.lm_eval_version, lm_eval_commit=header.git_hash),
@@ -115,7 +127,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
             "scores": scores,
             "higher_is_better": header.of(task, "higher_is_better"),
             "groups": {name: header.groups[name] for name in groups if name in header.groups},
-            **({"unreadable": unreadable[:_MOST_NAMED]} if unreadable else {}),
+            **({"unreadable": unreadable[:MOST_UNREADABLE]} if unreadable else {}),
         },
     )
 
@@ -220,11 +232,7 @@ def _arguments(given: Any) -> dict[str, Any]:
     """Returns the arguments of the model, which old versions wrote as a text."""
     if isinstance(given, str):
         return dict(one.split("=", 1) for one in given.split(",") if "=" in one)
-    return _object(given)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return as_object(given)
 
 
 def _known(**values: Any) -> dict[str, Any]:

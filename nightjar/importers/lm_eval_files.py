@@ -1,4 +1,4 @@
-"""Finds results of lm-eval in a folder, and reads the lines of its samples.
+"""Finds results of lm-eval in a folder.
 
 ``lm_eval --output_path DIR --log_samples`` writes these files into a folder per model; version 0.4.0 to 0.4.2 wrote
 names without a date::
@@ -10,12 +10,11 @@ names without a date::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nightjar.errors import WarehouseError
-from nightjar.importers.reading import Line, parse_object, read_object
+from nightjar.importers.reading import read_object
 
 _DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 _RESULTS = re.compile(rf"results\.json|.+_(?P<date>{_DATE})\.json")
@@ -58,17 +57,6 @@ def task_of(samples: Path, known: dict[Path, list[str]] | None = None) -> str | 
     results = _results_files(samples.parent) if known is None else known
     return next((task for path, tasks in results.items() if path.name == "results.json"
                  if (task := _task(samples, tasks))), None)  # fmt: skip
-
-
-def readable_lines(path: Path, unreadable: list[str]) -> Iterator[Line]:
-    """Yields the objects of a file of JSON lines; adds the place and the damage of other lines to ``unreadable``."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                if line.strip():
-                    yield Line(place := f"{path}, line {number}", parse_object(line, place))
-            except WarehouseError as error:
-                unreadable.append(str(error))
 
 
 def _results_files(folder: Path) -> dict[Path, list[str]]:

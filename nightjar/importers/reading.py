@@ -17,6 +17,8 @@ from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from nightjar.core.secret_signs import credential_of, is_secret_name, looks_secret
 from nightjar.errors import WarehouseError
 
+MOST_UNREADABLE = 100
+"""The damaged rows that the metadata of an imported run name."""
 _LARGEST_INTEGER = (1 << 63) - 1
 Object = Annotated[dict[str, Any], Field(default_factory=dict)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -75,6 +77,17 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
 
 
+def readable_lines(path: Path, unreadable: list[str]) -> Iterator[Line]:
+    """Yields the objects of a file of JSON lines; adds the place and the damage of other lines to ``unreadable``."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                if line.strip():
+                    yield Line(place := f"{path}, line {number}", parse_object(line, place))
+            except WarehouseError as error:
+                unreadable.append(str(error))
+
+
 def parse_object(data: bytes, place: str) -> dict[str, Any]:
     """Parses one JSON object; raises WarehouseError, which starts with the place, if it is damaged."""
     try:
@@ -84,6 +97,11 @@ def parse_object(data: bytes, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise WarehouseError(f"{place} is damaged: not a JSON object")
     return content
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Returns a JSON object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def measures(values: Mapping[str, Any]) -> dict[str, float]:
