@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from nightjar.core.messages import content_text
@@ -38,6 +37,11 @@ def settings_of(run: ReadRun) -> dict[str, Any]:
     return {**told, **(config if isinstance(config, dict) else {})}
 
 
+def title_of(run: ReadRun) -> str:
+    """Returns the name of a run; of a run without a name, its model and ID."""
+    return (run.row["config"] or {}).get("name") or f"{run.row['model']} {run.row['run_id']}"
+
+
 def metrics_of(run: ReadRun) -> dict[str, float]:
     """Returns the means, counts and sums of a run that are known. A run's own metrics begin with ``metrics/``.
 
@@ -67,18 +71,18 @@ def table_of(rollouts: Sequence[Mapping[str, Any]]) -> Table:
 
 def _cells(row: Mapping[str, Any]) -> Iterator[Any]:
     told = {
-        "prompt": transcript(row["prompt"]),
-        "completion": transcript(row["completion"]),
+        "prompt": _transcript(row["prompt"]),
+        "completion": _transcript(row["completion"]),
         "error": failure_text(row),
         "notes": value_text(row["notes"]) if row["notes"] else None,
     }
     return (told.get(name, row[name]) for name in _COLUMNS)
 
 
-def transcript(messages: object) -> str | None:
+def _transcript(messages: object) -> str | None:
     r"""Returns messages as one text, with the role of each and its tool calls.
 
-    >>> transcript([{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}])
+    >>> _transcript([{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}])
     'user: 2 + 2?\n\nassistant: 4'
     """
     if messages is None or isinstance(messages, str):
@@ -98,11 +102,6 @@ def _said(content: object) -> str:
     if isinstance(content, list):
         return content_text([part for part in content if isinstance(part, Mapping)])
     return value_text(content)
-
-
-def milliseconds(moment: datetime | None) -> int | None:
-    """Returns a moment in milliseconds since 1970."""
-    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def as_json(value: Any) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from time import time
 from typing import Any
@@ -25,7 +26,7 @@ from nightjar.core.secret_signs import passwords_of
 from nightjar.core.text import one_line, shortened
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun
-from nightjar.exporters.contents import as_json, metrics_of, milliseconds, settings_of, table_of
+from nightjar.exporters.contents import as_json, metrics_of, settings_of, table_of, title_of
 from nightjar.exporters.reading import ReadRun, read_run
 from nightjar.warehouse.reading.result import value_text
 
@@ -104,15 +105,14 @@ def _find_or_create(client: Any, run: ReadRun) -> tuple[Any, bool]:
     quote = '"' if "'" in run_id else "'"
     if found := client.search_runs([experiment_id], f"tags.`{_RUN_ID}` = {quote}{run_id}{quote}", max_results=1):
         return found[0], False
-    name = (run.row["config"] or {}).get("name") or f"{run.row['model']} {run_id}"
     tags = {_RUN_ID: run_id, "mlflow.source.name": "nightjar"}
-    started = milliseconds(run.row["started_at"])
-    return client.create_run(experiment_id, start_time=started, tags=tags, run_name=name), True
+    started = _milliseconds(run.row["started_at"])
+    return client.create_run(experiment_id, start_time=started, tags=tags, run_name=title_of(run)), True
 
 
 def _write(client: Any, mlflow_run: Any, run: ReadRun, is_new: bool) -> tuple[str, ...]:
     """Writes everything of a run, its final status last: a run whose export was killed stays in progress."""
-    run_id, ended = mlflow_run.info.run_id, milliseconds(run.row["finished_at"])
+    run_id, ended = mlflow_run.info.run_id, _milliseconds(run.row["finished_at"])
     client.update_run(run_id, status="RUNNING")
     params = {name: shortened(text, _LONGEST_VALUE) for name, text in _params(settings_of(run))}
     known = mlflow_run.data.params
@@ -145,6 +145,11 @@ def _write_files(client: Any, run_id: str, run: ReadRun) -> None:
         (folder / _CONFIG).write_text(as_json(settings_of(run)))
         (folder / _SAMPLES).write_text(as_json({"columns": table.columns, "data": table.rows}))
         client.log_artifacts(run_id, folder)
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    """Returns a moment in milliseconds since 1970."""
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _params(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from nightjar.core.secrecy import error_text
 from nightjar.core.text import one_line
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun
-from nightjar.exporters.contents import Table, metrics_of, settings_of, table_of
+from nightjar.exporters.contents import metrics_of, settings_of, table_of, title_of
 from nightjar.exporters.reading import ReadRun, read_run
 
 MOST_ROWS = 10_000
@@ -73,13 +73,13 @@ def export_to_wandb(found: StoredRun, destination: Path) -> WandbRun:
 
 def _write(wandb: Any, run: ReadRun, place: Path) -> Path:
     row = run.row
-    table: Table = table_of(run.rollouts[:MOST_ROWS])
+    table = table_of(run.rollouts[:MOST_ROWS])
     settings = wandb.Settings(**_SETTINGS, root_dir=str(place))
     times = {name: row[name] and row[name].isoformat() for name in ("started_at", "finished_at")}
     told = {
         "project": _name(row["env_id"]),
         "id": _name(row["run_id"]),
-        "name": (row["config"] or {}).get("name") or f"{row['model']} {row['run_id']}",
+        "name": title_of(run),
         "group": row["suite"],
         "tags": [tag[:64] for tag in row["tags"] or [] if tag],
         "config": {**settings_of(run), **times, "commit": row["nightjar_commit"], "env_commit": row["env_commit"]},
