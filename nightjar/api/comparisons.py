@@ -37,7 +37,7 @@ class ComparisonResult(TabularResult):
 
     @property
     def reason(self) -> str:
-        """Says why."""
+        """The reason for the decision."""
         return self._single.reason if self.comparisons.is_single else verdict(self.comparisons)
 
     @property

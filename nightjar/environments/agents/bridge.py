@@ -18,9 +18,9 @@ POST /rollout/ID/v1/messages/count_tokens   a rough count of the tokens of a req
 GET /rollout/ID/v1/models                   the model, in the form of both providers
 ==========================================  =====================================================
 
-Agents are untrusted. Bodies and connections are limited, an agent with slow requests waits longer between them, errors
-carry no traceback, and a key opens one conversation only. A stream
-(``"stream": true``) contains the whole answer at its end, and signs of life until then.
+Agents are untrusted. Bodies and connections are limited, and an agent whose requests take long to parse waits longer
+between them. Errors carry no traceback, and a key opens one conversation only. A stream (``"stream": true``) contains
+the whole answer at its end, and signs of life until then.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class InspectEnv(MultiTurnEnv):
         raise NotImplementedError("The solvers of the task answer the model")
 
     def start_clock(self, state: State, limit: asyncio.Timeout) -> None:  # noqa: ARG002 - for subclasses
-        """Leaves the time limit to Inspect, which scores what is there when it is reached."""
+        """Leaves the time limit to Inspect, which scores the unfinished sample when the limit is reached."""
         if self.timeout_seconds is not None:
             limit.reschedule(None)
 

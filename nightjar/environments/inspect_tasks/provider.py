@@ -26,8 +26,8 @@ NO_LIMIT = 1_000_000
 """Connections at once. Nightjar's pace is the limit."""
 
 
-class Asks(Protocol):
-    """Sends requests for one rollout."""
+class RequestSender(Protocol):
+    """Sends the requests of one rollout."""
 
     async def ask(
         self,
@@ -40,7 +40,7 @@ class Asks(Protocol):
         """Sends one request and returns the model's output."""
 
 
-_current: ContextVar[Asks] = ContextVar("inspect_rollout")
+_current: ContextVar[RequestSender] = ContextVar("inspect_rollout")
 
 
 @modelapi(name=PROVIDER)
@@ -84,7 +84,7 @@ class _OnlyThisProvider:
 
 
 @contextmanager
-def requests_of(rollout: Asks) -> Iterator[None]:
+def requests_of(rollout: RequestSender) -> Iterator[None]:
     """Sends the requests of the current task, and of the tasks that it starts, through ``rollout``."""
     token = _current.set(rollout)
     try:

@@ -34,7 +34,7 @@ from nightjar.sandboxes.task_containers import ContainerSpec, TaskContainer
 
 _TYPE = "nightjar"
 _LOCAL, _DOCKER = "local", "docker"
-_DOCKERFILES = ("Dockerfile",)
+_DOCKERFILE = "Dockerfile"
 DEFAULT_IMAGE = "aisiuk/inspect-tool-support"
 """Inspect's image for tasks that name none."""
 _IS_FOLDER = 'if [ -d "$1" ]; then exit 21; fi'
@@ -50,7 +50,6 @@ class SandboxPlace:
 
     @property
     def is_local(self) -> bool:
-        """Whether the sandbox is local."""
         return self.image is None and self.folder is None
 
 
@@ -71,7 +70,7 @@ def place_of(task: Task, sample: Sample, image: str | None) -> SandboxPlace | st
         return SandboxPlace()
     if config is None:
         return SandboxPlace(image=image or DEFAULT_IMAGE)
-    if isinstance(config, str) and Path(config).name in _DOCKERFILES:
+    if isinstance(config, str) and Path(config).name == _DOCKERFILE:
         return SandboxPlace(folder=Path(config).parent.resolve())
     return "sandboxes with a compose file, or with several containers"
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from nightjar.evaluation.config.nemo.services import REFUSED, Section, refused
+from nightjar.evaluation.config.nemo.interceptors import REFUSED
+from nightjar.evaluation.config.nemo.services import Section, refused
 
 SCHEME = "harbor://"
 AGENTS = ("shell", "oracle", "nop", "command:PROGRAM")

@@ -12,7 +12,8 @@ from nightjar.core.text import nearest
 
 Middleware: TypeAlias = list[dict[str, Any]]
 Arguments: TypeAlias = dict[str, Any]
-_REFUSED = "refused"
+REFUSED = "refused"
+"""The type of errors whose message stands alone."""
 
 
 class Interceptor(BaseModel):
@@ -30,10 +31,11 @@ class Interceptor(BaseModel):
 
     def middleware(self) -> Middleware:
         """Returns the middleware with the same effect; none if Nightjar does the same without middleware."""
-        if self.name in REFUSED:
-            raise _refused(f"{self.name!r} cannot be honoured: {REFUSED[self.name]}")
+        if self.name in _WITHOUT_EQUIVALENT:
+            raise _refused(f"{self.name!r} cannot be honoured: {_WITHOUT_EQUIVALENT[self.name]}")
         if self.name not in _TRANSLATIONS:
-            raise _refused(f"there is no interceptor {self.name!r}. {nearest(self.name, (*_TRANSLATIONS, *REFUSED))}")
+            known = (*_TRANSLATIONS, *_WITHOUT_EQUIVALENT)
+            raise _refused(f"there is no interceptor {self.name!r}. {nearest(self.name, known)}")
         arguments = dict(self.config)
         made = _TRANSLATIONS[self.name](arguments)
         if arguments:
@@ -48,7 +50,7 @@ class Interceptor(BaseModel):
 
 
 def _refused(text: str) -> PydanticCustomError:
-    return PydanticCustomError(_REFUSED, "{text}", {"text": text})
+    return PydanticCustomError(REFUSED, "{text}", {"text": text})
 
 
 def _drop(arguments: Arguments) -> Middleware:
@@ -115,7 +117,7 @@ _TRANSLATIONS: Mapping[str, Callable[[Arguments], Middleware]] = {
     **dict.fromkeys(("endpoint", "finish_reason", "log_tokens", "raise_client_errors"), _unneeded()),
 }
 """Functions that take the arguments that they translate, and leave the others."""
-REFUSED = {
+_WITHOUT_EQUIVALENT = {
     "modify_tools": "the middleware tools removes tools and keywords of their schemas, not properties",
     "streaming": "responses are read as a whole",
 }

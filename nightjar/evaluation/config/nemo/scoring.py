@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from nightjar.environments.seeded.scorers import list_scorers
-from nightjar.evaluation.config.nemo.services import REFUSED, Section, one_of, refused
+from nightjar.evaluation.config.nemo.interceptors import REFUSED
+from nightjar.evaluation.config.nemo.services import Section, one_of, refused
 
 _JUDGED = "the scorer configures the judge: judge_config beside needs_judge (docs/nemo.md)"
 _SCORER = "a scorer is part of the benchmark: @scorer (docs/nemo.md)"

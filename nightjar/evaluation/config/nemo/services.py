@@ -23,10 +23,9 @@ from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.clients.protocols import ClientType
 from nightjar.core.text import nearest
 from nightjar.evaluation.config.nemo.endpoints import CLIENTS, usual_key, without_route
-from nightjar.evaluation.config.nemo.interceptors import Interceptor
+from nightjar.evaluation.config.nemo.interceptors import REFUSED, Interceptor
 from nightjar.evaluation.config.run_config import message_of
 
-REFUSED = "refused"
 _UNKNOWN = "extra_forbidden"
 
 
