@@ -76,11 +76,6 @@ class HarborStep(BaseModel):
     """What to keep after this step: the artifacts of the task, then those of the step."""
 
     @property
-    def tests_folder(self) -> Path:
-        """The folder of the step's own tests, which may be missing."""
-        return self.folder / "tests"
-
-    @property
     def solution_folder(self) -> Path:
         """The folder of ``solve.sh``, which may be missing."""
         return self.folder / "solution"
