@@ -206,7 +206,7 @@ class TestTheLoop:
                     Echo(1), solver(nemo.ModelClient(**given)), step_log_dir=tmp_path, resume=resume
                 )
             other = solver(nemo.ModelClient(**given | client), **how)
-            with pytest.raises(ResumeMismatchError, match=f": {named}: saved"):
+            with pytest.raises(ResumeMismatchError, match=rf"\b{named}: saved"):
                 await nemo.run_evaluation(Echo(1), other, step_log_dir=tmp_path, resume=True)
             assert server.stats().received == 1
 
