@@ -87,7 +87,7 @@ def test_run_directories_that_are_not_published(folder, nightjar, house):
     grown = house.write("c0ffee", [*SAME, 1.0], place=folder / "outputs/evals/gsm8k--m/c0ffee")
     assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
     told = nightjar("compare", "before", "c0f")
-    assert "Missing: 1 examples that only the candidate has" in told.words
+    assert "Missing: 1 example that only the candidate has" in told.words
     assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
 
 
