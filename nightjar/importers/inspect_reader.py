@@ -134,11 +134,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     with open_log(found.path) as log:
         header = _Header.model_validate(orjson.loads(encoded(log.header)))  # metadata cannot hold NaN or huge integers
         samples = _Samples(header, Reward(header.results))
-        for line in log.samples:
-            try:
-                results.add(samples.rollout(line))
-            except RecursionError:
-                log.unreadable.append(f"{line.place} is nested too deeply")
+        results.add_readable(log.samples, samples.rollout, log.unreadable)
     results.finish()
     results.compare_average(found.path, samples.reward.reported)
     started, finished = moment(header.started_at or header.created), moment(header.completed_at)
