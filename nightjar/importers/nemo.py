@@ -36,6 +36,7 @@ from nightjar.importers.reading import (
     Line,
     Object,
     at,
+    check_reward,
     is_measure,
     lines_with_gaps,
     moment,
@@ -207,6 +208,7 @@ def _rollout(line: Line) -> Rollout:
     row = _Row.model_validate({"repeat": 0, **line.content})
     if row.problem_idx is None or row.repeat is None:
         raise WarehouseError(f"{line.place} is not a rollout: problem_idx and repeat must be integers from 0 on")
+    check_reward(line)
     details = row.scoring_details
     category, error = details.get("error_category"), broken(details)
     counts = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}

@@ -117,6 +117,13 @@ def parse_object(data: bytes, place: str) -> dict[str, Any]:
     return content
 
 
+def check_reward(line: Line) -> None:
+    """Raises WarehouseError if the reward of a row is neither a number nor null."""
+    reward = line.content.get("reward")
+    if not isinstance(reward, int | float | None):
+        raise WarehouseError(f"{line.place} is not a rollout: its reward is not a number")
+
+
 def as_object(value: Any) -> dict[str, Any]:
     """Returns a JSON object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}

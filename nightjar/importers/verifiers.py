@@ -35,6 +35,7 @@ from nightjar.importers.reading import (
     Line,
     Object,
     at,
+    check_reward,
     is_measure,
     moment,
     public_url,
@@ -158,6 +159,7 @@ class _Rows:
             raise WarehouseError(f"{line.place} is not a rollout: it has no prompt, completion or reward")
         if not _is_id(content.get("example_id")):
             raise WarehouseError(f"{line.place} is not a rollout: its example_id is no integer from 0 on")
+        check_reward(line)
         metrics = self._metrics(content)
         fields = {n: v for n, v in content.items() if n == "reward" or n not in metrics or not _is_same(v, metrics[n])}
         timing = _Timing.model_validate(fields["timing"] if isinstance(fields.get("timing"), dict) else fields)

@@ -498,11 +498,12 @@ class TestFinding:
 @pytest.mark.parametrize(("kind", "damaged"), [
     ("verifiers", '{"example_id": 0, "rew'), ("verifiers", "null"), ("verifiers", "[1]"), ("verifiers", "\xff"),
     ("verifiers", '{"neither": "this nor that"}'), ("verifiers", '{"example_id": -1, "reward": 1.0}'),
-    ("verifiers", '{"example_id": "one", "reward": 1.0}'),
+    ("verifiers", '{"example_id": "one", "reward": 1.0}'), ("verifiers", '{"example_id": 1, "reward": "high"}'),
     ("verifiers", f'{{"example_id": {1 << 63}, "reward": 1.0}}'),
     ("nemo", '{"problem_idx": 0, "rep'), ("nemo", "null"), ("nemo", '{"reward": 1.0}'),
     ("nemo", '{"problem_idx": -1, "repeat": 0}'), ("nemo", f'{{"problem_idx": {1 << 63}, "repeat": 0}}'),
     ("nemo", '{"problem_idx": 0, "repeat": "first"}'), ("nemo", '{"problem_idx": 0, "repeat": -1}'),
+    ("nemo", '{"problem_idx": 0, "reward": "high"}'),
 ])  # fmt: skip
 def test_a_damaged_row_is_named_and_the_others_are_imported(verifiers_run, nemo_run, tmp_path, kind, damaged):
     rows = [sum_row(n) if kind == "verifiers" else trivia_row(n) for n in range(2)]

@@ -305,6 +305,13 @@ class TestDamage:
         line = int(re.search(r"torn\.json, line (\d+) is damaged", place)[1])
         assert text.splitlines()[line - 1 : line + 1] == ["    {", '      "id": 2,']
 
+    def test_a_log_of_a_newer_format_is_refused(self, repacked, tmp_path):
+        def newer(entries):
+            return entries | {"header.json": json.dumps(json.loads(entries["header.json"]) | {"version": 99})}
+
+        [found] = imported(Warehouse(tmp_path / "warehouse"), repacked("arithmetic.eval", newer))
+        assert "has version 99 of the log format of Inspect" in found.error
+
     def test_a_log_that_is_no_log_is_refused(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "other.eval", "w") as archive:
             archive.writestr("readme.txt", "hello")
