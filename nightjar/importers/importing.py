@@ -76,11 +76,13 @@ def import_all(
     ``progress`` receives the number of finished runs and of all runs.
     """
     found: list[FoundResults] = []
+    unreadable: dict[Path, str] = {}
     for path in paths:
         try:
-            found += find_results(path)
+            found += find_results(path, unreadable)
         except WarehouseError as error:
-            yield Imported(path, "unknown", error=str(error))
+            unreadable.setdefault(path, str(error))
+    yield from (Imported(path, "unknown", error=error) for path, error in unreadable.items())
     found.sort(key=_changed_at)
     published = _published(warehouse) if any(one.kind == "inspect" for one in found) else {}
     try:

@@ -1,6 +1,7 @@
 """Results of verifiers (0.1.4 to 0.1.14) and of NeMo Evaluator become run directories for the warehouse."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -532,6 +533,27 @@ def test_damaged_rows_give_an_exit_code_and_comparisons_go_on_without_them(night
     assert (ended.code, [name in ended.err for name in named]) == (1, [True, True])
     ended = nightjar("compare", whole, damaged, *options, "--json")
     assert (ended.code, [name in caplog.text for name in named]) == (0, [True, True])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_an_unreadable_subfolder_is_named_and_the_others_are_imported(nemo_run, tmp_path):
+    nemo_run(trivia_row())
+    closed = nemo_run(trivia_row(), folder="closed")
+    closed.chmod(0)
+    try:
+        found = list(import_all(Warehouse(tmp_path / "warehouse"), [tmp_path / "eval_results"]))
+    finally:
+        closed.chmod(0o755)
+    assert [(one.path.name, one.novelty) for one in found] == [("closed", None), ("trivia", "new")]
+    assert "Permission denied" in found[0].error
+
+
+def test_the_last_line_of_an_import_counts_each_run_once(nightjar, nemo_run, tmp_path):
+    folder = nemo_run(trivia_row())
+    command = ("warehouse", "import", folder, shutil.copytree(folder, tmp_path / "copy"))
+    options = ("--warehouse", tmp_path / "warehouse")
+    assert nightjar(*command, *options).err.startswith(f"Imported 1 run into {tmp_path / 'warehouse'}. ")
+    assert f"Imported 0 runs into {tmp_path / 'warehouse'} (1 already there). " in nightjar(*command, *options).err
 
 
 def test_a_bundle_with_fewer_rows_does_not_replace_the_run(nemo_run, tmp_path):
