@@ -37,12 +37,13 @@ class FoundResults:
     shards: tuple[Path, ...] = ()
 
 
-def find_results(path: Path) -> Iterator[FoundResults]:
+def find_results(path: Path, unreadable: dict[Path, str] | None = None) -> Iterator[FoundResults]:
     """Yields the results of every run in a folder and below, sorted by name; raises WarehouseError without results.
 
-    Skips hidden folders and segments of a warehouse; yields a folder once, even if several links lead to it.
+    Skips hidden folders and segments of a warehouse; yields a folder once, even if several links lead to it. A
+    folder that cannot be read raises WarehouseError; with ``unreadable``, it is added there with the reason.
     """
-    found = list(_found(path))
+    found = list(_found(path, unreadable))
     if not found:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
@@ -70,9 +71,9 @@ def bundles_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob(_BUNDLES)) if _is_bundle(path)]
 
 
-def _found(path: Path) -> Iterator[FoundResults]:
+def _found(path: Path, unreadable: dict[Path, str] | None = None) -> Iterator[FoundResults]:
     if path.is_dir():
-        yield from _each_run_once(list(_in_folder(path)))
+        yield from _each_run_once(list(_in_folders(path, unreadable)))
     elif not path.exists():
         raise WarehouseError(f"Cannot import {str(path)!r}: there is no such file or folder.")
     elif is_log(path):
@@ -110,7 +111,7 @@ def _is_bundle(path: Path) -> bool:
     return isinstance(content.get("benchmark"), dict) and isinstance(content.get("run_id"), str)
 
 
-def _in_folder(root: Path) -> Iterator[FoundResults]:
+def _in_folders(root: Path, unreadable: dict[Path, str] | None) -> Iterator[FoundResults]:
     """Walks folders with a list, because they may be nested deeper than Python's recursion limit."""
     waiting, seen, merged = [root], set[Path](), set[Path]()
     while waiting:
@@ -118,8 +119,14 @@ def _in_folder(root: Path) -> Iterator[FoundResults]:
         if folder.resolve() in seen:
             continue
         seen.add(folder.resolve())
-        below = _folders(folder)
-        shards = _shards(folder, [path for path in below if _SHARD.fullmatch(path.name)])
+        try:
+            below = _folders(folder)
+            shards = _shards(folder, [path for path in below if _SHARD.fullmatch(path.name)])
+        except WarehouseError as error:
+            if unreadable is None:
+                raise
+            unreadable[folder] = str(error)
+            continue
         yield from (FoundResults("nemo", target, parts) for target, parts in shards.items())
         merged |= shards.keys()
         if (kind := _kind(folder)) and folder not in merged:

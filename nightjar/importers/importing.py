@@ -40,9 +40,8 @@ _READERS: Mapping[Kind, Callable[[FoundResults, ResultsWriter], RunMetadata]] = 
 }
 _TIDY_EVERY = 16
 _SOURCES = """
-SELECT from_json(metadata -> 'sources', '["VARCHAR"]') AS sources, run_id, env_id, model, scored + failed AS rollouts,
-    coalesce(from_json(metadata -> 'original' -> 'unreadable', '["VARCHAR"]'), []) AS unreadable
-FROM runs WHERE (metadata -> 'sources') IS NOT NULL
+SELECT from_json(metadata -> 'sources', '["VARCHAR"]') AS sources, run_id, env_id, model, scored + failed AS rollouts
+FROM runs WHERE (metadata -> 'sources') IS NOT NULL AND (metadata -> 'original' -> 'unreadable') IS NULL
 """
 
 _log = logging.getLogger(__name__)
@@ -72,15 +71,18 @@ def import_all(
 ) -> Iterator[Imported]:
     """Publishes all results in folders one by one and yields the outcomes; a failure does not stop the others.
 
-    A log of Inspect whose content is already published is not read again, so a killed import is resumed quickly.
+    A log of Inspect whose content is already published is not read again, so a killed import is resumed quickly. A
+    damaged log is read again, and a copy of a run with fewer rollouts never replaces the run.
     ``progress`` receives the number of finished runs and of all runs.
     """
     found: list[FoundResults] = []
+    unreadable: dict[Path, str] = {}
     for path in paths:
         try:
-            found += find_results(path)
+            found += find_results(path, unreadable)
         except WarehouseError as error:
-            yield Imported(path, "unknown", error=str(error))
+            unreadable.setdefault(path, str(error))
+    yield from (Imported(path, "unknown", error=error) for path, error in unreadable.items())
     found.sort(key=_changed_at)
     published = _published(warehouse) if any(one.kind == "inspect" for one in found) else {}
     try:
@@ -103,7 +105,7 @@ def _changed_at(found: FoundResults) -> float:
 
 
 def _published(warehouse: Warehouse) -> dict[str, Imported]:
-    """Returns the runs of the warehouse that were imported from files, by the digest of each file."""
+    """Returns the runs of the warehouse that were imported from undamaged files, by the digest of each file."""
     try:
         rows = warehouse.query(_SOURCES).records()
     except MissingWarehouseError:
@@ -141,7 +143,8 @@ def _import(warehouse: Warehouse, found: FoundResults, published: dict[str, Impo
     done = Imported(
         found.path, found.kind, report.run_id, env_id, model, report.rollouts, unreadable=_unreadable(described)
     )
-    published |= dict.fromkeys(sources(report.run_id), replace(done, novelty="already there"))
+    if not done.unreadable:
+        published |= dict.fromkeys(sources(report.run_id), replace(done, novelty="already there"))
     return replace(done, novelty=_novelty(report))
 
 

@@ -31,8 +31,9 @@ from nightjar.core.secrecy import hide_keys
 from nightjar.engine.runs import RunMetadata
 from nightjar.engine.runs.jsonl import encoded
 from nightjar.engine.runs.metadata import Status
+from nightjar.errors import WarehouseError
 from nightjar.importers.discovery import FoundResults
-from nightjar.importers.inspect_files import open_log
+from nightjar.importers.inspect_files import InspectLog, open_log
 from nightjar.importers.inspect_messages import prompt_and_completion, with_attachments
 from nightjar.importers.inspect_scores import Results, Reward, metrics
 from nightjar.importers.reading import (
@@ -53,6 +54,7 @@ PROGRAM = "inspect_ai"
 VERSION = 1
 """The version of this reader; with a new one, logs that are already published are read again."""
 
+_NEWEST_FORMAT = 2
 _ID_CHARACTERS = 8
 _THRESHOLD = 1.0
 """Inspect's ``pass_at_k`` counts a value of at least 1 as correct."""
@@ -132,13 +134,10 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     log is converted or recovered. A log that other scorers have scored is a run of its own, like a retried log.
     """
     with open_log(found.path) as log:
+        _check_version(log)
         header = _Header.model_validate(orjson.loads(encoded(log.header)))  # metadata cannot hold NaN or huge integers
         samples = _Samples(header, Reward(header.results))
-        for line in log.samples:
-            try:
-                results.add(samples.rollout(line))
-            except RecursionError:
-                log.unreadable.append(f"{line.place} is nested too deeply")
+        results.add_readable(log.samples, samples.rollout, log.unreadable)
     results.finish()
     results.compare_average(found.path, samples.reward.reported)
     started, finished = moment(header.started_at or header.created), moment(header.completed_at)
@@ -165,6 +164,15 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         error=hide_keys(header.error) if header.error else None,
         original=_original(header, log.unreadable),
     )
+
+
+def _check_version(log: InspectLog) -> None:
+    version = log.header.get("version")
+    if isinstance(version, int) and version > _NEWEST_FORMAT:
+        raise WarehouseError(
+            f"{log.path} has version {version} of the log format of Inspect. This version of Nightjar reads version "
+            f"{_NEWEST_FORMAT}: update Nightjar, or write the log with an older version of Inspect"
+        )
 
 
 class _Samples:

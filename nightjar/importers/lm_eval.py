@@ -34,7 +34,6 @@ from nightjar.importers.discovery import FoundResults
 from nightjar.importers.lm_eval_files import results_of, task_of
 from nightjar.importers.lm_eval_samples import Sample
 from nightjar.importers.reading import (
-    MOST_UNREADABLE,
     Lenient,
     Object,
     as_object,
@@ -42,6 +41,7 @@ from nightjar.importers.reading import (
     public_url,
     read_object,
     readable_lines,
+    told_unreadable,
     without_secrets,
 )
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest
@@ -127,7 +127,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
             "scores": scores,
             "higher_is_better": header.of(task, "higher_is_better"),
             "groups": {name: header.groups[name] for name in groups if name in header.groups},
-            **({"unreadable": unreadable[:MOST_UNREADABLE]} if unreadable else {}),
+            **told_unreadable(unreadable),
         },
     )
 

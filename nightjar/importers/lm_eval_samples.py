@@ -50,7 +50,10 @@ class Sample:
         doc_id, named, requests = row.get("doc_id"), row.get("metrics"), _requests(row.get("arguments"))
         if not isinstance(doc_id, int) or not 0 <= doc_id <= _LARGEST_ID or not requests:
             raise WarehouseError(f"{line.place} is not a sample of lm-eval: it has no doc_id or no arguments")
-        names = named if isinstance(named, list) else known or [name for name in row if name not in _FIELDS]
+        told = named if isinstance(named, list) else known
+        if wrong := [name for name in told if isinstance(row.get(name), str)]:
+            raise WarehouseError(f"{line.place} is not a sample of lm-eval: its {wrong[0]} is not a number")
+        names = told or [name for name in row if name not in _FIELDS]
         return cls(
             doc_id=doc_id,
             filter=str(row.get("filter") or ""),

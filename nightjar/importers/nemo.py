@@ -36,11 +36,13 @@ from nightjar.importers.reading import (
     Line,
     Object,
     at,
+    check_reward,
     is_measure,
+    lines_with_gaps,
     moment,
     public_url,
-    read_lines,
     read_object,
+    told_unreadable,
     without_secrets,
 )
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest, error_row
@@ -98,8 +100,8 @@ class _Bundle(Lenient):
 class _Row(Lenient):
     """A row, with its line of ``trajectories.jsonl`` under ``step``."""
 
-    problem_idx: int | None = None
-    repeat: int | None = Field(0, ge=0, lt=1 << 32)
+    problem_idx: int | None = Field(None, ge=0, lt=1 << 63)
+    repeat: int | None = Field(None, ge=0, lt=1 << 32)
     reward: float | None = None
     scorer_rewards: Object
     prompt: Any = None
@@ -125,9 +127,10 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     own = [] if found.shards and not bundles_in(found.path) else [_bundle(found.path)]
     parts = [_bundle(path) for path in found.shards] or own
     folders = [found.path.parent if found.path.is_file() else found.path] if own else found.shards
+    unreadable: list[str] = []
     for folder in folders:
-        for line in _lines(folder):
-            results.add(_rollout(line))
+        results.add_readable(_lines(folder, unreadable), _rollout, unreadable)
+    results.require_some(found.path, unreadable)
     results.finish()
     bundles = own or parts
     bundle = bundles[0]
@@ -154,6 +157,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         original={
             "program": "nemo-evaluator",
             "bundles": [{name: part.content.get(name) for name in _ACCOUNT} for part in bundles],
+            **told_unreadable(unreadable),
         },
     )
 
@@ -187,23 +191,24 @@ def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
     return bundle.problems
 
 
-def _lines(folder: Path) -> Iterator[Line]:
-    """Yields all rows; adds their steps as long as ``trajectories.jsonl`` has the steps in the order of the rows."""
+def _lines(folder: Path, unreadable: list[str]) -> Iterator[Line]:
+    """Yields the readable rows; adds their steps if ``trajectories.jsonl`` has the steps in the order of the rows."""
     path = folder / "trajectories.jsonl"
-    steps = read_lines(path) if path.is_file() else iter(())
-    for line in read_lines(folder / "results.jsonl"):
+    steps = lines_with_gaps(path, unreadable) if path.is_file() else iter(())
+    for line in lines_with_gaps(folder / "results.jsonl", unreadable):
         step = next(steps, None)
+        if not line:
+            continue
         if step and all(step.content.get(name) == line.content.get(name) for name in ("problem_idx", "repeat")):
             line.content["step"] = step.content
-        else:
-            steps = iter(())
         yield line
 
 
 def _rollout(line: Line) -> Rollout:
-    row = _Row.model_validate(line.content)
+    row = _Row.model_validate({"repeat": 0, **line.content})
     if row.problem_idx is None or row.repeat is None:
-        raise WarehouseError(f"{line.place} is not a rollout: problem_idx and repeat must be integers")
+        raise WarehouseError(f"{line.place} is not a rollout: problem_idx and repeat must be integers from 0 on")
+    check_reward(line)
     details = row.scoring_details
     category, error = details.get("error_category"), broken(details)
     counts = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -79,13 +79,31 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 def readable_lines(path: Path, unreadable: list[str]) -> Iterator[Line]:
     """Yields the objects of a file of JSON lines; adds the place and the damage of other lines to ``unreadable``."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
+    return (line for line in lines_with_gaps(path, unreadable) if line)
+
+
+def lines_with_gaps(path: Path, unreadable: list[str]) -> Iterator[Line | None]:
+    """Yields the objects of a file of JSON lines like ``readable_lines``, and None for each damaged line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield Line(place := f"{path}, line {number}", parse_object(line, place))
-            except WarehouseError as error:
-                unreadable.append(str(error))
+                    yield _line(line, f"{path}, line {number}", unreadable)
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
+
+
+def _line(data: bytes, place: str, unreadable: list[str]) -> Line | None:
+    try:
+        return Line(place, parse_object(data, place))
+    except WarehouseError as error:
+        unreadable.append(str(error))
+        return None
+
+
+def told_unreadable(unreadable: Sequence[str]) -> dict[str, Any]:
+    """Returns the entry of ``original`` that names the damaged rows; nothing if all rows were read."""
+    return {"unreadable": list(unreadable[:MOST_UNREADABLE])} if unreadable else {}
 
 
 def parse_object(data: bytes, place: str) -> dict[str, Any]:
@@ -97,6 +115,13 @@ def parse_object(data: bytes, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise WarehouseError(f"{place} is damaged: not a JSON object")
     return content
+
+
+def check_reward(line: Line) -> None:
+    """Raises WarehouseError if the reward of a row is neither a number nor null."""
+    reward = line.content.get("reward")
+    if not isinstance(reward, int | float | None):
+        raise WarehouseError(f"{line.place} is not a rollout: its reward is not a number")
 
 
 def as_object(value: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import fsum, isclose, isnan, nan
 from pathlib import Path
@@ -22,8 +22,8 @@ from nightjar.engine.runs.identity import fingerprint
 from nightjar.engine.runs.index import RolloutIndex
 from nightjar.engine.runs.jsonl import JsonLines
 from nightjar.environments.data import example_hash
-from nightjar.errors import ConfigError
-from nightjar.importers.reading import Lenient, measures
+from nightjar.errors import ConfigError, WarehouseError
+from nightjar.importers.reading import Lenient, Line, measures
 
 _AVERAGES_AGREE = 1e-4
 """NeMo Evaluator rounds to four digits."""
@@ -122,6 +122,21 @@ class ResultsWriter:
         self._index.set_result(slot, place, (row["reward"], 0.0))
         reward = nan if rollout.reward is None else rollout.reward
         self._said_rewards[slot : slot + 1] = array("d", [reward])
+
+    def add_readable(self, lines: Iterable[Line], read: Callable[[Line], Rollout], unreadable: list[str]) -> None:
+        """Adds the rollouts of rows; adds to ``unreadable`` what ``read`` reports about rows that are no rollouts."""
+        for line in lines:
+            try:
+                self.add(read(line))
+            except WarehouseError as error:
+                unreadable.append(str(error))
+            except RecursionError:
+                unreadable.append(f"{line.place} is nested too deeply")
+
+    def require_some(self, source: object, unreadable: Sequence[str]) -> None:
+        """Raises WarehouseError if all rows are unreadable."""
+        if unreadable and not len(self):
+            raise WarehouseError(f"{str(source)!r} has no readable row; {unreadable[0]}")
 
     def finish(self) -> None:
         """Writes ``results.jsonl``, sorted, one line per rollout, with advantages."""

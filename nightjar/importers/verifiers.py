@@ -35,11 +35,13 @@ from nightjar.importers.reading import (
     Line,
     Object,
     at,
+    check_reward,
     is_measure,
     moment,
     public_url,
-    read_lines,
     read_object,
+    readable_lines,
+    told_unreadable,
     without_secrets,
 )
 from nightjar.importers.rollouts import ResultsWriter, Rollout, digest, error_row
@@ -50,6 +52,7 @@ _AGGREGATES = (
 _TOLD_ELSEWHERE = frozenset(
     {"error_chain", "example_hash", "generation_ms", "long_error_chain", "model", "scoring_ms", "total_ms"}
 )
+_LARGEST_ID = (1 << 63) - 1
 _OWN_METRICS = frozenset({"reward", "num_turns"})
 _NAMES = re.compile(r"[\w.]+( -> [\w.]+)*")
 _CLASS = re.compile(r"([A-Za-z_][\w.]*)(\(|: )")
@@ -104,8 +107,9 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     content = read_object(found.path / "metadata.json")
     metadata = _Metadata.model_validate(content)
     rows = _Rows(metadata.avg_metrics)
-    for line in read_lines(found.path / "results.jsonl"):
-        results.add(rows.rollout(line))
+    unreadable: list[str] = []
+    results.add_readable(readable_lines(found.path / "results.jsonl", unreadable), rows.rollout, unreadable)
+    results.require_some(found.path, unreadable)
     results.finish()
     if rows.overwritten:
         _log.warning(
@@ -131,7 +135,11 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         started_at=moment(rows.start or f"{metadata.date}T{metadata.time}"),
         finished_at=moment(rows.end or None),
         time_ms=None if took_ms is None else round(took_ms),
-        original={"program": "verifiers", **{name: content[name] for name in _AGGREGATES if name in content}},
+        original={
+            "program": "verifiers",
+            **{name: content[name] for name in _AGGREGATES if name in content},
+            **told_unreadable(unreadable),
+        },
     )
 
 
@@ -149,6 +157,9 @@ class _Rows:
         content = line.content
         if not content.keys() & {"prompt", "completion", "reward"}:
             raise WarehouseError(f"{line.place} is not a rollout: it has no prompt, completion or reward")
+        if not _is_id(content.get("example_id")):
+            raise WarehouseError(f"{line.place} is not a rollout: its example_id is no integer from 0 on")
+        check_reward(line)
         metrics = self._metrics(content)
         fields = {n: v for n, v in content.items() if n == "reward" or n not in metrics or not _is_same(v, metrics[n])}
         timing = _Timing.model_validate(fields["timing"] if isinstance(fields.get("timing"), dict) else fields)
@@ -179,9 +190,13 @@ class _Rows:
 
     def _example_id(self, fields: Mapping[str, Any]) -> int:
         """Returns the id of an example. The oldest versions have no ids, so different examples are numbered."""
-        if isinstance(fields.get("example_id"), int):
+        if fields.get("example_id") is not None:
             return int(fields["example_id"])
         return self._numbers.setdefault(example_hash({"prompt": None, **fields}), len(self._numbers))
+
+
+def _is_id(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and 0 <= value <= _LARGEST_ID)
 
 
 def _milliseconds(seconds: float | None, given_ms: float | None) -> float | None:

@@ -1,6 +1,7 @@
 """Results of verifiers (0.1.4 to 0.1.14) and of NeMo Evaluator become run directories for the warehouse."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from nightjar.environments.data import Examples, example_hash
 from nightjar.errors import WarehouseError
-from nightjar.importers import FoundResults, convert, find_results
+from nightjar.importers import FoundResults, convert, find_results, import_all
 from nightjar.warehouse import Warehouse
 
 RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"
@@ -495,26 +496,109 @@ class TestFinding:
         assert "results.jsonl, line 2" in caplog.text
 
 
-def second_line(line):
-    return lambda text: "\n".join([text.splitlines()[0], line, *text.splitlines()[1:], ""])
+@pytest.mark.parametrize(("kind", "damaged"), [
+    ("verifiers", '{"example_id": 0, "rew'), ("verifiers", "null"), ("verifiers", "[1]"), ("verifiers", "\xff"),
+    ("verifiers", '{"neither": "this nor that"}'), ("verifiers", '{"example_id": -1, "reward": 1.0}'),
+    ("verifiers", '{"example_id": "one", "reward": 1.0}'), ("verifiers", '{"example_id": 1, "reward": "high"}'),
+    ("verifiers", f'{{"example_id": {1 << 63}, "reward": 1.0}}'),
+    ("nemo", '{"problem_idx": 0, "rep'), ("nemo", "null"), ("nemo", '{"reward": 1.0}'),
+    ("nemo", '{"problem_idx": -1, "repeat": 0}'), ("nemo", f'{{"problem_idx": {1 << 63}, "repeat": 0}}'),
+    ("nemo", '{"problem_idx": 0, "repeat": "first"}'), ("nemo", '{"problem_idx": 0, "repeat": -1}'),
+    ("nemo", '{"problem_idx": 0, "reward": "high"}'),
+])  # fmt: skip
+def test_a_damaged_row_is_named_and_the_others_are_imported(verifiers_run, nemo_run, tmp_path, kind, damaged):
+    rows = [sum_row(n) if kind == "verifiers" else trivia_row(n) for n in range(2)]
+    folder = verifiers_run(*rows) if kind == "verifiers" else nemo_run(*rows)
+    path = folder / "results.jsonl"
+    first, last = path.read_text().splitlines(keepends=True)
+    path.write_text(f"{first}{damaged}\n{last}")
+    warehouse = Warehouse(tmp_path / "warehouse")
+    [found] = import_all(warehouse, [folder])
+    assert (found.rollouts, found.error, found.novelty) == (2, None, "new")
+    [reason] = found.unreadable
+    assert reason.startswith(f"{path}, line 2 is ")
+    ids = warehouse.query("SELECT example_id, rollout_index, reward FROM rollouts ORDER BY ALL").rows
+    assert ids == [(0, 0, 1.0), (1, 0, 1.0)]
 
 
-@pytest.mark.parametrize(("kind", "file", "damage", "match"), [
-    ("verifiers", "results.jsonl", second_line('{"example_id": 0, "rew'), r"results\.jsonl, line 2"),
-    ("verifiers", "results.jsonl", second_line("[1]"), r"results\.jsonl, line 2"),
-    ("verifiers", "results.jsonl", second_line('{"neither": "this nor that"}'), r"results\.jsonl, line 2"),
-    ("verifiers", "results.jsonl", second_line("\xff"), r"results\.jsonl, line 2"),
-    ("verifiers", "metadata.json", lambda _: '{"env_id": ', r"metadata\.json is damaged"),
-    ("nemo", "results.jsonl", second_line('{"reward": 1.0}'), r"results\.jsonl, line 2"),
+def test_damaged_rows_give_an_exit_code_and_comparisons_go_on_without_them(nightjar, nemo_run, tmp_path, caplog):
+    whole, damaged = (
+        nemo_run(*map(trivia_row, range(3)), folder=name, run_id=f"eval-{name}") for name in ("whole", "damaged")
+    )
+    lines = (damaged / "results.jsonl").read_text().splitlines()
+    (damaged / "results.jsonl").write_text("\n".join([lines[0], "null", lines[2][:40]]))
+    named = [f"{damaged / 'results.jsonl'}, line {number} is damaged" for number in (2, 3)]
+    options = ("--warehouse", tmp_path / "warehouse")
+    ended = nightjar("warehouse", "import", damaged, *options)
+    assert (ended.code, [name in ended.err for name in named]) == (1, [True, True])
+    ended = nightjar("compare", whole, damaged, *options, "--json")
+    assert (ended.code, [name in caplog.text for name in named]) == (0, [True, True])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_an_unreadable_subfolder_is_named_and_the_others_are_imported(nemo_run, tmp_path):
+    nemo_run(trivia_row())
+    closed = nemo_run(trivia_row(), folder="closed")
+    closed.chmod(0)
+    try:
+        found = list(import_all(Warehouse(tmp_path / "warehouse"), [tmp_path / "eval_results"]))
+    finally:
+        closed.chmod(0o755)
+    assert [(one.path.name, one.novelty) for one in found] == [("closed", None), ("trivia", "new")]
+    assert "Permission denied" in found[0].error
+
+
+def test_the_last_line_of_an_import_counts_each_run_once(nightjar, nemo_run, tmp_path):
+    folder = nemo_run(trivia_row())
+    command = ("warehouse", "import", folder, shutil.copytree(folder, tmp_path / "copy"))
+    options = ("--warehouse", tmp_path / "warehouse")
+    assert nightjar(*command, *options).err.startswith(f"Imported 1 run into {tmp_path / 'warehouse'}. ")
+    assert f"Imported 0 runs into {tmp_path / 'warehouse'} (1 already there). " in nightjar(*command, *options).err
+
+
+def test_a_bundle_with_fewer_rows_does_not_replace_the_run(nemo_run, tmp_path):
+    folder = nemo_run(*map(trivia_row, range(3)))
+    part = Path(shutil.copytree(folder, tmp_path / "part"))
+    path = part / "results.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    warehouse = Warehouse(tmp_path / "warehouse")
+    found = [one for place in (part, folder, part, folder) for one in import_all(warehouse, [place])]
+    assert [one.novelty for one in found] == ["new", "updated", "older than what is there", "already there"]
+    assert warehouse.query("SELECT scored FROM runs").rows == [(3,)]
+
+
+def test_steps_follow_their_rows_past_a_damaged_line(imported, nemo_run, caplog):
+    steps = [
+        {"problem_idx": n, "repeat": 0, "model": {"tokens": {"prompt": 10 + n, "completion": 1}}} for n in range(4)
+    ]
+    folder = nemo_run(*map(trivia_row, range(4)), steps=steps)
+    for name, number in (("results.jsonl", 1), ("trajectories.jsonl", 2)):
+        lines = (folder / name).read_text().splitlines()
+        lines[number] = "{"
+        (folder / name).write_text("\n".join(lines))
+    _, rows = imported(folder)
+    assert [(row["example_id"], (row["token_usage"] or {}).get("input_tokens")) for row in rows] == [
+        (0, 10), (2, None), (3, 13),
+    ]  # fmt: skip
+    assert all(f"{name}, line {line} is damaged" in caplog.text
+               for name, line in (("results.jsonl", 2), ("trajectories.jsonl", 3)))  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "file", "content", "match"), [
+    ("verifiers", "results.jsonl", "null\n[1]\n", r"has no readable row; .*results\.jsonl, line 1 is damaged"),
+    ("verifiers", "metadata.json", '{"env_id": ', r"metadata\.json is damaged"),
+    ("nemo", "results.jsonl", "null\n", r"has no readable row; .*results\.jsonl, line 1 is damaged"),
     ("nemo", "results.jsonl", None, r"Cannot read .*results\.jsonl"),
 ])  # fmt: skip
-def test_damage_names_its_file_and_line(verifiers_run, nemo_run, tmp_path, kind, file, damage, match):
+def test_results_without_a_readable_row_or_settings_are_refused(
+    verifiers_run, nemo_run, tmp_path, kind, file, content, match
+):
     folder = verifiers_run(sum_row()) if kind == "verifiers" else nemo_run(trivia_row())
     path, scratch = folder / file, tmp_path / "scratch"
-    if damage is None:
+    if content is None:
         path.unlink()
     else:
-        path.write_text(damage(path.read_text()))
+        path.write_text(content)
     [found] = find_results(folder)
     with pytest.raises(WarehouseError, match=match):
         convert(found, scratch)

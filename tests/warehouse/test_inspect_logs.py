@@ -305,6 +305,13 @@ class TestDamage:
         line = int(re.search(r"torn\.json, line (\d+) is damaged", place)[1])
         assert text.splitlines()[line - 1 : line + 1] == ["    {", '      "id": 2,']
 
+    def test_a_log_of_a_newer_format_is_refused(self, repacked, tmp_path):
+        def newer(entries):
+            return entries | {"header.json": json.dumps(json.loads(entries["header.json"]) | {"version": 99})}
+
+        [found] = imported(Warehouse(tmp_path / "warehouse"), repacked("arithmetic.eval", newer))
+        assert "has version 99 of the log format of Inspect" in found.error
+
     def test_a_log_that_is_no_log_is_refused(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "other.eval", "w") as archive:
             archive.writestr("readme.txt", "hello")
@@ -365,6 +372,26 @@ class TestImporting:
         assert [one.novelty for one in imported(warehouse, *logs)] == ["new", "updated"]
         assert [one.novelty for one in imported(warehouse, *logs)] == ["already there", "already there"]
         assert warehouse.query("SELECT avg_reward FROM runs").rows == [(pytest.approx(5 / 6),)]
+
+    @pytest.mark.parametrize("damaged_first", [True, False])
+    def test_a_damaged_copy_never_replaces_its_log_and_the_log_repairs_the_run(self, repacked, tmp_path, damaged_first):
+        copy = repacked("arithmetic.eval", lambda entries: entries | {"samples/sum-2_epoch_1.json": b'{"id": '})
+        log, warehouse = LOGS / "arithmetic.eval", Warehouse(tmp_path / "warehouse")
+        expected = {log: "updated", copy: "new"} if damaged_first else {log: "new", copy: "older than what is there"}
+        for path in (copy, log) if damaged_first else (log, copy):
+            [found] = imported(warehouse, path)
+            assert (found.novelty, len(found.unreadable)) == (expected[path], int(path == copy))
+        for path, novelty in ((copy, "older than what is there"), (log, "already there")):
+            [found] = imported(warehouse, path)
+            assert (found.path, found.novelty, len(found.unreadable)) == (path, novelty, int(path == copy))
+        assert warehouse.query("SELECT status, scored FROM runs").rows == [("completed", 6)]
+
+    def test_a_json_log_that_ends_early_does_not_replace_the_whole_log(self, tmp_path):
+        text, warehouse = (LOGS / "conversations.json").read_text(), Warehouse(tmp_path / "warehouse")
+        (tmp_path / "torn.json").write_text(text[: text.index('"crimson"')])
+        outcomes = [imported(warehouse, path)[0] for path in (LOGS / "conversations.json", tmp_path / "torn.json")]
+        assert [(one.novelty, one.rollouts) for one in outcomes] == [("new", 2), ("older than what is there", 1)]
+        assert warehouse.query("SELECT scored FROM runs").rows == [(2,)]
 
     def test_the_same_log_in_both_formats_is_one_run(self, repacked, tmp_path):
         with zstd_zipfile.ZipFile(LOGS / "scorers.eval") as archive:

@@ -161,11 +161,22 @@ class TestFiles:
 
     def test_unreadable_rows_are_named_and_the_others_are_imported(self, copied, tmp_path):
         path = samples_of("arc_easy", copied(HASHED))
-        first, _, third = path.read_text("utf-8").splitlines()
-        path.write_text(f'{first}\n{{"doc_id": 1}}\n{third[:100]}')
+        first, second, third = path.read_text("utf-8").splitlines()
+        graded = json.dumps(json.loads(second) | {"acc": "high"})
+        path.write_text(f'{first}\n{{"doc_id": 1}}\n{graded}\n{third[:100]}')
         [found] = import_all(Warehouse(tmp_path / "warehouse"), [path])
         assert (found.rollouts, found.error, found.novelty) == (1, None, "new")
-        assert [one.partition(" is ")[0] for one in found.unreadable] == [f"{path}, line 2", f"{path}, line 3"]
+        assert [one.partition(" is ")[0] for one in found.unreadable] == [
+            f"{path}, line {number}" for number in (2, 3, 4)
+        ]
+
+    def test_a_copy_with_fewer_rows_does_not_replace_the_run(self, copied, tmp_path):
+        whole = samples_of("arc_easy", HASHED)
+        poorer = samples_of("arc_easy", copied(HASHED))
+        poorer.write_text(poorer.read_text("utf-8").splitlines(keepends=True)[0], "utf-8")
+        warehouse = Warehouse(tmp_path / "warehouse")
+        novelties = [one.novelty for path in (poorer, whole, poorer, whole) for one in import_all(warehouse, [path])]
+        assert novelties == ["new", "updated", "older than what is there", "already there"]
 
     def test_a_damaged_results_file_and_a_file_without_samples_are_errors(self, copied, tmp_path):
         folder = copied(RECORDED)

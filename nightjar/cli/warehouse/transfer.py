@@ -74,7 +74,13 @@ def _print_imported(location: str, imported: list[Imported]) -> None:
             echo(f"Not imported: {one.path}: {one.error}", err=True)
         for row in one.unreadable:
             echo(f"Left out: {row}", err=True)
-    echo(f"{counted(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
+    changed = {one.run_id for one in done if one.novelty in {"new", "updated"}}
+    unchanged = {one.run_id for one in done} - changed
+    there = f" ({len(unchanged):,} already there)" if unchanged else ""
+    echo(
+        f"Imported {counted(len(changed), 'run')} into {location}{there}. Next: nightjar sql 'FROM leaderboard'",
+        err=True,
+    )
 
 
 def export_runs(

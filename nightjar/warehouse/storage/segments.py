@@ -8,8 +8,9 @@ of writing:
 - a segment that a pack replaces does not count;
 - a part of a run counts until the whole run is published, see ``nightjar/core/parts.py``.
 
-A version is text in sort order: the number of attempts in the ledger (which only grows), the time of the newest
-attempt, the end of the run, the time of the publish, and a hash of the content.
+A version is text in sort order: the number of attempts in the ledger (which only grows; for an imported run, which has
+no ledger, the number of rollouts), the time of the newest attempt, the end of the run, the time of the publish, and a
+hash of the content.
 
 >>> make_version(attempts=500, newest_attempt=1763712000.5, ended=1763712001, published=1763712002, digest="9f03")
 '000000500-1763712000500-1763712001000-1763712002000-9f03'

@@ -205,7 +205,7 @@ def _version(metadata: dict[str, Any], config: Any, results: JsonFile, attempts:
     for part in (settings, results.digest, attempts.digest):
         content.update(part)
     return make_version(
-        attempts=attempts.lines,
+        attempts=results.lines if metadata.get("original") else attempts.lines,
         newest_attempt=_finished_at(attempts.last_line),
         ended=_moment(metadata.get("finished_at") or metadata.get("started_at")),
         published=time.time(),
