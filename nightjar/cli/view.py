@@ -140,8 +140,9 @@ def _write_log(path: Path, found: StoredRun) -> None:
 def _write_log_into(folder: Path, found: StoredRun) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{str(folder)!r} is a file; expected a folder for the Inspect log.")
+    exported = run_log(found)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder, run_log(found))
+    _write(folder, exported)
     _show_next("inspect", "view", "start", "--log-dir", str(folder))
 
 
