@@ -17,7 +17,7 @@ from nightjar.analysis.measuring import Paired, damage_of, decide, measure, meas
 from nightjar.analysis.pairs import differing, match_evaluations, settings_of
 from nightjar.analysis.records import Comparison, Comparisons, Decision, Direction, Excerpt, Flip, Side, Terms
 from nightjar.analysis.run_statistics import retries_of
-from nightjar.analysis.selecting import selected
+from nightjar.analysis.selecting import check_two_sides, selected
 from nightjar.analysis.unpaired import find_unpaired
 from nightjar.core.messages import content_text
 from nightjar.errors import ConfigError
@@ -97,6 +97,7 @@ def compare_all(
     terms = terms or Terms()
     warehouse = Warehouse.of(warehouse)
     with selected([baseline, candidate], warehouse) as (where, (a, b)):
+        check_two_sides((baseline, candidate), a, b)
         matched = match_evaluations(where, a, b)
         found: list[Comparison] = []
         missing = dict.fromkeys(matched.only_a, "The candidate has no run of this evaluation")

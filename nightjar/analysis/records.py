@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from nightjar.analysis.run_statistics import Retries
@@ -30,6 +31,9 @@ class Terms:
     by: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("max_drop", "alpha"):
+            if not isinstance(value := getattr(self, name), Real):
+                raise ConfigError(f"{name} must be a number, found {value!r}")
         if not (0 < self.alpha < 1 and self.max_drop >= 0):
             raise ConfigError(
                 f"Expected alpha between 0 and 1 and max_drop of at least 0, found {self.alpha} and {self.max_drop}"

@@ -67,22 +67,33 @@ def selected(
         yield scratch, [_whole_ones(_brought, runs, warehouse, scratch, each=each) for runs in chosen]
 
 
+def check_two_sides(sides: Sequence[str | Path], a: Sequence[str], b: Sequence[str]) -> None:
+    """Raises ``ConfigError`` if two sides are the same runs."""
+    if not a or set(a) != set(b):
+        return
+    runs = ", ".join(map(repr, sorted(a)))
+    if all(map(there_is, sides)):
+        raise ConfigError(f"{' and '.join(repr(str(side)) for side in sides)} hold the same run: {runs}")
+    raise ConfigError(f"Both sides are run {runs}. Name two runs: nightjar eval list")
+
+
 def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
     """Returns the result of ``take`` for each thing.
 
     With ``each``, warns about damaged things and leaves them out, unless all things are damaged.
     """
-    taken, damage = [], None
+    taken, damage = [], list[Exception]()
     for thing in things:
         try:
             taken.append(take(thing, *arguments))
         except (WarehouseError, RunDirectoryError) as error:
             if not each:
                 raise
-            damage = damage or error
-            _log.warning("Left out: %s", error)
+            damage.append(error)
+    for left_out in damage if taken else damage[1:]:
+        _log.warning("Left out: %s", left_out)
     if damage and not taken:
-        raise damage
+        raise damage[0]
     return taken
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from nightjar.api.results import ArrowTable, TabularResult
 from nightjar.api.run import Run
 from nightjar.core.text import counted, one_line, with_error
+from nightjar.engine.runs.metadata import Status
+from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import stored_runs
 from nightjar.reports.panels import Panel, PanelTable
 
@@ -98,12 +100,14 @@ def runs(
         warehouse: only runs in this warehouse.
 
     Raises:
+        ConfigError: if the status is unknown, or if the limit is negative.
         WarehouseError: if the given warehouse cannot be read.
 
     Example:
         >>> runs(env="no-such-environment")
         0 runs
     """
+    _check(status, limit)
     patterns = {"env_id": env, "model": model, "suite": suite, "status": status}
     asked = {name: pattern for name, pattern in patterns.items() if pattern is not None}
     stored = stored_runs(
@@ -111,6 +115,14 @@ def runs(
     )
     found = [Run(one) for one in stored]
     return Runs([run for run in found if all(_matches(run, *one) for one in asked.items())][:limit])
+
+
+def _check(status: str | None, limit: int | None) -> None:
+    known = get_args(Status)
+    if status is not None and not any(fnmatchcase(each, status) for each in known):
+        raise ConfigError(f"Unknown status {status!r}. Choose one of: {', '.join(known)}")
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit must be 0 or more, or None for all runs, found {limit}")
 
 
 def _matches(run: Run, name: str, pattern: str) -> bool:

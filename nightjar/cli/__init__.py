@@ -35,7 +35,7 @@ def main() -> NoReturn:
     except NightjarError as error:
         _fail(str(error), 1)
     except TyperException as error:
-        _fail(error.format_message(), error.exit_code)
+        _fail(error.format_message().replace(": Value error, ", ": ", 1), error.exit_code)
     except OSError as error:
         if error.filename is not None:  # a path on the command line: too long, a loop of links, not permitted
             _fail(f"Cannot use {shortened(str(error.filename), _LONGEST_PATH)!r}: {error.strerror}", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import webbrowser
 from enum import StrEnum
 from functools import partial
@@ -19,6 +20,7 @@ from nightjar.core.text import counted, harmless
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
 from nightjar.exporters import export_to_mlflow, export_to_wandb
+from nightjar.exporters.inspect_log import is_log_of
 from nightjar.reports.html import write_page
 from nightjar.view.exporting import Export, run_log, run_page
 from nightjar.view.server import serve
@@ -99,10 +101,10 @@ def export(
     ] = 200,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Write a run for other programs: a page for a browser, an Inspect log, an MLflow run or a W&B offline run.
+    r"""Write a run for other programs: a page for a browser, an Inspect log, an MLflow run or a W&B offline run.
 
-    A second export to the same place replaces the first. MLflow and W&B need the extras nightjar-evals[mlflow] and
-    nightjar-evals[wandb]. To export several runs for DuckDB and other programs, use 'nightjar warehouse export'.
+    A second export to the same place replaces the first. MLflow and W&B need the extras nightjar-evals\[mlflow] and
+    nightjar-evals\[wandb]. To export several runs for DuckDB and other programs, use 'nightjar warehouse export'.
 
     Example: nightjar export 0a1b2c --to mlflow --into http://127.0.0.1:5000
     """
@@ -117,7 +119,7 @@ def export(
         _write_log(log, found)
     match to:
         case Program.INSPECT:
-            _write_log(Path(into or "logs"), found)
+            _write_log_into(Path(into or "logs"), found)
         case Program.MLFLOW:
             _write_mlflow(found, into)
         case Program.WANDB:
@@ -125,8 +127,23 @@ def export(
 
 
 def _write_log(path: Path, found: StoredRun) -> None:
+    """Writes a log into a folder, or to a ``.json`` file. Replaces only a log of the same run."""
+    if path.suffix != ".json" or path.is_dir():
+        _write_log_into(path, found)
+        return
+    if path.exists() and not is_log_of(path, found.run_id):
+        raise ConfigError(f"{str(path)!r} is not an Inspect log of run {found.run_id!r} by Nightjar, so it is kept.")
     _write(path, run_log(found))
-    echo(f"Next: inspect view start --log-dir {path.parent if path.suffix == '.json' else path}", err=True)
+    _show_next("inspect", "view", "start", "--log-dir", str(path.parent))
+
+
+def _write_log_into(folder: Path, found: StoredRun) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{str(folder)!r} is a file; expected a folder for the Inspect log.")
+    exported = run_log(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, exported)
+    _show_next("inspect", "view", "start", "--log-dir", str(folder))
 
 
 def _write_mlflow(found: StoredRun, destination: str | None) -> None:
@@ -138,13 +155,18 @@ def _write_mlflow(found: StoredRun, destination: str | None) -> None:
         echo(f"MLflow keeps the first value of a parameter; config.json has the new values of {names}", err=True)
     if not written.tracking_uri.startswith("http"):
         allowed = "MLFLOW_ALLOW_FILE_STORE=true " if written.tracking_uri.startswith("file:") else ""
-        echo(f"Next: {allowed}mlflow ui --backend-store-uri {written.tracking_uri}", err=True)
+        _show_next("mlflow", "ui", "--backend-store-uri", written.tracking_uri, before=allowed)
 
 
 def _write_wandb(found: StoredRun, destination: Path) -> None:
     written = export_to_wandb(found, destination)
     echo(f"Wrote {harmless(str(written.folder))}: {written.shown:,} of {written.rollouts:,} rollouts")
-    echo(f"Nothing was sent. To upload the run: wandb sync {written.folder}", err=True)
+    command = shlex.join(["wandb", "sync", str(written.folder)])
+    echo(f"Nothing was sent. To upload the run: {harmless(command)}", err=True)
+
+
+def _show_next(*command: str, before: str = "") -> None:
+    echo(f"Next: {before}{harmless(shlex.join(command))}", err=True)
 
 
 def _write(path: Path, exported: Export) -> None:

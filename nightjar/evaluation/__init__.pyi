@@ -2,6 +2,7 @@
 from .checking import check_engines as check_engines
 from .checking import check_environments as check_environments
 from .checking import check_named_keys as check_named_keys
+from .checking import check_tasks as check_tasks
 from .costs import Estimate as Estimate
 from .costs import estimate as estimate
 from .costs import within_budget as within_budget

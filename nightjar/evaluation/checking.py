@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Sequence
 
 from nightjar.clients.credentials import resolve_api_key
-from nightjar.core.environment_id import EnvironmentId, is_uri
+from nightjar.core.environment_id import INSPECT, EnvironmentId, is_uri
 from nightjar.environments.packages.catalog import known_environment, list_environments
 from nightjar.errors import ConfigError, EnvironmentNotFoundError, EnvironmentVersionError, SandboxError
 from nightjar.evaluation.config import Evaluation, RunConfig
 from nightjar.evaluation.config.precedence import WRITTEN
 
 _OF_IMAGES = "container://"
+_EPOCHS = "nightjar.environments.inspect_tasks.address:task_epochs"
 
 
 def check_environments(configs: Sequence[RunConfig]) -> None:
@@ -32,6 +34,13 @@ def check_engines(configs: Sequence[RunConfig]) -> None:
             find_engine()
         except SandboxError as error:
             raise ConfigError(f"{env_id!r} needs docker or podman. {error}") from error
+
+
+def check_tasks(configs: Sequence[RunConfig]) -> None:
+    """Loads the tasks of Inspect, whose epochs are a default of the run. Sends no requests to a model."""
+    for config in configs:
+        if config.env_id.startswith(INSPECT):
+            pkgutil.resolve_name(_EPOCHS)(config.env_id, dict(config.env_args))
 
 
 def check_named_keys(evaluations: Sequence[Evaluation]) -> None:

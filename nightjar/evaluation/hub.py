@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -64,7 +65,7 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
             reason = " ".join(error_text(error).split())[:_LONGEST_REASON].rstrip(".")
             raise HubError(
                 f"The results are not on the Hugging Face Hub as {name!r}: {type(error).__name__}: {reason}. "
-                f"To push them later: nightjar eval push {directory.path}"
+                f"To push them later: nightjar eval push {shlex.quote(str(directory.path))}"
             ) from error
     return str(made)
 

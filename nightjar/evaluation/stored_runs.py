@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +88,9 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
 def find_stored_run(asked: str, warehouse: str | None = None) -> StoredRun:
     """Returns the run for a run directory, a run id or the beginning of an id, among those of ``stored_runs``."""
     if (found := stored_run(asked, warehouse)) is None:
+        if there_is(asked):
+            command = shlex.join(["nightjar", "warehouse", "import", asked])
+            raise ConfigError(f"{asked!r} is not a run of Nightjar. If it has results, import them first: {command}")
         raise ConfigError(f"There is no run {asked!r}. List them: nightjar eval list")
     return found
 

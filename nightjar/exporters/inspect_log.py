@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from nightjar import __version__
@@ -53,6 +54,17 @@ def log_name(run: Mapping[str, Any]) -> str:
     """
     task = re.sub(r"[^\w.]|_", "-", run["env_id"])
     return f"{_moment(_created(run).replace(microsecond=0)).replace(':', '-')}_{task}_{run['run_id']}.json"
+
+
+def is_log_of(path: Path, run_id: str) -> bool:
+    """Returns whether a file is the exported log of this run."""
+    try:
+        match json.loads(path.read_bytes()):
+            case {"eval": {"run_id": str(found), "packages": {"nightjar": _}}}:
+                return found == run_id
+    except (OSError, ValueError, RecursionError):
+        pass
+    return False
 
 
 def _created(run: Mapping[str, Any]) -> datetime:

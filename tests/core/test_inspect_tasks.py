@@ -417,6 +417,14 @@ def test_a_broken_task_file_is_an_error_with_its_reason(tmp_path, source, text):
         load_environment(f"inspect://{tmp_path / 'evals.py'}@it")
 
 
+@pytest.mark.parametrize("source", ["import no_such_module.of_tasks", "from no_such_module import it"])
+def test_a_missing_module_is_named_also_where_no_task_is_seen(tmp_path, source):
+    (tmp_path / "neighbour.py").touch()
+    (tmp_path / "evals.py").write_text(f"import sys\nimport neighbour\n{source}\n")
+    with pytest.raises(EnvironmentImportError, match="ModuleNotFoundError: No module named 'no_such_module'"):
+        load_environment(f"inspect://{tmp_path / 'evals.py'}")
+
+
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     with pytest.raises(EnvironmentImportError, match=r"pip install 'nightjar-evals\[inspect\]'"):

@@ -136,3 +136,9 @@ def test_a_model_that_is_not_there(nightjar, server):
 ], ids=["long path", "no URL", "newline", "no address"])  # fmt: skip
 def test_an_unusable_place_is_named_in_one_line(nightjar, words, error):
     assert nightjar.start(*words).wait().error.startswith(f"Error: {error}")
+
+
+def test_an_unknown_choice_is_named_with_the_known_ones(nightjar):
+    ended = nightjar.start("export", "a", "--to", "foo").wait()
+    told = "Error: Invalid value for '--to': 'foo' is not one of 'mlflow', 'wandb', 'inspect'.\n"
+    assert (ended.code, ended.stderr) == (2, told)

@@ -144,6 +144,15 @@ class TestADryRun:
         assert server.stats().received == 0
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
 
+    def test_of_an_unknown_task_of_inspect_fails_like_the_run(self, nightjar, serve):
+        server = serve()
+        tasks = "from inspect_ai import Task, task\n@task\ndef sums():\n    return Task(dataset=[])\n"
+        (nightjar.folder / "sums.py").write_text(tasks)
+        for flags in (["--dry-run"], ["--direct"]):
+            ended = nightjar.eval("inspect://sums.py@nope", *flags, server=server)
+            assert (ended.code, "has no task 'nope'" in ended.stderr) == (1, True)
+        assert server.stats().received == 0
+
 
 def test_heartbeats_come_one_after_the_other_and_stop_nothing(nightjar, serve, http_server):
     beats, at_once = [], []

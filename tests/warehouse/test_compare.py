@@ -179,6 +179,10 @@ class TestDecision:
         with pytest.raises(ConfigError, match="Expected alpha between 0 and 1 and max_drop of at least 0"):
             compare_runs("a", "b", **wanted)
 
+    def test_limits_are_numbers(self):
+        with pytest.raises(ConfigError, match="max_drop must be a number, found 'a'"):
+            compare_runs("a", "b", max_drop="a")
+
     def test_identical_runs_pass_a_limit_and_never_none_at_all(self, house):
         runs = binary(60, 0, 0, 40)
         found = house.compare(*runs, max_drop=0.05)

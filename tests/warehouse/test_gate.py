@@ -231,6 +231,16 @@ class TestCommand:
         for asked in (["--json"], ["--format", "json"]):
             assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
 
+    def test_a_verdict_about_folders_is_not_recorded_and_says_so(self, house, nightjar, caplog):
+        for side in ("before", "same"):
+            house.write(f"{side}/gsm8k", "gsm8k", [True] * 5)
+        command = ["gate", "-p", "policy.yaml", house.folder / "runs/before", house.folder / "runs/same"]
+        assert "Recorded" not in nightjar(*command).err
+        assert "The verdict is not recorded, because the runs of a side are not in" in caplog.text
+        caplog.clear()
+        nightjar(*command, "--no-record")
+        assert not caplog.text
+
     def test_a_night_as_markdown(self, house, nightjar):
         (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
         house.night("2026-11-01", gsm8k=0.9, mmlu=0.9), house.night("2026-11-02", gsm8k=0.9, mmlu=0.9)

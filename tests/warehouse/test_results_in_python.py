@@ -229,6 +229,14 @@ class TestOtherResults:
         assert repr(nj.runs(suite="none")) == "0 runs"
         assert "<img" not in nj.runs()._repr_html_()
 
+    @pytest.mark.parametrize(("wanted", "message"), [
+        ({"limit": -1}, "limit must be 0 or more"), ({"status": "bogus"}, "Choose one of: running, completed, "),
+    ])  # fmt: skip
+    def test_a_list_of_runs_refuses_unknown_statuses_and_negative_limits(self, run, wanted, message):
+        with pytest.raises(ConfigError, match=message):
+            nj.runs(**wanted)
+        assert len(nj.runs(status="comp*", limit=0)) == 0
+
     def test_sql_takes_values_by_place_and_by_name_and_named_queries(self, run):
         by_place = nj.sql("SELECT count(*) AS n FROM rollouts WHERE run_id = ? AND reward = ?", run.id, 1)
         by_name = nj.sql("SELECT count(*) AS n FROM rollouts WHERE run_id = $run AND reward = 1", run=run.id)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from nightjar.analysis import compare_runs, selected
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.warehouse import Warehouse
@@ -103,6 +103,28 @@ def bundle(folder):
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     told = {"run_id": f"nemo-{folder.name}", "timestamp": "2026-11-20T02:00:00Z", "config": {"model": "m"}}
     (folder / "eval-sums.json").write_text(json.dumps({**told, "benchmark": {"name": "sums", "repeats": 1}}))
+
+
+def test_files_with_the_same_run_are_named(warehouse, tmp_path, write_run):
+    write_run(tmp_path / "a", "9e9e")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(ConfigError, match=r"a' and '.*b' hold the same run: '9e9e'"):
+        compare_runs(tmp_path / "a", tmp_path / "b", warehouse=warehouse)
+    with pytest.raises(ConfigError, match="Both sides are run '0a1b'"):
+        compare_runs("0a1b", "0a1", warehouse=warehouse)
+
+
+def test_a_damaged_file_is_reported_once(warehouse, tmp_path, caplog):
+    (tmp_path / "cut.eval").write_bytes(b"PK")
+    with pytest.raises(WarehouseError, match=r"cut\.eval"), selected([tmp_path / "cut.eval"], warehouse, each=True):
+        pass
+    assert "cut.eval" not in caplog.text
+
+
+def test_results_that_are_not_imported_are_no_run(warehouse, tmp_path):
+    (tmp_path / "a b.eval").touch()
+    with pytest.raises(ConfigError, match=r"import them first: nightjar warehouse import 'a b\.eval'"):
+        find_stored_run("a b.eval", str(warehouse.location))
 
 
 def test_a_condition_on_what_is_retried_sees_only_errors_of_the_run(tmp_path, run_writer):

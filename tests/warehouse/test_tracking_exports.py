@@ -250,3 +250,28 @@ def test_inspect_logs_go_into_a_folder(run_dir, nightjar, tmp_path):
     assert ended.code == 0
     assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".json"]
     assert nightjar("export", run_dir, "--html", tmp_path / "run.html", "--into", tmp_path).code == 2
+
+
+def test_inspect_logs_replace_only_a_log_of_the_same_run(run_dir, nightjar, tmp_path):
+    policy, settings, log = tmp_path / "policy.yaml", tmp_path / "settings.json", tmp_path / "log.json"
+    policy.write_text("version: 1\n")
+    settings.write_text('{"eval": 1}')
+    for place in (("--to", "inspect", "--into", policy), ("--inspect-log", policy), ("--inspect-log", settings)):
+        assert nightjar("export", run_dir, *place).code == 1
+    assert (policy.read_text(), settings.read_text()) == ("version: 1\n", '{"eval": 1}')
+    assert [nightjar("export", run_dir, "--inspect-log", log).code for _ in range(2)] == [0, 0]
+    log.write_text(log.read_text().replace('"run_id": "r1"', '"run_id": "r2"'))
+    ended = nightjar("export", run_dir, "--inspect-log", log)
+    assert (ended.code, "is not an Inspect log of run 'r1'" in ended.err) == (1, True)
+
+
+def test_the_next_command_names_the_folder_of_a_log_in_quotes(run_dir, nightjar, tmp_path):
+    for name, quoted in (("d.json", f"{tmp_path}/d.json"), ("odd dir [a] #1", f"'{tmp_path}/odd dir [a] #1'")):
+        ended = nightjar("export", run_dir, "--to", "inspect", "--into", tmp_path / name)
+        assert ended.err.splitlines()[-1] == f"Next: inspect view start --log-dir {quoted}"
+        assert len(list((tmp_path / name).iterdir())) == 1
+
+
+def test_the_help_of_export_names_the_extras(nightjar):
+    words = " ".join(nightjar("export", "--help").out.replace("│", " ").split())
+    assert "extras nightjar-evals[mlflow] and nightjar-evals[wandb]." in words

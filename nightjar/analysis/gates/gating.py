@@ -17,7 +17,7 @@ from nightjar.analysis.judging import runs_of_night
 from nightjar.analysis.measuring import Paired
 from nightjar.analysis.pairs import Matched, match_evaluations, settings_of
 from nightjar.analysis.recording import record_verdict
-from nightjar.analysis.selecting import selected
+from nightjar.analysis.selecting import check_two_sides, selected
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.statistics.change_points import Matrix
 from nightjar.statistics.windows import WINDOWS, normal_before
@@ -62,6 +62,8 @@ def gate(
         found, is_published = _gate_sides(rules, baseline, candidate, place)
     path = "" if isinstance(policy, GatePolicy) else str(policy)
     found = replace(found, policy=path, policy_sha256=rules.sha256)
+    if record and not is_published:
+        _log.warning("The verdict is not recorded, because the runs of a side are not in %s.", place.location)
     return _recorded(place, found) if record and is_published else found
 
 
@@ -78,8 +80,7 @@ def _gate_sides(
     with selected(asked, warehouse) as (where, found):
         of_side = dict(zip(asked, found, strict=True))
         a, b = (of_side.get(side, []) for side in (before, candidate))
-        if a and set(a) == set(b):
-            raise ConfigError(f"Both sides are {', '.join(sorted(a))}. Name two runs: nightjar eval list")
+        check_two_sides((before, candidate), a, b)
         benchmarks, others = _evidence_of_sides(where, rules, a, b)
         verdict = decide_gate(rules, benchmarks)
         return replace(verdict, baseline=str(before), candidate=str(candidate), not_gated=others), where is warehouse

@@ -17,13 +17,18 @@ from nightjar.clients.credentials import NO_KEY, resolve_api_key
 from nightjar.core.text import counted
 from nightjar.environments.packages.lookup import ALL_EXAMPLES
 from nightjar.errors import ConfigError
-from nightjar.evaluation import Estimate, check_environments, estimate
+from nightjar.evaluation import Estimate, check_environments, check_tasks, estimate
 from nightjar.evaluation.config import Evaluation, RunConfig
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
-def show_plans(evaluations: Sequence[Evaluation], warehouse: str | None, *, as_json: bool, is_suite: bool) -> None:
-    check_environments([evaluation.config for evaluation in evaluations])
+def show_plans(
+    evaluations: Sequence[Evaluation], warehouse: str | None, *, as_json: bool, is_suite: bool, is_hosted: bool
+) -> None:
+    configs = [evaluation.config for evaluation in evaluations]
+    check_environments(configs)
+    if not is_hosted:  # a worker may have packages that are missing here
+        check_tasks(configs)
     house = Warehouse(resolve_warehouse(warehouse))
     plans = [(evaluation, estimate(evaluation.config, house)) for evaluation in evaluations]
     if as_json:

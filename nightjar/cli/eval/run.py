@@ -146,7 +146,7 @@ def eval_run(
     if dry_run:
         from nightjar.cli.eval.dry_run import show_plans
 
-        show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite)
+        show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite, is_hosted=hosting.hosted)
         return
     if hosting.hosted:
         _submit(evaluations, hosting, warehouse, prefect_url, as_json=as_json, is_suite=is_suite)

@@ -46,10 +46,7 @@ def parse_address(uri: str) -> TaskAddress:
 
 def inspect_environment(uri: str, **env_args: Any) -> Environment:
     """Makes the environment of an ``inspect://`` URI."""
-    try:
-        import_extra("inspect_ai", "inspect", INSPECT)
-    except ImportError as error:
-        raise EnvironmentImportError(uri, str(error), "") from error
+    _require_inspect(uri)
     environment: Environment = pkgutil.resolve_name(_ENVIRONMENT)(parse_address(uri), **env_args)
     return environment
 
@@ -57,11 +54,23 @@ def inspect_environment(uri: str, **env_args: Any) -> Environment:
 def default_rollouts(uri: str, env_args: dict[str, Any]) -> int | None:
     """Returns the epochs of a task; None if the task cannot be loaded here, which loading it for a run reports."""
     try:
-        import_extra("inspect_ai", "inspect", INSPECT)
-        epochs: int = pkgutil.resolve_name(_EPOCHS)(parse_address(uri), env_args)
-    except (NightjarError, ImportError):
+        return task_epochs(uri, env_args)
+    except NightjarError:
         return None
+
+
+def task_epochs(uri: str, env_args: dict[str, Any]) -> int:
+    """Loads a task, and returns its epochs. Raises the errors of ``load_task``."""
+    _require_inspect(uri)
+    epochs: int = pkgutil.resolve_name(_EPOCHS)(parse_address(uri), env_args)
     return epochs
+
+
+def _require_inspect(uri: str) -> None:
+    try:
+        import_extra("inspect_ai", "inspect", INSPECT)
+    except ImportError as error:
+        raise EnvironmentImportError(uri, str(error), "") from error
 
 
 def _value(text: str) -> Any:

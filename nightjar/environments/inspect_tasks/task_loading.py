@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import logging
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,11 @@ def load_task(address: TaskAddress, args: dict[str, Any]) -> Task:
     if (known := _loaded.pop(_key(address, args), None)) is not None:
         return known
     name, given = f"{INSPECT}{address.spec}", {**address.args, **args}
-    spec = address.spec if address.file is None else _task_in(name, address.file, address.spec)
     try:
+        spec = address.spec if address.file is None else _task_in(name, address.file, address.spec)
         found = load_tasks([spec], given)
+    except EnvironmentLoadError:
+        raise
     except ModuleNotFoundError as error:
         hint = f"Install what it needs: pip install {(error.name or '').partition('.')[0]}"
         raise EnvironmentImportError(name, f"{type(error).__name__}: {error}", hint) from error
@@ -68,8 +72,10 @@ def _task_in(name: str, file: Path, spec: str) -> str:
         raise EnvironmentLoadError(name, f"cannot be loaded: there is no file {str(file)!r}")
     named = spec.removeprefix(str(file)).removeprefix("@")
     try:
-        ast.parse(file.read_bytes(), str(file))
+        tree = ast.parse(file.read_bytes(), str(file))
         known = [found[0] for found in parse_decorators(file, "task")]
+        if not known:
+            _check_imports(tree, file.parent)
     except (SyntaxError, ValueError) as error:
         raise EnvironmentLoadError(name, f"cannot be loaded: {_reason(error)}") from error
     if named not in known and (named or len(known) != 1):
@@ -77,6 +83,16 @@ def _task_in(name: str, file: Path, spec: str) -> str:
         missing = f"has no task {named!r}" if named else "names none of its tasks"
         raise EnvironmentLoadError(name, f"{missing}. Choose one of: {listed}" if known else f"has no task: {file}")
     return f"{file}@{named or known[0]}"
+
+
+def _check_imports(tree: ast.Module, folder: Path) -> None:
+    """Raises ``ModuleNotFoundError`` for a missing module, without running the file: it may not be a file of tasks."""
+    for node in tree.body:
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for module in (name.partition(".")[0] for name in names):
+            if not (find_spec(module) or PathFinder.find_spec(module, [str(folder)])):
+                raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 def _check_arguments(name: str, task: Task, given: dict[str, Any]) -> None:
