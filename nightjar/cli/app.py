@@ -126,7 +126,7 @@ def summary(words: str) -> str:
     module, _, function = COMMANDS[words].partition(":")
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     # Importing all commands would take seconds; parsing their syntax trees would take a tenth of a second.
-    found = re.search(rf'^def {function}\(.*?^    """(.*?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
+    found = re.search(rf'^def {function}\(.*?^    r?"""(.*?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{function} has a docstring"
     return " ".join(found[1].split())
 
