@@ -178,6 +178,11 @@ def test_a_damaged_run_among_others_is_left_out_with_a_warning(runs, nightjar, c
         assert {row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))} == {"mgsm"}
     assert "Left out: " in caplog.text
     assert damaged.name in caplog.text
+    assert nightjar("eval", "report", runs, "-f", "html", "-o", runs / "page.html").code == 0
+    assert (runs / "page.html").is_file()
+    assert nightjar("eval", "report", runs, "--with-results").code == 2
+    assert "No example of these runs has 'x' in its info" in nightjar("eval", "report", runs, "--by", "x").err
+    assert nightjar("eval", "report", runs / "b").code == 1
 
 
 def test_damaged_rows_are_left_out_with_a_warning(runs, nightjar, caplog):
@@ -186,11 +191,6 @@ def test_damaged_rows_are_left_out_with_a_warning(runs, nightjar, caplog):
     done = nightjar("eval", "report", runs, "-f", "csv")
     assert len({row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))}) == 2
     assert "line 19" in caplog.text
-    assert nightjar("eval", "report", runs, "-f", "html", "-o", runs / "page.html").code == 0
-    assert (runs / "page.html").is_file()
-    assert nightjar("eval", "report", runs, "--with-results").code == 2
-    assert "No example of these runs has 'x' in its info" in nightjar("eval", "report", runs, "--by", "x").err
-    assert nightjar("eval", "report", runs / "b").code == 1
 
 
 def test_rewards_that_cannot_be_added_up_are_an_error_of_one_line(nightjar, tmp_path):
