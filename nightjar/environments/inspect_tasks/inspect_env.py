@@ -24,8 +24,8 @@ from nightjar.core.rollout.state import State
 from nightjar.environments.agents.transcript import completion_of, with_known_messages
 from nightjar.environments.inspect_tasks.address import TaskAddress
 from nightjar.environments.inspect_tasks.conversion import message_of, plain
-from nightjar.environments.inspect_tasks.provider import JUDGE, NO_LIMIT, PROVIDER, requests_of
-from nightjar.environments.inspect_tasks.rollout_requests import RolloutRequests
+from nightjar.environments.inspect_tasks.provider import NO_LIMIT, PROVIDER, requests_of
+from nightjar.environments.inspect_tasks.rollout_requests import JUDGE, RolloutRequests
 from nightjar.environments.inspect_tasks.sample_run import SampleRun, scorer_names
 from nightjar.environments.inspect_tasks.sandboxes import SandboxMaker, SandboxPlace, place_of
 from nightjar.environments.inspect_tasks.scores import InspectRubric, record_scores

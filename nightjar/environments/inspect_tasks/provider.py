@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from inspect_ai.event import ModelEvent
 from inspect_ai.log._transcript import transcript
@@ -17,30 +17,15 @@ from inspect_ai.model import ChatMessage, GenerateConfig, ModelAPI, ModelOutput,
 from inspect_ai.model._model import use_model_event_sink
 from inspect_ai.tool import ToolChoice, ToolInfo
 
+from nightjar.environments.inspect_tasks.rollout_requests import RolloutRequests
 from nightjar.errors import ConfigError
 
 PROVIDER = "nightjar"
-JUDGE = "judge:"
-"""Begins the name of the judge's model, which has a client of its own."""
 NO_LIMIT = 1_000_000
 """Connections at once. Nightjar's pace is the limit."""
 
 
-class RequestSender(Protocol):
-    """Sends the requests of one rollout."""
-
-    async def ask(
-        self,
-        model: str,
-        messages: list[ChatMessage],
-        tools: list[ToolInfo],
-        tool_choice: ToolChoice,
-        config: GenerateConfig,
-    ) -> ModelOutput:
-        """Sends one request and returns the model's output."""
-
-
-_current: ContextVar[RequestSender] = ContextVar("inspect_rollout")
+_current: ContextVar[RolloutRequests] = ContextVar("inspect_rollout")
 
 
 @modelapi(name=PROVIDER)
@@ -84,7 +69,7 @@ class _OnlyThisProvider:
 
 
 @contextmanager
-def requests_of(rollout: RequestSender) -> Iterator[None]:
+def requests_of(rollout: RolloutRequests) -> Iterator[None]:
     """Sends the requests of the current task, and of the tasks that it starts, through ``rollout``."""
     token = _current.set(rollout)
     try:

@@ -14,9 +14,11 @@ from nightjar.core.rollout.state import State, usage_of
 from nightjar.core.rollout.usage import usage_counts
 from nightjar.environments.agents.transcript import with_known_messages
 from nightjar.environments.inspect_tasks.conversion import message_of, output_of, sampling_args_of, tool_of
-from nightjar.environments.inspect_tasks.provider import JUDGE
 from nightjar.environments.multiturn import MultiTurnEnv
 from nightjar.errors import OverlongPromptError
+
+JUDGE = "judge:"
+"""Begins the name of the judge's model, which has a client of its own."""
 
 
 class RolloutRequests:
