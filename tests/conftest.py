@@ -481,3 +481,15 @@ def s3_variables():
         "AWS_EC2_METADATA_DISABLED": "true",
     }  # fmt: skip
     running.stop()
+
+
+@pytest.fixture
+def engine():
+    """The client of a real container engine; skips the test without an engine."""
+    from nightjar.sandboxes import DockerProvider
+
+    if not DockerProvider.is_available(timeout_seconds=20):
+        pytest.skip("No container engine answers. Install podman (apt-get install podman) and set DOCKER_HOST")
+    provider = DockerProvider()
+    yield provider._client
+    provider.close()

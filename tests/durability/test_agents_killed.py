@@ -8,7 +8,6 @@ import time
 import pytest
 
 from nightjar.model_server import Script, tool_call
-from nightjar.sandboxes import DockerProvider
 from nightjar.sandboxes.ownership import owned_containers
 
 pytestmark = pytest.mark.long
@@ -16,15 +15,6 @@ pytestmark = pytest.mark.long
 ROLLOUTS = 12
 WORK = Script([tool_call("bash", command="sleep 0.5; echo 42 > /answer"), tool_call("submit")])
 TESTS = '[ "$(cat /answer)" = 42 ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt'
-
-
-@pytest.fixture
-def engine():
-    if not DockerProvider.is_available(timeout_seconds=20):
-        pytest.skip("No container engine answers. Install podman (apt-get install podman) and set DOCKER_HOST")
-    provider = DockerProvider()
-    yield provider._client
-    provider.close()
 
 
 @pytest.fixture

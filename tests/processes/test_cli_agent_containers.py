@@ -10,7 +10,6 @@ from nightjar.environments import tear_down
 from nightjar.environments.agents.cli_agent_env import CliAgentEnv
 from nightjar.environments.rubrics import Rubric
 from nightjar.model_server import ModelServer, Script
-from nightjar.sandboxes import DockerProvider
 from nightjar.sandboxes.ownership import owned_containers
 
 pytestmark = pytest.mark.long
@@ -41,15 +40,6 @@ class KeptEnv(CliAgentEnv):
 
 async def answered_twice(state):
     return float("one" in state["answer"] and "two" in state["answer"])
-
-
-@pytest.fixture
-def engine():
-    if not DockerProvider.is_available(timeout_seconds=20):
-        pytest.skip("No container engine answers. Install podman (apt-get install podman) and set DOCKER_HOST")
-    provider = DockerProvider()
-    yield provider._client
-    provider.close()
 
 
 async def evaluated(command, **options):
