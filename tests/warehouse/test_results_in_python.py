@@ -186,7 +186,7 @@ class TestEvaluating:
         assert server.stats().answered == 0
 
     def test_an_interrupt_keeps_what_is_finished_and_resume_does_the_rest(self, folder):
-        asked = {"model": "slow", "num_examples": 40, "rollouts_per_example": 1, "max_concurrent": 4}
+        asked = {"model": "slow", "num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4}
         with ModelServer(HalfRight(), faults=Faults(latency_ms=200)) as server:
             threading.Thread(target=interrupt_after_a_rollout, daemon=True).start()
             with pytest.raises(KeyboardInterrupt, match="resume=True"):
@@ -194,11 +194,11 @@ class TestEvaluating:
             [stopped] = nj.runs(model="slow")
             finished = stopped.summary.scored
             assert stopped.status == "cancelled"
-            assert 1 <= finished < 40
+            assert 1 <= finished < 400
             before = server.stats().answered
-            run = nj.evaluate("arithmetic", base_url=server.url, resume=True, **asked | {"max_concurrent": 40})
-            assert (run.id, run.status, run.summary.scored) == (stopped.id, "completed", 40)
-            assert server.stats().answered - before <= 40 - finished
+            run = nj.evaluate("arithmetic", base_url=server.url, resume=True, **asked | {"max_concurrent": 100})
+            assert (run.id, run.status, run.summary.scored) == (stopped.id, "completed", 400)
+            assert server.stats().answered - before <= 400 - finished
 
 
 class TestOtherResults:
