@@ -1,6 +1,6 @@
 """Splits conversations into turns, and turns into passages. The result of each tool call is next to the call.
 
-Text stays as the model wrote it. Code and formulas become passages of their own, but nothing is converted to HTML.
+Passages contain the text as the model wrote it. Templates render it with ``nightjar.view.texts``.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from markupsafe import escape
+
+from nightjar.view.texts.answers import Answer
 
 LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
 """Limits in characters of a message: the most that are shown, and the number shown however long the conversation is."""
@@ -21,17 +22,10 @@ LONGEST_CONVERSATION = 2_000_000
 UNFOLDED = 4_000
 """The characters shown of a passage. The rest is folded, but a browser's search finds it."""
 LONGEST_NAME, _LONGEST_LINK = 200, 2_000
+MOST_RENDERED = 400_000
+"""The limit in characters for the texts of a conversation that are shown as Markdown. Further texts are plain."""
 _ELEMENT = 150
 _Item = TypeVar("_Item")
-_MOST_SET_APART = 500
-"""The most passages of code and maths in a text. Further passages are shown as plain text."""
-
-# Repetitions are bounded: on a text of many openings without an end, the search would take hours.
-_SET_APART = re.compile(
-    r"```(?P<language>[\w+#.-]{0,40})[^\n]{0,100}\n(?P<code>.*?)(?:\n[ \t]*```|\Z)"
-    r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
-    re.DOTALL,
-)
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 """Image formats that contain only pixels, unlike SVG."""
 
@@ -39,11 +33,13 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 @dataclass(frozen=True)
 class Passage:
     kind: str
-    """text, code, maths, image, link or note."""
+    """markdown, text, code, image, link or note."""
     text: str
     """The text of the passage; for an image, its ``data:`` URL."""
     rest: str = ""
     label: str = ""
+    answer: str | None = None
+    """The extracted answer, if this passage is the last that has it."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +103,7 @@ class Room:
     def __init__(self, messages: int = 1) -> None:
         self._longest = min(LONGEST_TEXT, max(LEAST_TEXT, LONGEST_CONVERSATION // max(1, messages)))
         self._texts, self._images = LONGEST_CONVERSATION, 2 * LONGEST_CONVERSATION
+        self._rendered = MOST_RENDERED
 
     @property
     def is_full(self) -> bool:
@@ -128,19 +125,26 @@ class Room:
         """Reserves room for the tags around a text."""
         self._texts -= characters
 
+    def renders(self, text: str) -> bool:
+        """Returns whether there is room for the text as Markdown, and reserves the room."""
+        self._rendered -= len(text)
+        return self._rendered >= 0
+
     def has_for_image(self, url: str) -> bool:
         """Returns whether there is room for the image, and reserves the room."""
         self._images -= len(url)
         return self._images >= 0
 
 
-def passages(content: object, room: Room | None = None) -> list[Passage]:
+def passages(content: object, room: Room | None = None, *, is_markdown: bool = True) -> list[Passage]:
+    """Returns the passages of a message. What tools return is no Markdown."""
     room = room or Room()
     if isinstance(content, list):
-        return [passage for part in room.for_each(content) for passage in _part(part, room)]
+        return [passage for part in room.for_each(content) for passage in _part(part, room, is_markdown)]
     if content is None:
         return []
-    return list(_passages(content if isinstance(content, str) else pretty(content), room))
+    text = content if isinstance(content, str) else pretty(content)
+    return list(_passages(text, room, is_markdown and isinstance(content, str)))
 
 
 def pretty(value: object) -> str:
@@ -164,6 +168,17 @@ def plain_text(messages: object) -> str:
     return "\n\n".join(texts)
 
 
+def with_answer(found: list[Turn], answer: str | None) -> list[Turn]:
+    """Returns the turns of a completion, with the extracted answer in the last text of the assistant that has it."""
+    sought = Answer(answer)
+    for place, turn in reversed(list(enumerate(found))):
+        for number, passage in reversed(list(enumerate(turn.passages))):
+            if turn.role in {"assistant", "text"} and sought.last_in(passage.text + passage.rest):
+                shown = [*turn.passages[:number], replace(passage, answer=answer), *turn.passages[number + 1 :]]
+                return [*found[:place], replace(turn, passages=shown), *found[place + 1 :]]
+    return found
+
+
 def _turn(
     message: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], room: Room, read_call: ReadCall
 ) -> Turn:
@@ -171,7 +186,7 @@ def _turn(
     reasoning = message.get("reasoning_content") or "\n\n".join(str(text) for text in thinking if text)
     return Turn(
         str(message.get("role"))[:LONGEST_NAME],
-        passages(message.get("content"), room),
+        passages(message.get("content"), room, is_markdown=message.get("role") != "tool"),
         passages(reasoning or None, room),
         [
             read_call(call, results.get(str(call.get("id"))), room)
@@ -185,7 +200,7 @@ def _call(call: Mapping[str, Any], result: Mapping[str, Any] | None, room: Room)
     return Call(
         str(call.get("name"))[:LONGEST_NAME],
         [folded("code", arguments)],
-        None if result is None else passages(result.get("content"), room),
+        None if result is None else passages(result.get("content"), room, is_markdown=False),
     )
 
 
@@ -193,10 +208,10 @@ def _mappings(found: object) -> list[Mapping[str, Any]]:
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
-def _part(part: object, room: Room) -> Iterator[Passage]:
+def _part(part: object, room: Room, is_markdown: bool) -> Iterator[Passage]:
     match part:
         case {"text": str(text)}:
-            yield from _passages(text, room)
+            yield from _passages(text, room, is_markdown)
         case {"image_url": {"url": str(url)} | str(url)} if _IMAGE.match(url):
             has_room = room.has_for_image(url)
             yield Passage("image", url) if has_room else Passage("note", "a large image; see the raw JSON")
@@ -209,21 +224,12 @@ def _part(part: object, room: Room) -> Iterator[Passage]:
         case {"input_audio": _}:
             yield Passage("note", "audio; see the raw JSON")
         case _:
-            yield from _passages(pretty(part), room)
+            yield from _passages(pretty(part), room, is_markdown=False)
 
 
-def _passages(text: str, room: Room) -> Iterator[Passage]:
-    shown, at = room.beginning(text), 0
-    for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
-        if before := shown[at : found.start()].strip("\n"):
-            yield folded("text", before)
-        if found["maths"] is None:
-            yield folded("code", found["code"], found["language"])
-        else:
-            yield folded("maths", found["maths"])
-        at = found.end()
-    if (after := shown[at:].strip("\n")) or not shown.strip():
-        yield folded("text", after)
+def _passages(text: str, room: Room, is_markdown: bool) -> Iterator[Passage]:
+    shown = room.beginning(text)
+    yield folded("markdown" if is_markdown and room.renders(shown) else "text", shown)
     if len(text) > len(shown):
         yield Passage("note", f"{len(text) - len(shown):,} more characters; see the raw JSON")
 

@@ -1,8 +1,8 @@
 """The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols. Form fields keep
-invisible characters, because they are sent back (``| e``). Templates of reports are available too. On these pages, they
-extend the ``base.html`` of this package.
+Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown as
+symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
+available too. On these pages, they extend the ``base.html`` of this package.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nightjar.reports.formats import visible
 from nightjar.reports.html import finished
 from nightjar.statistics.estimates import Estimate
 from nightjar.statistics.intervals import mean_interval
+from nightjar.view.texts import marked, rendered
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
@@ -107,6 +108,7 @@ def _environment(*packages: str) -> Environment:
     environment.filters |= {
         "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
         "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+        "rendered": rendered, "marked": marked,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment

@@ -18,7 +18,7 @@ from nightjar.core.failures import failure_class
 from nightjar.errors import MissingWarehouseError
 from nightjar.reports.rollouts import PARSED
 from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory, with_model_calls
-from nightjar.view.conversation import ModelCall, plain_text, pretty, turns
+from nightjar.view.conversation import ModelCall, plain_text, pretty, turns, with_answer
 from nightjar.view.live_rollout import growing_page
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED, notes_of
@@ -161,6 +161,8 @@ def readable(found: Mapping[str, Any], run_dir: Path | None = None) -> dict[str,
     agent, calls = agent_of(state, run_dir), [_call(step) for step in found["trajectory"] or ()]
     prompt = turns(found["prompt"], commands() if agent else None)
     completion = turns(found["completion"], commands(agent.steps) if agent else None)
+    parsed = next((_state_text(name, state[name]) for name in PARSED if name in state), None)
+    completion = with_answer(completion, parsed)
     own = {*PARSED, *(agent.columns if agent else ())}
     return {
         **found,
@@ -171,7 +173,7 @@ def readable(found: Mapping[str, Any], run_dir: Path | None = None) -> dict[str,
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
-        "parsed": next((_state_text(name, state[name]) for name in PARSED if name in state), None),
+        "parsed": parsed,
         "state": {
             name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
         },
