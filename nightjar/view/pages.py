@@ -1,7 +1,7 @@
 """The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown as
-symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
+Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown
+as symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
 available too. On these pages, they extend the ``base.html`` of this package.
 """
 
