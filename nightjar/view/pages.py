@@ -34,6 +34,8 @@ from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
+_OF_PAGES = ("nightjar.view", "nightjar.reports")
+"""The packages whose templates make pages: what the first one has, the second one need not have."""
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
 _WAIT_SECONDS = 5.0
@@ -81,8 +83,15 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def compile_templates() -> None:
+    """Compiles the templates of all pages, each of which its first page would wait for."""
+    environment = _environment(*_OF_PAGES)
+    for name in environment.list_templates(["html"]):
+        environment.get_template(name)
+
+
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
-    text = _environment("nightjar.view", "nightjar.reports").get_template(template).render(request=request, **values)
+    text = _environment(*_OF_PAGES).get_template(template).render(request=request, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # lone surrogates become "?"
 
 

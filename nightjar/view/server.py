@@ -12,7 +12,9 @@ import ipaddress
 import logging
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -35,7 +37,7 @@ from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.html import icon, style
 from nightjar.view import compare, history, live, live_rollout, nights, notes, rollouts, run, runs, samples, search, sql
-from nightjar.view.pages import page, standalone
+from nightjar.view.pages import compile_templates, page, standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
 
@@ -52,6 +54,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGES = (runs, live, live_rollout, run, samples, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
 _SHUTDOWN_SECONDS = 5
+_LONGEST_WARM_UP_SECONDS = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -73,8 +76,9 @@ def serve(
     is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
     name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
-    announce(address if access.token is None else f"{address}?token={access.token}")
     app = create_app(warehouse, access, command_of)
+    _warm_up(app)
+    announce(address if access.token is None else f"{address}?token={access.token}")
     server = _Server(
         uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
     )
@@ -86,6 +90,24 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         process.stop()
+
+
+def _warm_up(app: FastAPI) -> None:
+    """Makes the first page, so that its visitor waits neither for the templates nor for the state of the warehouse.
+
+    Then goes on with the other templates in the background. Waits a few seconds at most.
+    """
+    is_made = threading.Event()
+    asked = Request({"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": []})
+
+    def make() -> None:
+        with suppress(NightjarError):  # the first visitor sees the error
+            runs.show_runs(asked, runs.Asked())
+        is_made.set()
+        compile_templates()
+
+    threading.Thread(target=make, daemon=True).start()
+    is_made.wait(_LONGEST_WARM_UP_SECONDS)
 
 
 def _is_loopback(host: str) -> bool:
