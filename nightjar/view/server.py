@@ -77,7 +77,7 @@ def serve(
     name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     app = create_app(warehouse, access, command_of)
-    _warm_up(app)
+    warm_up(app)
     announce(address if access.token is None else f"{address}?token={access.token}")
     server = _Server(
         uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
@@ -92,7 +92,7 @@ class _Server(uvicorn.Server):
         process.stop()
 
 
-def _warm_up(app: FastAPI) -> None:
+def warm_up(app: FastAPI) -> None:
     """Makes the first page, so that its visitor waits neither for the templates nor for the state of the warehouse.
 
     Then goes on with the other templates in the background. Waits a few seconds at most.
