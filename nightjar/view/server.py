@@ -34,7 +34,21 @@ from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.html import style
-from nightjar.view import compare, history, live, live_rollout, nights, notes, rollouts, run, runs, samples, search, sql
+from nightjar.view import (
+    compare,
+    history,
+    live,
+    live_rollout,
+    nights,
+    notes,
+    pairs,
+    rollouts,
+    run,
+    runs,
+    samples,
+    search,
+    sql,
+)
 from nightjar.view.pages import page, standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
@@ -49,7 +63,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGES = (runs, live, live_rollout, run, samples, rollouts, search, compare, nights, history, sql, notes)
+_PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
 _SHUTDOWN_SECONDS = 5
 _log = logging.getLogger(__name__)
