@@ -22,12 +22,14 @@ from markupsafe import Markup
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
-from nightjar.reports.formats import visible
+from nightjar.reports.formats import percent, visible
 from nightjar.reports.html import finished
-from nightjar.statistics.estimates import Estimate
-from nightjar.statistics.intervals import mean_interval
+from nightjar.reports.statistics import interval as interval_text
+from nightjar.statistics.coverage import has_low_coverage
+from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
@@ -36,7 +38,6 @@ Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _OF_PAGES = ("nightjar.view", "nightjar.reports")
 """The packages whose templates make pages: what the first one has, the second one need not have."""
-_ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600
 _WAIT_SECONDS = 5.0
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
@@ -114,8 +115,9 @@ def _environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": percent,
+        "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
+        "low_coverage": has_low_coverage, "few_digits": few_digits,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -127,15 +129,9 @@ def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: A
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
 
-def half_width(stderr: float, examples: int | None) -> float:
-    """Returns half the width of the 95 % interval of a mean (Student's t) from its clustered standard error.
-
-    If all examples have the same mean, the half-width is the change that one unseen example could cause.
-
-    >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
-    (0.2228, True)
-    """
-    return mean_interval(Estimate(0.0, stderr), max(2, examples or 2), _ALPHA, span=1.0).high
+def interval(run: Mapping[str, Any]) -> str:
+    """Returns the 95 % interval of a run's mean reward as text; empty if nothing is known. See ``summary_of``."""
+    return interval_text(interval_of(summary_of(run))[0])
 
 
 def breakable(name: str | None) -> Markup:
@@ -151,20 +147,20 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def few_digits(value: int) -> str:
+    """Formats a number in a few characters, for the labels of a chart.
+
+    >>> few_digits(960), few_digits(12_345), few_digits(1_000_000)
+    ('960', '12.3k', '1M')
+    """
+    for unit, factor in (("M", 1_000_000), ("k", 1_000)):
+        if value >= factor:
+            return f"{value / factor:.3g}{unit}"
+    return str(value)
+
+
 def count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
-
-
-def share(value: float | None) -> str:
-    """Formats a share in percent, rounded down. Returns a dash for None.
-
-    >>> share(1.0), share(0.9991), share(None)
-    ('100 %', '99.9 %', '–')
-    """
-    if value is None:
-        return "–"
-    percent = int(value * 1000) / 10
-    return f"{percent:g} %"
 
 
 def seconds(value: float | None) -> str:

@@ -130,7 +130,7 @@ def _published(request: Request, warehouse: Warehouse, key: dict[str, Any], aske
         "rollout": readable(found, _directory_of(run, found)),
         "strip": strip,
         "neighbours": around,
-        "among": neighbours(warehouse, run_id, asked, example_id) if asked.chosen else None,
+        "among": neighbours(warehouse, run_id, asked, example_id, rollout_index) if asked.chosen else None,
         "attempts": attempts,
         "noted": notes_of(request, run_id, example_id, rollout_index),
         "others": comparable,

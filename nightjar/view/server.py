@@ -36,7 +36,21 @@ from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.html import icon, style
-from nightjar.view import compare, history, live, live_rollout, nights, notes, rollouts, run, runs, samples, search, sql
+from nightjar.view import (
+    compare,
+    history,
+    live,
+    live_rollout,
+    nights,
+    notes,
+    pairs,
+    rollouts,
+    run,
+    runs,
+    samples,
+    search,
+    sql,
+)
 from nightjar.view.pages import compile_templates, page, standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
@@ -51,7 +65,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGES = (runs, live, live_rollout, run, samples, rollouts, search, compare, nights, history, sql, notes)
+_PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
 _SHUTDOWN_SECONDS = 5
 _LONGEST_WARM_UP_SECONDS = 3.0
