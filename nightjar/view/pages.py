@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
+from math import isfinite
 from threading import BoundedSemaphore
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -28,6 +29,7 @@ from nightjar.reports.formats import visible
 from nightjar.reports.html import finished
 from nightjar.statistics.estimates import Estimate
 from nightjar.statistics.intervals import mean_interval
+from nightjar.view.highlighting import highlighted
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
@@ -105,8 +107,9 @@ def _environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+        "number": number, "digits": digits, "count": count, "seconds": seconds, "moment": moment, "ago": ago,
+        "share": share, "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+        "highlighted": highlighted,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -140,6 +143,19 @@ def breakable(name: str | None) -> Markup:
 
 def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def digits(value: float | None) -> str:
+    """Formats a number with the digits that it needs, at most four after the point.
+
+    >>> digits(3.0), digits(0.25), digits(1 / 3), digits(12345.0), digits(0.00002), digits(None)
+    ('3', '0.25', '0.3333', '12,345', '2e-05', '–')
+    """
+    if value is None:
+        return "–"
+    if not isfinite(value) or 0 < abs(value) < 0.0001:  # noqa: PLR2004 - the last digit that is shown
+        return f"{value:.3g}"
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def count(value: int | None) -> str:

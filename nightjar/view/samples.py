@@ -43,7 +43,7 @@ KINDS = {
 }
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold,
-    run_dir
+    run_dir, metadata -> 'reward_weights' AS reward_weights
 FROM segments.runs WHERE run_id = $run
 """
 _COMPARABLE = """

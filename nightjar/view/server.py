@@ -194,6 +194,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
+    app.add_api_route("/conversation.css", lambda: Response(standalone("conversation.css"), media_type="text/css"))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
