@@ -11,6 +11,7 @@ from typing import Any
 from nightjar.core.text import one_line
 from nightjar.view.passages import Passage, output_passages, passages, text_passages
 from nightjar.view.room import Room
+from nightjar.view.texts.answers import Answer
 from nightjar.view.tool_calls import LONGEST_NAME, Call, ReadCall, read_call
 
 OUTLINED = 12
@@ -88,6 +89,17 @@ def plain_text(messages: object) -> str:
     """Returns messages, reasoning and tool calls as one text, for search and comparison."""
     texts = ("\n".join(filter(None, (_reasoning(each), raw_text(each)))) for each in as_messages(messages))
     return "\n\n".join(texts)
+
+
+def with_answer(found: list[Turn], answer: str | None) -> list[Turn]:
+    """Returns the turns of a completion, with the extracted answer in the last text of the assistant that has it."""
+    sought = Answer(answer)
+    for place, turn in reversed(list(enumerate(found))):
+        for number, passage in reversed(list(enumerate(turn.passages))):
+            if turn.role in {"assistant", "text"} and sought.last_in(passage.text + passage.rest):
+                shown = [*turn.passages[:number], replace(passage, answer=answer), *turn.passages[number + 1 :]]
+                return [*found[:place], replace(turn, passages=shown), *found[place + 1 :]]
+    return found
 
 
 def has_colours(turns: Iterable[Turn]) -> bool:

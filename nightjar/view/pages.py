@@ -1,8 +1,8 @@
 """The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols. Form fields keep
-invisible characters, because they are sent back (``| e``). Templates of reports are available too. On these pages, they
-extend the ``base.html`` of this package.
+Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown
+as symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
+available too. On these pages, they extend the ``base.html`` of this package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from nightjar.reports.formats import visible
 from nightjar.reports.html import finished
 from nightjar.statistics.estimates import Estimate
 from nightjar.statistics.intervals import mean_interval
-from nightjar.view.highlighting import highlighted
+from nightjar.view.texts import marked, rendered
+from nightjar.view.texts.listings import highlighted
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
@@ -109,7 +110,7 @@ def _environment(*packages: str) -> Environment:
     environment.filters |= {
         "number": number, "digits": digits, "count": count, "seconds": seconds, "moment": moment, "ago": ago,
         "share": share, "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
-        "highlighted": highlighted,
+        "rendered": rendered, "marked": marked, "code": code,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -143,6 +144,11 @@ def breakable(name: str | None) -> Markup:
 
 def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def code(text: str, language: str) -> Markup:
+    """Returns code as HTML, highlighted if the language is known."""
+    return Markup(highlighted(visible(text), language))  # noqa: S704 - every token is escaped
 
 
 def digits(value: float | None) -> str:

@@ -1,6 +1,6 @@
-"""Splits the content of messages into passages: text, code, formulas, JSON, images and notes.
+"""Splits the content of messages into passages: text, JSON, the output of tools, images and notes.
 
-Text stays as the model wrote it. Code, formulas and JSON become passages of their own.
+Passages contain the text as the model wrote it. Templates render it with ``nightjar.view.texts``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TypeAlias
 
 from markupsafe import Markup
@@ -19,15 +18,6 @@ from nightjar.view.room import LONGEST_TEXT, Room
 from nightjar.view.terminal import Screen, fold, screen
 
 _LONGEST_LINK = 2_000
-_MOST_SET_APART = 500
-"""The most passages of code and maths in a text. Further passages are shown as plain text."""
-
-# Repetitions are bounded: on a text of many openings without an end, the search would take hours.
-_SET_APART = re.compile(
-    r"```(?P<language>[\w+#.-]{0,40})[^\n]{0,100}\n(?P<code>.*?)(?:\n[ \t]*```|\Z)"
-    r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
-    re.DOTALL,
-)
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 """Image formats that contain only pixels, unlike SVG."""
 
@@ -41,7 +31,7 @@ class Passage:
     """A part of a message. ``html`` is a tree of JSON; ``screen`` is the output of a tool; ``label`` is a name."""
 
     kind: str
-    """text, code, maths, json, output, image, link or note."""
+    """markdown, text, code, json, output, image, link or note."""
     text: str
     """The text of the passage; for an image, its ``data:`` URL."""
     rest: str = ""
@@ -51,6 +41,8 @@ class Passage:
     screen: Screen | None = None
     is_aligned: bool = False
     """Whether the lines of an output have columns, so that lines must not be wrapped."""
+    answer: str | None = None
+    """The extracted answer, if this passage is the last that has it."""
 
 
 ReadText: TypeAlias = Callable[[str, Room], Iterator[Passage]]
@@ -64,7 +56,7 @@ def passages(content: object, room: Room | None = None, read_text: ReadText | No
         return [passage for part in room.for_each(content) for passage in _part(part, room, read_text)]
     if content is None:
         return []
-    return list(read_text(content if isinstance(content, str) else pretty(content), room))
+    return list(read_text(content, room) if isinstance(content, str) else _value_passages(content, room))
 
 
 def pretty(value: object) -> str:
@@ -82,17 +74,8 @@ def text_passages(text: str, room: Room) -> Iterator[Passage]:
     if whole := json_passage(text, room):
         yield whole
         return
-    shown, at = room.beginning(text), 0
-    for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
-        if before := shown[at : found.start()].strip("\n"):
-            yield folded("text", before)
-        if found["maths"] is None:
-            yield replace(folded("code", found["code"]), language=found["language"])
-        else:
-            yield folded("maths", found["maths"])
-        at = found.end()
-    if (after := shown[at:].strip("\n")) or not shown.strip():
-        yield folded("text", after)
+    shown = room.beginning(text)
+    yield folded("markdown" if room.renders(shown) else "text", shown)
     if len(text) > len(shown):
         yield Passage("note", f"{len(text) - len(shown):,} more characters; see the raw JSON")
 
@@ -126,6 +109,14 @@ def folded(kind: str, text: str, label: str = "") -> Passage:
     return Passage(kind, text, label=label) if cut is None else Passage(kind, text[:cut], text[cut:], label)
 
 
+def _value_passages(value: object, room: Room) -> Iterator[Passage]:
+    text = pretty(value)
+    shown = room.beginning(text)
+    yield json_passage(text, room) or folded("code", shown)
+    if len(text) > len(shown):
+        yield Passage("note", f"{len(text) - len(shown):,} more characters; see the raw JSON")
+
+
 def _part(part: object, room: Room, read_text: ReadText) -> Iterator[Passage]:
     match part:
         case {"text": str(text)}:
@@ -142,4 +133,4 @@ def _part(part: object, room: Room, read_text: ReadText) -> Iterator[Passage]:
         case {"input_audio": _}:
             yield Passage("note", "audio; see the raw JSON")
         case _:
-            yield from read_text(pretty(part), room)
+            yield from _value_passages(part, room)

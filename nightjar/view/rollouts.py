@@ -23,6 +23,7 @@ from nightjar.view.conversation import (
     plain_text,
     raw_text,
     turns,
+    with_answer,
     with_model_calls,
 )
 from nightjar.view.diffs import MOST_WORDS, word_difference
@@ -178,7 +179,9 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
     agent, calls = agent_of(state, run_dir), [_call(step) for step in found["trajectory"] or ()]
     prompt = turns(found["prompt"], commands() if agent else read_call)
     after = len(as_messages(found["prompt"])) + 1
+    parsed = next((_state_text(name, state[name]) for name in PARSED if name in state), None)
     completion = turns(found["completion"], commands(agent.steps) if agent else read_call, after)
+    completion = with_answer(completion, parsed)
     own = {*PARSED, *(agent.columns if agent else ())}
     return {
         **found,
@@ -192,7 +195,7 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
-        "parsed": next((_state_text(name, state[name]) for name in PARSED if name in state), None),
+        "parsed": parsed,
         "state": {
             name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
         },

@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
@@ -193,8 +194,8 @@ def create_app(
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
-    app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
-    app.add_api_route("/conversation.css", lambda: Response(standalone("conversation.css"), media_type="text/css"))
+    for name in ("terminal.css", "texts.css", "conversation.css"):
+        app.add_api_route(f"/{name}", partial(Response, standalone(name), media_type="text/css"))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
