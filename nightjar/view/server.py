@@ -34,7 +34,7 @@ from nightjar.core.home import VIEW_PORT, WAREHOUSE_OF_VIEW
 from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
-from nightjar.reports.html import style
+from nightjar.reports.html import icon, style
 from nightjar.view import compare, history, live, live_rollout, nights, notes, rollouts, run, runs, samples, search, sql
 from nightjar.view.pages import page, standalone
 from nightjar.warehouse import Warehouse
@@ -194,6 +194,7 @@ def create_app(
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
+    app.add_api_route("/icon.svg", lambda: Response(icon(), media_type="image/svg+xml"))
     for name in ("terminal.css", "texts.css", "conversation.css"):
         app.add_api_route(f"/{name}", partial(Response, standalone(name), media_type="text/css"))
     # for links of notebooks
