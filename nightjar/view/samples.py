@@ -64,7 +64,7 @@ MOST_METRICS = 4
 """The number of metrics that are usual columns."""
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold,
-    run_dir, map_keys(avg_metrics) AS metrics
+    run_dir, map_keys(avg_metrics) AS metrics, metadata -> 'reward_weights' AS reward_weights
 FROM segments.runs WHERE run_id = $run
 """
 _COMPARABLE = """

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
@@ -230,7 +231,8 @@ def create_app(
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     app.add_api_route("/icon.svg", lambda: Response(icon(), media_type="image/svg+xml"))
-    app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
+    for name in ("terminal.css", "texts.css", "conversation.css"):
+        app.add_api_route(f"/{name}", partial(Response, standalone(name), media_type="text/css"))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
