@@ -120,7 +120,8 @@ def _environment(*packages: str) -> Environment:
     environment.filters |= {
         "number": number, "digits": digits, "count": count, "seconds": seconds, "moment": moment, "ago": ago,
         "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
-        "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked, "code": code,
+        "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
+        "code": code,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
