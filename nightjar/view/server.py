@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
@@ -229,10 +229,12 @@ def create_app(
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
-    app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
-    app.add_api_route("/icon.svg", lambda: Response(icon(), media_type="image/svg+xml"))
-    for name in ("terminal.css", "texts.css", "conversation.css"):
-        app.add_api_route(f"/{name}", partial(Response, standalone(name), media_type="text/css"))
+    for name, text, kind in (
+        ("icon.svg", icon, "image/svg+xml"),
+        ("style.css", style, "text/css"),
+        *((name, partial(standalone, name), "text/css") for name in ("terminal.css", "texts.css", "conversation.css")),
+    ):
+        app.add_api_route(f"/{name}", _static(text, kind))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
@@ -241,6 +243,11 @@ def create_app(
         app.add_exception_handler(kind, _show_error)
     app.add_exception_handler(Exception, _show_bug)
     return app
+
+
+def _static(text: Callable[[], str], kind: str) -> Callable[[], Response]:
+    made = cache(text)
+    return lambda: Response(made(), media_type=kind)
 
 
 def _show_error(request: Request, error: Exception) -> Response:
