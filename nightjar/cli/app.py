@@ -60,7 +60,7 @@ COMMANDS = {
     "eval rescore": "eval.reruns:eval_rescore",
     "eval repair": "eval.reruns:eval_repair",
     "view": "view:view",
-    "export": "view:export",
+    "export": "export:export",
     "compare": "comparison:compare",
     "gate": "comparison:gate_command",
     "trend": "trends:show_trend",

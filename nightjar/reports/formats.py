@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 _VISIBLE = (
@@ -65,6 +65,15 @@ def fenced(text: str) -> str:
     longest = max(map(len, _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"
+
+
+def percent(share: float | None) -> str:
+    """Formats a share in percent, rounded down, so that 100 % means all. Returns a dash for None.
+
+    >>> percent(1.0), percent(0.9991), percent(31 / 96), percent(None)
+    ('100 %', '99.9 %', '32.2 %', '–')
+    """
+    return "–" if share is None else f"{floor(share * 1000 + 1e-9) / 10:g} %"
 
 
 def finite(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isinf
+from math import isfinite, isinf
 
 from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
 from nightjar.statistics.intervals import Interval
@@ -38,8 +38,8 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an interval as text. For an infinite interval, the text is empty."""
-    return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
+    """Returns an interval as text. If its ends are not known, the text is empty."""
+    return "" if not isfinite(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
 def of_retries(found: Retries, alpha: float) -> str:

@@ -23,7 +23,7 @@ from nightjar.hosting.state import read_state
 from nightjar.importers import inspect_reader
 from nightjar.reports.rollouts import BARS, KINDS, RUN, TOGETHER, failures_of
 from nightjar.reports.statistics import pass_rows, run_findings
-from nightjar.view.charts import reward_columns
+from nightjar.view.charts import histogram
 from nightjar.view.live import is_published
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import NOTED, by_run
@@ -104,7 +104,7 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
         "told": run_findings(statistics, is_headed=False),
         "noted": notes,
         "overruled": records(warehouse, _OVERRULED, key) if notes and notes["overruled"] else [],
-        "rewards": reward_columns(rollouts["rewards"] or []),
+        "rewards": histogram(rollouts["rewards"] or []),
         "tables": [
             ("pass@k", _PASS_HEADINGS, pass_rows(statistics.pass_rates) if statistics.pass_rates[1:] else []),
             (
