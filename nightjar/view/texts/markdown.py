@@ -18,6 +18,7 @@ from nightjar.view.texts.answers import Answer
 from nightjar.view.texts.formulas import Formula
 from nightjar.view.texts.links import host_of, is_web, percent_encoded
 from nightjar.view.texts.listings import listing
+from nightjar.view.texts.python_code import fenced
 
 _OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
 _DEEPEST = 30
@@ -73,7 +74,7 @@ def blocks(source: str, answer: Answer) -> list[Block] | None:
     """Returns the blocks of a text, with the last occurrence of the answer marked. Returns None for a hostile text."""
     if _MANY_QUOTES.search(source):
         return None
-    text, found = formulas.take_out(source)
+    text, found = formulas.take_out(fenced(source))
     writer = _Writer(found)
     for event in pyromark.events(text, options=_OPTIONS):
         writer.write(event)
