@@ -26,9 +26,9 @@ _DEEPEST = 30
 _MANY_QUOTES = re.compile(r"^(?:[ \t]{0,20}>){50}", re.MULTILINE)
 """Quotes that take the parser quadratic time."""
 _TAGS = {
-    "Paragraph": "p", "HtmlBlock": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
+    "Paragraph": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
 }  # fmt: skip
-_TABLE = '<div class="scroll" role="region" aria-label="table" tabindex="0"><table>'
+_TABLE = '<div class="scroll" role="group" aria-label="table" tabindex="0"><table>'
 
 
 @dataclass
@@ -156,6 +156,8 @@ class _Writer:
             place = f' class="{alignment}"' if alignment in {"right", "center"} else ""
             scope = ' scope="col"' if self._cell == "th" else ""
             self._open(f"<{self._cell}{scope}{place}>", f"</{self._cell}>")
+        elif name == "HtmlBlock":
+            self._open('<p class="html">', "</p>")
         else:
             tag = _TAGS.get(name)
             self._open(f"<{tag}>" if tag else "", f"</{tag}>" if tag else "")

@@ -11,7 +11,8 @@ _BEGINNING = re.compile(
     r"|from [\w.]+ import [\w*][\w*, ()]*$)"
 )
 _CONTINUATION = re.compile(
-    r"$|[ \t]|[)\]}#]|(?:else|try|finally):|(?:if|elif|for|while|with|except) .*:|(?:return|assert) |print\(|[a-zA-Z_]\w* = "
+    r"$|[ \t]|[)\]}#]|(?:else|try|finally):|(?:if|elif|for|while|with|except) .*:|(?:return|assert) |print\("
+    r"|[a-zA-Z_]\w* = "
 )
 _MARK = "~" * 5
 
