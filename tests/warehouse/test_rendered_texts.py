@@ -22,7 +22,8 @@ LINK = 'rel="noreferrer nofollow"'
     ("> a\n>\n> > b\n\n---", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><hr>"),
     ("|a|b|\n|-:|-|\n|1|`|`|", f'{TABLE}<thead><tr><th scope="col" class="right">a</th><th scope="col">b</th>{CELLS}'),
     ("```\na < b\n```", '<figure class="listing"><pre><code>a &lt; b</code></pre></figure>'),
-    ("a <b>c</b>\n\n<div>\n*d*\n</div>", '<p>a &lt;b&gt;c&lt;/b&gt;</p><p class="html">&lt;div&gt;\n*d*\n&lt;/div&gt;</p>'),
+    ("a <b>c</b>\n\n<div>\n*d*\n</div>",
+     '<p>a &lt;b&gt;c&lt;/b&gt;</p><p class="html">&lt;div&gt;\n*d*\n&lt;/div&gt;</p>'),
     ("a\x00\u202eb &#x202e;", "<p>a␀[U+202E]b [U+202E]</p>"),
 ])  # fmt: skip
 def test_markdown_becomes_html(text, html):

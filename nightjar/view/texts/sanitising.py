@@ -21,7 +21,8 @@ _SIZES = {
     "stretchy", "symmetric", "voffset", "width",
 }  # fmt: skip
 _CLASSES = {
-    "div": {"scroll"}, "mtd": set(formulas.CLASSES), "mark": {"answer"}, "p": {"html", *(f"h{level}" for level in range(1, 7))},
+    "div": {"scroll"}, "mtd": set(formulas.CLASSES), "mark": {"answer"},
+    "p": {"html", "h1", "h2", "h3", "h4", "h5", "h6"},
     "code": {"formula"}, "pre": {"formula"}, "figure": {"listing"}, "small": {"host"}, "details": {"rest"},
     "span": {"boxed", *listings.CLASSES}, "td": {"right", "center"}, "th": {"right", "center"},
 }  # fmt: skip
