@@ -14,8 +14,8 @@ from nightjar.view.room import Room
 from nightjar.view.texts.answers import Answer
 from nightjar.view.tool_calls import LONGEST_NAME, Call, ReadCall, read_call
 
-OUTLINED = 12
-"""Conversations of more messages have an outline."""
+OUTLINED, MOST_OUTLINED = 12, 1_000
+"""Conversations of more than 12 messages have an outline, which lists at most 1,000 messages."""
 _LONGEST_WORDS = 80
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup, escape
 
+from nightjar.core.text import counted
 from nightjar.reports.formats import visible
 from nightjar.view.room import Room
 
@@ -64,7 +65,7 @@ class _Tree:
             return f"<div>{name}{self._scalar(value)}</div>"
         if depth and (line := one_line(value)) is not None:
             return f"<div>{name}<span>{self._text(line)}</span></div>"
-        size = f"<small>{len(value):,} {'keys' if isinstance(value, dict) else 'items'}</small>"
+        size = f"<small>{counted(len(value), 'key' if isinstance(value, dict) else 'item')}</small>"
         if depth >= DEEPEST:
             return f"<div>{name}{size}, deeper than {DEEPEST} levels; see the raw JSON</div>"
         is_open = id(value) in self._opened

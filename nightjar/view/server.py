@@ -14,7 +14,6 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
@@ -196,7 +195,7 @@ def create_app(
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     app.add_api_route("/icon.svg", lambda: Response(icon(), media_type="image/svg+xml"))
     for name in ("terminal.css", "texts.css", "conversation.css"):
-        app.add_api_route(f"/{name}", partial(Response, standalone(name), media_type="text/css"))
+        app.add_api_route(f"/{name}", _style_sheet(name))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
@@ -205,6 +204,10 @@ def create_app(
         app.add_exception_handler(kind, _show_error)
     app.add_exception_handler(Exception, _show_bug)
     return app
+
+
+def _style_sheet(name: str) -> Callable[[], Response]:
+    return lambda: Response(standalone(name), media_type="text/css")
 
 
 def _show_error(request: Request, error: Exception) -> Response:

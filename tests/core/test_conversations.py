@@ -6,7 +6,6 @@ import pytest
 from markupsafe import escape
 
 from nightjar.view.conversation import plain_text, turns
-from nightjar.view.diffs import word_difference
 
 
 def seen(turn):
@@ -97,17 +96,6 @@ def test_what_is_no_conversation_is_shown_as_it_is(odd):
     shown = turns(odd)
     assert all(isinstance(part.text, str) for turn in shown for part in [*turn.passages, *turn.reasoning])
     assert isinstance(plain_text(odd), str)
-
-
-def test_a_difference_is_of_words_and_bounded():
-    difference = word_difference("one two three", "one 2 three four")
-    assert [(change.kind, change.text) for change in difference.changes] == [
-        ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
-    ]  # fmt: skip
-    long = "word " * 100_000
-    cut = word_difference(long, "other" * 1_000_000)
-    assert (difference.is_whole, cut.is_whole) == (True, False)
-    assert sum(len(change.text) for change in cut.changes) < 200_000
 
 
 def test_plain_text_has_calls_too():
