@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from nightjar.core.text import counted
 from nightjar.reports.formats import visible
-from nightjar.view.room import Room
+from nightjar.view.room import VALUE, Room
 
 Container: TypeAlias = "dict[str, Any] | list[Any]"
 
@@ -75,10 +75,12 @@ class _Tree:
     def _children(self, value: Container, depth: int) -> str:
         named = value.items() if isinstance(value, dict) else enumerate(value)
         shown: list[str] = []
-        for name, child in self._room.for_each(islice(named, MOST_CHILDREN)):
+        for name, child in self._room.for_each(islice(named, MOST_CHILDREN), VALUE):
             if self._left <= 0:
                 break
-            shown.append(self._value(child, f"<b>{self._text(str(name)[:_LONGEST_NAME])}</b> ", depth + 1))
+            shown.append(
+                self._value(child, f'<span class="name">{self._text(str(name)[:_LONGEST_NAME])}</span> ', depth + 1)
+            )
         if left_out := len(value) - len(shown):
             shown.append(f"<small>{left_out:,} more; see the raw JSON</small>")
         first, rest = shown[:_MOST_OPEN], shown[_MOST_OPEN:]
@@ -89,7 +91,7 @@ class _Tree:
 
     def _scalar(self, value: object) -> str:
         if not isinstance(value, str):
-            return f"<i>{self._text(json.dumps(value))}</i>"
+            return f'<span class="number">{self._text(json.dumps(value))}</span>'
         read = self._room.beginning(value)
         shown, rest = escape(visible(read[:_SHOWN_TEXT])), escape(visible(read[_SHOWN_TEXT:]))
         quoted = f'<span dir="auto">{shown}</span>' if "\n" not in read else f'<p dir="auto">{shown}</p>'
