@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, Response
 
 from nightjar.core.failures import failure_class
 from nightjar.errors import MissingWarehouseError
-from nightjar.reports.rollouts import PARSED
+from nightjar.reports.rollouts import PARSED, ending
 from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory, with_model_calls
 from nightjar.view.conversation import ModelCall, plain_text, pretty, turns
 from nightjar.view.live_rollout import growing_page
@@ -171,6 +171,7 @@ def readable(found: Mapping[str, Any], run_dir: Path | None = None) -> dict[str,
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
+        "ended": ending(found["stop_condition"], sum(turn.role == "assistant" for turn in completion)),
         "parsed": next((_state_text(name, state[name]) for name in PARSED if name in state), None),
         "state": {
             name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
