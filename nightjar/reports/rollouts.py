@@ -48,9 +48,12 @@ WITH seen AS (
 ),
 span AS (SELECT min(reward) AS low, (max(reward) - min(reward)) / $bars AS width, count(*) AS kinds FROM seen)
 SELECT
-    CASE WHEN kinds <= $kinds THEN reward ELSE low + width * least(floor((reward - low) / width), $bars - 1) END AS low,
+    CASE
+        WHEN kinds <= $kinds THEN reward
+        ELSE low + width * least(floor((reward - low) / width + 1e-9), $bars - 1)
+    END AS low,
     CASE WHEN any_value(kinds) <= $kinds THEN 0 ELSE any_value(width) END AS width,
-    sum(count)::BIGINT AS count
+    sum(count)::BIGINT AS count, min(reward) AS lowest, max(reward) AS highest
 FROM seen, span GROUP BY 1 ORDER BY 1
 """
 _OUTCOMES = """

@@ -89,7 +89,8 @@ class RunReport:
         cost: None if the price is unknown.
         by: the field of ``info`` with the categories; None without categories.
         hidden_categories: the number of categories left out of ``statistics``.
-        rewards: ``low``, ``width`` and ``count`` of each range of rewards. A range of one value has the width 0.
+        rewards: ``low``, ``width`` and ``count`` of each range of rewards, and its ``lowest`` and ``highest`` reward. A
+            range of one value has the width 0.
         spreads: the percentiles p50, p90 and p99 of a rollout's seconds and tokens.
         wrong: the number of wrong rollouts by stop condition.
         results: None unless requested.
