@@ -144,5 +144,5 @@ def _cells(run: Run) -> tuple[str, ...]:
         run.status,
         f"{known['scored']:,}/{known['rollouts']:,}" if "scored" in known else "–",
         "–" if known.get("avg_reward") is None else f"{known['avg_reward']:.4f}",
-        "–" if run.stored.cost is None else f"{run.stored.cost:.4g}",
+        "–" if run.stored.cost is None else f"{run.stored.cost:.4f}",
     )
