@@ -17,7 +17,7 @@ from nightjar.exporters.contents import as_json
 from nightjar.exporters.inspect_log import inspect_log, log_name
 from nightjar.reports.evaluation.gathering import Report
 from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
-from nightjar.view.charts import Scale, reward_columns
+from nightjar.view.charts import Scale, histogram
 from nightjar.view.conversation import as_messages, turns
 from nightjar.view.pages import standalone
 from nightjar.view.passages import pretty
@@ -81,7 +81,7 @@ def render_html(report: Report) -> str:
         overview=overview,
         findings=findings,
         measures=measures,
-        reward_columns=reward_columns,
+        histogram=histogram,
         spreads=spreads,
         failures=failures,
         score=score,

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from nightjar.core.failures import failure_class
 from nightjar.errors import MissingWarehouseError
-from nightjar.reports.rollouts import PARSED
+from nightjar.reports.rollouts import PARSED, ending
 from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory
 from nightjar.view.conversation import (
     MOST_OUTLINED,
@@ -148,7 +148,7 @@ def _published(request: Request, warehouse: Warehouse, key: dict[str, Any], aske
         "rollout": readable(found, json.loads(run["reward_weights"] or "null"), _directory_of(run, found)),
         "strip": strip,
         "neighbours": around,
-        "among": neighbours(warehouse, run_id, asked, example_id) if asked.chosen else None,
+        "among": neighbours(warehouse, run_id, asked, example_id, rollout_index) if asked.chosen else None,
         "attempts": attempts,
         "noted": notes_of(request, run_id, example_id, rollout_index),
         "others": comparable,
@@ -198,6 +198,7 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
         "parsed": parsed,
+        "ended": ending(found["stop_condition"], sum(turn.role == "assistant" for turn in completion)),
         "state": {
             name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
         },
