@@ -91,7 +91,7 @@ class Elements(HTMLParser):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
         if tag in {"iframe", "object", "embed", "base"} or (
-            tag == "script" and attributes[0] != ("src", "/static/page.js")
+            tag == "script" and not re.fullmatch(r"/static/\w+\.js", dict(attributes).get("src") or "")
         ):
             self.odd.append(tag)
 
