@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite, isinf
 
 from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
+from nightjar.reports.formats import durations
 from nightjar.statistics.intervals import Interval
 
 
@@ -62,7 +63,7 @@ def _took(found: Runtime | None) -> str:
     if found is None or not found.latency_p50_ms:
         return ""
     times = (found.latency_p50_ms, found.latency_p90_ms, found.latency_p99_ms)
-    p50, p90, p99 = (f"{milliseconds / 1000:.3g} s" for milliseconds in times)
+    p50, p90, p99 = durations([milliseconds / 1000 for milliseconds in times])
     counts = {"retried requests": found.retries, "cached responses": found.cached_calls}
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     return ", ".join(

@@ -115,25 +115,23 @@ class Bars:
 class Column:
     """A column of a histogram, with the number of its rollouts. ``text`` describes the column in words.
 
-    ``x``, ``width`` and ``height`` are in percent. The rewards are at least ``low`` and below ``high``, or equal to
-    ``low`` if ``high`` is None; the last range includes its end.
+    ``x``, ``width`` and ``height`` are in percent. ``lowest`` and ``highest`` are rewards of rollouts in the column.
     """
 
     x: float
     width: float
     height: float
     count: int
-    low: float
-    high: float | None
-    is_last: bool
+    lowest: float
+    highest: float
     text: str
 
     @property
     def condition(self) -> str:
         """The rewards of the column as an SQL condition on rollouts."""
-        if self.high is None:
-            return f"reward = {self.low!r}"
-        return f"reward >= {self.low!r} AND reward {'<=' if self.is_last else '<'} {self.high!r}"
+        if self.lowest == self.highest:
+            return f"reward = {self.lowest!r}"
+        return f"reward BETWEEN {self.lowest!r} AND {self.highest!r}"
 
 
 @dataclass(frozen=True)
@@ -219,16 +217,15 @@ def histogram(rows: Sequence[Mapping[str, Any]]) -> Histogram | None:
     columns = []
     for number, row in enumerate(rows):
         place = round((row["low"] - rows[0]["low"]) / step) if step else number
-        high = row["low"] + step if step else None
-        value = f"{row['low']:.4g}" + ("" if high is None else f" to {high:.4g}")
+        value = f"{row['low']:.4g}" + (f" to {row['low'] + step:.4g}" if step else "")
         text = f"Reward {value}: {counted(row['count'], 'rollout')}, {row['count'] / total:.1%}"
         shape = (round((place + 0.05) * room, 2), round(room * 0.9, 2), round(100 * row["count"] / most, 2))
-        columns.append(Column(*shape, row["count"], row["low"], high, place == bars - 1, text))
+        columns.append(Column(*shape, row["count"], row["lowest"], row["highest"], text))
     if step:
         edges = range(0, bars + 1, _BARS_BETWEEN_LABELS)
         below = [(round(edge * room, 2), f"{rows[0]['low'] + edge * step:.4g}") for edge in edges]
     else:
-        below = [(round(column.x + column.width / 2, 2), f"{column.low:.4g}") for column in columns]
+        below = [(round(column.x + column.width / 2, 2), f"{column.lowest:.4g}") for column in columns]
     label = f"Rewards of {counted(total, 'scored rollout')}"
     return Histogram(columns, below, Scale(0, most, Histogram.HEIGHT, 0), label)
 

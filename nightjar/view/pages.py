@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
-from nightjar.reports.formats import percent, visible
+from nightjar.reports.formats import duration, percent, visible
 from nightjar.reports.html import finished
 from nightjar.reports.statistics import interval as interval_text
 from nightjar.statistics.coverage import has_low_coverage
@@ -41,7 +41,7 @@ Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
 _OF_PAGES = ("nightjar.view", "nightjar.reports")
 """The packages whose templates make pages: what the first one has, the second one need not have."""
-_MINUTE, _HOUR = 60, 3600
+_HOUR = 3600
 _WAIT_SECONDS = 5.0
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
 """Queries written by users may take long, so one process is kept for the pages."""
@@ -118,7 +118,7 @@ def _environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "digits": digits, "count": count, "seconds": seconds, "moment": moment, "ago": ago,
+        "number": number, "digits": digits, "count": count, "seconds": duration, "moment": moment, "ago": ago,
         "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
         "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
         "code": code,
@@ -185,21 +185,6 @@ def count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def seconds(value: float | None) -> str:
-    """Formats a duration in seconds. Returns a dash for None.
-
-    >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
-    ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
-    """
-    if value is None:
-        return "–"
-    if value < _MINUTE:
-        return f"{value:.3g} s" if value >= 1 or not value else f"{1000 * value:.3g} ms"
-    if value < _HOUR:
-        return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
-    return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"
-
-
 def size(value: int) -> str:
     """Formats a number of bytes.
 
@@ -220,7 +205,7 @@ def ago(value: datetime | None) -> str:
     if value is None:
         return "–"
     seconds_ago = max(0, int((datetime.now(UTC) - value).total_seconds()))
-    for unit, length in (("day", 24 * _HOUR), ("hour", _HOUR), ("minute", _MINUTE)):
+    for unit, length in (("day", 24 * _HOUR), ("hour", _HOUR), ("minute", 60)):
         if times := seconds_ago // length:
             return f"{times} {unit}{'s' * (times > 1)} ago"
     return "just now"

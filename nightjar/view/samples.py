@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError, WarehouseError
+from nightjar.reports.rollouts import TURNS, ending
 from nightjar.view.columns import Columns
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED
@@ -118,7 +119,7 @@ _ROLLOUTS = """
 WITH {other} asked AS (
     SELECT
         example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        attempts, stop_condition, {noted} AS noted, {holds} AS holds, {of_examples}
+        attempts, {noted} AS noted, {holds} AS holds, {of_examples}
     FROM rollouts WHERE run_id = $run
     WINDOW same AS (PARTITION BY example_id)
 ), grouped AS (FROM asked WHERE holds AND ({kind}))
@@ -132,9 +133,9 @@ _OF_EXAMPLES = """
         avg(correct::INTEGER) OVER same >= 0.5 AS is_right, stddev_samp(reward) OVER same AS spread
 """
 _NO_EXAMPLES = "NULL AS is_flaky, NULL AS is_right, NULL AS spread"
-_TEXTS = """
+_TEXTS = f"""
 SELECT
-    example_id, rollout_index, metrics, left(answer, 400) AS target,
+    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, left(answer, 400) AS target,
     left(coalesce(state ->> 'parsed_answer', state ->> 'extracted_answer'), 400) AS answer,
     left(coalesce(
         nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
@@ -143,7 +144,7 @@ SELECT
 FROM rollouts
 WHERE run_id = $run AND list_contains($examples, example_id) AND list_contains($indexes, rollout_index)
 ORDER BY example_id, rollout_index
-"""
+"""  # noqa: S608 - built from constants
 
 
 class Chosen(BaseModel):
@@ -303,5 +304,6 @@ def _told(texts: list[dict[str, Any]], rollout_index: int | None) -> dict[str, A
         "prompt": own[0]["prompt"] if own else None,
         "target": own[0]["target"] if own else None,
         "answers": answers.most_common(),
+        "ended": ", ".join(sorted({end for one in own if (end := ending(one["stop_condition"], one["turns"]))})),
         "metrics": {name: sum(seen) / len(seen) for name, seen in values.items()},
     }

@@ -95,8 +95,8 @@ class Elements(HTMLParser):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
         self._is_script = tag == "script" and not attributes
-        is_foreign = tag == "script" and attributes and not re.match(r"/static/\w+\.js$", dict(attributes)["src"])
-        if is_foreign or tag in {"iframe", "object", "embed", "base", "form" if self._permitted else "object"}:
+        is_foreign = attributes and not re.fullmatch(r"/static/\w+\.js", dict(attributes).get("src") or "")
+        if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and is_foreign):
             self.odd.append(tag)
 
     def handle_data(self, data):
