@@ -31,7 +31,7 @@ from nightjar.reports.html import finished
 from nightjar.reports.statistics import interval as interval_text
 from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import interval_of
-from nightjar.view.texts import marked, rendered
+from nightjar.view.texts import direction, marked, rendered
 from nightjar.view.texts.listings import highlighted
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
@@ -121,7 +121,7 @@ def _environment(*packages: str) -> Environment:
         "number": number, "digits": digits, "count": count, "seconds": duration, "moment": moment, "ago": ago,
         "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
         "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
-        "code": code,
+        "direction": direction, "code": code,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment

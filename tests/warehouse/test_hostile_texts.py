@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from nightjar.view.server import Access, create_app
+from nightjar.view.texts import LONGEST_RENDERED
 from nightjar.warehouse import Warehouse
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
@@ -158,11 +159,12 @@ def hostile_rollout(run_writer, number, texts):
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory, run_writer):
-    """A warehouse of a run with a page of each group of texts, a short run to export, and a run of texts of 10 MB."""
+    """A warehouse of a run with a page of each group of texts, a short run to export, and a run of long texts."""
     folder = tmp_path_factory.mktemp("hostile")
     short = [run_writer.rollout(1, 0, 1.0, completion=[{"role": "assistant", "content": RICH}], parsed_answer="42")]
     short += hostile_rollout(run_writer, 0, SCRIPTS)
-    large = (RICH * (10_000_000 // len(RICH)), "|a|b|\n|-|-|\n" * 800_000, "<img src=x onerror=alert(1)> " * 350_000)
+    parts = (RICH, "|a|b|\n|-|-|\n", "$x^2$ ", "<img src=x onerror=alert(1)> ")
+    large = [part * (length // len(part)) for part in parts for length in (LONGEST_RENDERED, 10_000_000)]
     warehouse = Warehouse(folder / "warehouse")
     for run_id, rows in {
         "hostile": [row for number, texts in enumerate(PAGES) for row in hostile_rollout(run_writer, number, texts)],
@@ -221,16 +223,16 @@ def is_foreign(url):
 
 
 def visit(page, url):
-    """Opens a page up to three times, until it takes less than two seconds. Returns the last time in seconds."""
-    for _ in range(3):
-        started = time.perf_counter()
-        assert page.goto(url, wait_until="load").status == 200
-        page.evaluate("document.body.offsetHeight")
-        taken = time.perf_counter() - started
-        assert page.url == url
-        if taken < 2:
-            break
-    return taken
+    """Opens a page. Returns the CPU seconds of the server and of the page, which other programs do not lengthen."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    started = time.process_time()
+    assert page.goto(url, wait_until="load").status == 200
+    page.evaluate("document.body.offsetHeight")
+    served = time.process_time() - started
+    measured = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    assert page.url == url
+    return served + measured["TaskDuration"]
 
 
 def assert_accessible(page):
@@ -253,10 +255,12 @@ def test_no_text_runs_or_fetches_anything(page, address, number):
     assert visit(page, f"{address}/runs/hostile/{number}/1") < 2
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_ten_megabytes_are_shown_in_two_seconds(page, address, number):
+@pytest.mark.parametrize("number", range(8))
+def test_long_texts_take_two_seconds_at_most(page, address, number):
     assert visit(page, f"{address}/runs/large/{number}/0") < 2
-    page.get_by_text("more characters; see the raw JSON").wait_for()
+    is_rendered = page.locator(".turn.assistant .markdown").count() == 1
+    is_cut = page.get_by_text("more characters; see the raw JSON").count() == 1
+    assert (is_rendered, is_cut) == ((True, False) if number % 2 == 0 else (False, True))
 
 
 def test_a_rendered_page_is_accessible_and_its_tables_scroll(page, address):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nightjar.view.texts import LONGEST_RENDERED, marked, rendered
+from nightjar.view.texts import LONGEST_RENDERED, direction, marked, rendered
 from nightjar.view.texts.answers import Answer
 from nightjar.view.texts.listings import highlighted
 
@@ -118,6 +118,13 @@ def test_the_last_occurrence_of_the_answer_is_marked(text, answer, html):
 def test_the_answer_is_marked_in_the_raw_text():
     assert marked("<4> 4\x1b", "4") == '&lt;4&gt; <mark class="answer">4</mark>␛'
     assert Answer("4").last_in("no answer") is None
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("1. text", "ltr"), ("# \u05e9\u05dc\u05d5\u05dd", "rtl"), ("\u0645 a", "rtl"), ("42", "ltr"),
+])  # fmt: skip
+def test_the_first_letter_decides_the_direction(text, expected):
+    assert direction(text) == expected
 
 
 def test_a_long_text_is_folded_at_a_block():

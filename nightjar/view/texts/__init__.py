@@ -6,6 +6,8 @@ invisible characters are shown as signs. A text that would take long or grow lar
 
 from __future__ import annotations
 
+from unicodedata import bidirectional
+
 from markupsafe import Markup, escape
 
 from nightjar.reports.formats import visible
@@ -14,8 +16,9 @@ from nightjar.view.texts.folding import UNFOLDED, folded
 from nightjar.view.texts.markdown import Block, blocks
 from nightjar.view.texts.sanitising import sanitised
 
-LONGEST_RENDERED = 50_000
+LONGEST_RENDERED = 100_000
 """The longest text in characters that is rendered."""
+_BEGINNING = 1_000
 _GROWTH, _ROOM = 10, 20_000
 """The HTML of a text may have 10 characters for each of its characters, and 20,000 more."""
 
@@ -43,6 +46,12 @@ def marked(source: str, answer: str | None) -> Markup:
         return escape(visible(source))
     parts = (visible(source[: span[0]]), visible(source[slice(*span)]), visible(source[span[1] :]))
     return Markup('{}<mark class="answer">{}</mark>{}').format(*parts)
+
+
+def direction(text: str) -> str:
+    """Returns the direction of a text: that of its first letter. With ``auto``, browsers take quadratic time."""
+    kinds = (bidirectional(letter) for letter in text[:_BEGINNING])
+    return "rtl" if next((kind for kind in kinds if kind in {"L", "R", "AL"}), "L") != "L" else "ltr"
 
 
 def _folded(found: list[Block]) -> str:
