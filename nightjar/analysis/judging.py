@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
+from math import isfinite
 from typing import Any
 
 from nightjar.analysis.pairs import Compared, compare_run, differing, settings_of, unpaired
-from nightjar.core.text import counted
+from nightjar.analysis.run_statistics import summary_of
+from nightjar.core.text import counted, with_error
 from nightjar.errors import MissingWarehouseError
 from nightjar.statistics.exchange import holm
+from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Change, Night, NightEvaluation, Verdict, night_tag
 
@@ -23,11 +26,13 @@ _RUNS = """
 SELECT
     coalesce(runs.config ->> 'name', runs.config ->> 'env_id', runs.env_id) AS name, runs.run_id, runs.flow_run_id,
     runs.status, runs.scored, runs.rollouts, runs.avg_reward, runs.stderr, cost.cost, runs.errors,
-    runs.metadata ->> 'error' AS reason
+    runs.metadata ->> 'error' AS reason,
+    runs.num_examples, runs.reward_examples, runs.lowest_reward, runs.highest_reward
 FROM runs LEFT JOIN cost USING (run_id)
 WHERE runs.suite = $suite AND list_contains(runs.tags, $tag)
 ORDER BY runs.status = 'completed', runs.started_at
 """
+_RECORDED = ("run_id", "flow_run_id", "status", "scored", "rollouts", "avg_reward", "stderr", "cost", "reason")
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:
@@ -68,7 +73,10 @@ def _of_run(expected: NightEvaluation, run: dict[str, Any] | None) -> NightEvalu
     empty = NightEvaluation(expected.name, "missing", expected.env_id, expected.model)
     if run is None:
         return replace(empty, reason=expected.reason)
-    return replace(empty, **{**run, "errors": dict(run["errors"] or {})})
+    interval, _ = interval_of(summary_of(run))
+    low, high = (end if isfinite(end) else None for end in (interval.low, interval.high))
+    known = {name: run[name] for name in _RECORDED}
+    return replace(empty, **known, errors=dict(run["errors"] or {}), reward_low=low, reward_high=high)
 
 
 def _compared(
@@ -147,8 +155,8 @@ def _line(night: Night, verdict: Verdict) -> str:
 
 def _amount(one: NightEvaluation) -> str:
     assert one.difference is not None, "it has pairs"
-    error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
-    return f"{abs(one.difference):.3f}{error} than {beside(one)} ({counted(one.pairs, 'example')})"
+    amount = with_error(abs(one.difference), one.difference_stderr)
+    return f"{amount} than {beside(one)} ({counted(one.pairs, 'example')})"
 
 
 def beside(one: NightEvaluation) -> str:

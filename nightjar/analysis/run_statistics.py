@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.errors import ConfigError
-from nightjar.statistics import clustered_mean, pass_all_k, pass_at_k, pass_ks
-from nightjar.statistics.intervals import (
-    Interval,
-    cluster_bootstrap,
-    mean_interval,
-    reward_range,
-    wilson,
-    within_rewards,
-)
+from nightjar.statistics import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics.intervals import Interval, MeanSummary, interval_of, reward_range
 from nightjar.statistics.variance import Components, Effect, marked_effect, variance_components
 from nightjar.warehouse import Warehouse
 
@@ -40,9 +33,6 @@ SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct, clust
 FROM segments.rollouts LEFT JOIN contents USING (example_id) WHERE run_id = $run_id
 ORDER BY example_id, rollout_index
 """
-# The bootstrap's time grows with the square of the number of clusters; with many clusters, Student's t is as good.
-_MOST_BOOTSTRAPPED = 2_000
-_SKEWED = 1.0
 _RETRIED = """
 SELECT example_id, reward, attempts > 1 AS retried
 FROM segments.rollouts
@@ -131,8 +121,7 @@ def describe_run(
 ) -> RunStatistics:
     """Returns the statistics of a run: means with intervals, pass@k, and the components of the variance.
 
-    If each example is its own cluster with one binary rollout, an interval is Wilson's. Otherwise it is Student's t by
-    cluster, or the cluster bootstrap's for skewed rewards with up to 2,000 clusters.
+    ``interval_of`` describes the intervals.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
@@ -166,8 +155,8 @@ def describe_run(
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
-    found = warehouse.query_arrow(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    read = _Rows(**{name: found[name].to_numpy() for name in found.column_names})
+    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
+    read = _Rows(**found)
     for field, values in ((cluster, read.cluster), (by, read.category)):
         if field and len(values) and not any(values):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
@@ -194,24 +183,20 @@ def _clusters(rows: _Rows) -> NDArray[np.object_]:
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
     clusters, examples = _grouped(_clusters(rows), values), len(np.unique(rows.example))
     estimate = clustered_mean(clusters)
-    lowest, highest = reward_range(values.tolist())
-    is_binary = bool(np.isin(values, (0.0, 1.0)).all())
-    if is_binary and len(values) == examples == len(clusters):
-        interval, method = wilson(int(values.sum()), examples, alpha), "Wilson"
-    elif _is_skewed(clusters):
-        interval, method = cluster_bootstrap(clusters, alpha), "cluster bootstrap, skewed rewards"
-    else:
-        interval = mean_interval(estimate, len(clusters), alpha, highest - lowest)
-        method = "Student's t, by cluster"
-    shown = within_rewards(interval, (lowest, highest))
-    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), shown, method)
+    lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
+    interval, method = interval_of(MeanSummary(estimate, len(values), len(clusters), lowest, highest), alpha)
+    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), interval, method)
 
 
-def _is_skewed(clusters: Sequence[Sequence[float]]) -> bool:
-    means = np.array([sum(cluster) / len(cluster) for cluster in clusters])
-    if not 2 < len(means) <= _MOST_BOOTSTRAPPED or np.ptp(means) == 0:  # noqa: PLR2004 - a skew needs three
-        return False
-    return abs(float(((means - means.mean()) ** 3).mean() / means.std() ** 3)) > _SKEWED
+def summary_of(run: Mapping[str, Any]) -> MeanSummary:
+    """Returns what the interval of a run's mean reward needs, from a row of ``runs``.
+
+    An earlier version of Nightjar may have published the run without ``reward_examples``. Then all examples count.
+    """
+    scored = run["scored"] or run["num_examples"] or 0
+    examples = run["reward_examples"] or min(run["num_examples"] or scored, scored)
+    estimate = Estimate(run["avg_reward"], run["stderr"])
+    return MeanSummary(estimate, scored, max(examples, 1), run["lowest_reward"], run["highest_reward"])
 
 
 def _pass_rates(rows: _Rows, rollouts: int, alpha: float) -> Iterator[PassRate]:
@@ -252,13 +237,11 @@ class Retries:
 
 
 def retries_of(warehouse: Warehouse, run_id: str, alpha: float) -> Retries:
-    rows = warehouse.query_arrow(_RETRIED, {"run_id": run_id})
-    retried = rows["retried"].to_numpy(zero_copy_only=False).astype(bool)
+    rows = warehouse.query_columns(_RETRIED, {"run_id": run_id})
+    retried = rows["retried"].astype(bool)
     if not retried.any():
         return Retries(0, None)
-    return Retries(
-        int(retried.sum()), marked_effect(rows["reward"].to_numpy(), retried, rows["example_id"].to_numpy(), alpha)
-    )
+    return Retries(int(retried.sum()), marked_effect(rows["reward"], retried, rows["example_id"], alpha))
 
 
 @dataclass(frozen=True)

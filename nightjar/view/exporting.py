@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import resources
 from itertools import chain, groupby
 from math import isfinite
 from typing import Any
+
+from markupsafe import Markup
 
 from nightjar.analysis.run_statistics import Mean
 from nightjar.errors import WarehouseError
@@ -17,9 +22,10 @@ from nightjar.exporters.contents import as_json
 from nightjar.exporters.inspect_log import inspect_log, log_name
 from nightjar.reports.evaluation.gathering import Report
 from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
-from nightjar.view.charts import Scale, reward_columns
-from nightjar.view.conversation import pretty, turns
+from nightjar.view.charts import Scale, histogram
+from nightjar.view.conversation import as_messages, turns
 from nightjar.view.pages import standalone
+from nightjar.view.passages import pretty
 from nightjar.view.rollouts import readable
 from nightjar.warehouse.storage.segments import is_held
 
@@ -41,15 +47,27 @@ def run_page(found: StoredRun, limit: int) -> Export:
     """
     read = read_run(found, limit + (found.metadata.get("rollouts_per_example") or 1))
     run = read.row
+    weights = (run["metadata"] or {}).get("reward_weights")
     shown: list[dict[str, Any]] = []
     for _, rows in groupby(read.rollouts, key=lambda row: row["example_id"]):
-        example = [readable(row) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows]
+        example = [
+            readable(row, weights) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows
+        ]
         if shown and len(shown) + len(example) > limit:
             break
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
-    text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
+    script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
+    text = standalone(
+        "export.html",
+        run=run,
+        rollouts=shown,
+        config=config,
+        newer=newer,
+        script=Markup(script),  # noqa: S704 - a file of this package
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
     return Export(text, len(shown), read.rollout_count, f"{found.run_id}.html")
 
 
@@ -77,12 +95,12 @@ def render_html(report: Report) -> str:
         overview=overview,
         findings=findings,
         measures=measures,
-        reward_columns=reward_columns,
+        histogram=histogram,
         spreads=spreads,
         failures=failures,
         score=score,
         is_finite=isfinite,
-        conversation=lambda sample: [*turns(sample.prompt), *turns(sample.completion)],
+        conversation=lambda sample: turns([*as_messages(sample.prompt), *as_messages(sample.completion)]),
     )
 
 

@@ -5,8 +5,7 @@ import time
 import pytest
 from markupsafe import escape
 
-from nightjar.view.conversation import plain_text, turns
-from nightjar.view.rollouts import has_few_words, word_difference
+from nightjar.view.conversation import plain_text, raw_text, turns
 
 
 def seen(turn):
@@ -20,8 +19,8 @@ def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
         {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
     ]
     [turn] = turns([{"role": "user", "content": parts}])
-    assert [kind for kind, _ in seen(turn)] == ["text", "maths", "text", "image", "link", "text", "note"]
-    assert "javascript:" in seen(turn)[5][1]
+    assert [kind for kind, _ in seen(turn)] == ["markdown", "image", "link", "code", "note"]
+    assert "javascript:" in seen(turn)[3][1]
 
 
 @pytest.mark.parametrize(
@@ -39,12 +38,6 @@ def test_an_image_is_shown_where_it_holds_nothing_but_pixels(url, kind):
         assert [passage.kind for passage in turn.passages] == [kind]
 
 
-def test_code_is_set_apart_also_without_an_end():
-    [turn] = turns([{"role": "assistant", "content": "A\n```python\nx = 1\n```\nB\n```\ny"}])
-    assert seen(turn) == [("text", "A"), ("code", "x = 1"), ("text", "B"), ("code", "y")]
-    assert turn.passages[1].label == "python"
-
-
 def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     call = {"id": "1", "name": "add", "arguments": "{a"}
     said = [
@@ -54,8 +47,8 @@ def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     ]
     first, second = turns(said)
     assert [call.result and call.result[0].text for call in first.calls] == ["4", None]
-    assert first.calls[0].arguments[0].text == "{a"
-    assert (second.role, seen(second)) == ("tool", [("text", "5")])
+    assert first.calls[0].short == [("", "{a")]
+    assert (second.role, seen(second)) == ("tool", [("output", "5")])
 
 
 @pytest.mark.slow
@@ -105,17 +98,43 @@ def test_what_is_no_conversation_is_shown_as_it_is(odd):
     assert isinstance(plain_text(odd), str)
 
 
-def test_a_difference_is_of_words_and_bounded():
-    changes = word_difference("one two three", "one 2 three four")
-    assert [(change.kind, change.text) for change in changes] == [
-        ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
-    ]  # fmt: skip
-    long = "word " * 100_000
-    assert (has_few_words("a b"), has_few_words(long)) == (True, False)
-    assert sum(len(change.text) for change in word_difference(long, "other" * 1_000_000)) < 200_000
+def test_messages_are_numbered_and_a_result_has_the_number_of_its_message():
+    calls = [{"id": "1", "name": "add", "arguments": "{}"}, {"id": "2", "name": "sub", "arguments": "{}"}]
+    said = [
+        {"role": "assistant", "content": "So", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "2", "content": "second"},
+        {"role": "tool", "tool_call_id": "1", "content": "first"},
+        {"role": "assistant", "content": "Done"},
+    ]
+    first, last = turns(said, first=3)
+    assert [(call.number, call.result[0].text) for call in first.calls] == [(5, "first"), (4, "second")]
+    assert (first.number, last.number) == (3, 6)
+
+
+def test_calls_with_the_same_id_have_their_own_results():
+    call = {"role": "assistant", "tool_calls": [{"id": "0", "name": "f"}]}
+    first, second = turns([call, answer("one"), call, answer("two")])
+    assert [turn.calls[0].result[0].text for turn in (first, second)] == ["one", "two"]
+
+
+def answer(text):
+    return {"role": "tool", "tool_call_id": "0", "content": text}
+
+
+def test_the_outline_shows_the_first_words_or_the_tools():
+    said = {"role": "assistant", "content": " First\n words", "tool_calls": [{"id": "1", "name": "add"}]}
+    [spoken, silent] = turns([said, {**said, "content": None}])
+    assert (spoken.words, silent.words) == ("First words", "add")
+
+
+def test_the_copied_text_is_what_was_written():
+    parts = [{"type": "text", "text": "a\u202e**b**"}, {"image_url": {"url": "data:image/png;base64,AA=="}}]
+    calls = [{"id": "1", "name": "add", "arguments": '{"x": 1}'}]
+    assert raw_text({"role": "assistant", "content": parts, "tool_calls": calls}) == 'a\u202e**b**\nadd({"x": 1})'
+    assert raw_text({"role": "tool", "content": "\x1b[31mred"}) == "\x1b[31mred"
 
 
 def test_plain_text_has_calls_too():
     call = {"id": "1", "name": "add", "arguments": '"2"'}
     said = [{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]
-    assert [plain_text(given) for given in (said, "text", None)] == ["So\nadd(2)\n\n", "text", ""]
+    assert [plain_text(given) for given in (said, "text", None)] == ['So\nadd("2")\n\n', "text", ""]
