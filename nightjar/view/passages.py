@@ -104,6 +104,11 @@ def json_passage(text: str, room: Room) -> Passage | None:
     return Passage("json", text, html=tree(found, room)) if found and one_line(found) is None else None
 
 
+def value_passage(text: str, room: Room) -> Passage:
+    """Returns a value that is no message: a tree of JSON, or the text."""
+    return json_passage(text, room) or Passage("text", text)
+
+
 def folded(kind: str, text: str, label: str = "") -> Passage:
     cut = fold(text)
     return Passage(kind, text, label=label) if cut is None else Passage(kind, text[:cut], text[cut:], label)
