@@ -105,8 +105,10 @@ def json_passage(text: str, room: Room) -> Passage | None:
 
 
 def value_passage(text: str, room: Room) -> Passage:
-    """Returns a value that is no message: a tree of JSON, or the text."""
-    return json_passage(text, room) or Passage("text", text)
+    """Returns a value that is no message: a tree of JSON, short JSON in one line, or the text."""
+    found = parse_container(text, room)
+    line = one_line(found) if found else text
+    return Passage("text", line) if line is not None else Passage("json", text, html=tree(found or [], room))
 
 
 def folded(kind: str, text: str, label: str = "") -> Passage:
