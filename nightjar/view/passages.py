@@ -107,8 +107,10 @@ def json_passage(text: str, room: Room) -> Passage | None:
 def value_passage(text: str, room: Room) -> Passage:
     """Returns a value that is no message: a tree of JSON, short JSON in one line, or the text."""
     found = parse_container(text, room)
-    line = one_line(found) if found else text
-    return Passage("text", line) if line is not None else Passage("json", text, html=tree(found or [], room))
+    if found is None:
+        return Passage("text", text)
+    line = one_line(found)
+    return Passage("json", text, html=tree(found, room)) if line is None else Passage("text", line)
 
 
 def folded(kind: str, text: str, label: str = "") -> Passage:
