@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,15 @@ SELECT run_id, env_id, model, status, rollouts, coverage, rollouts_per_example
 FROM runs WHERE run_id = $run_id
 """
 _ROLLOUTS = """
-WITH contents AS (
-    SELECT
-        example_id,
-        any_value(info ->> $cluster) AS cluster,
-        any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
-    FROM rollouts WHERE ($cluster IS NOT NULL OR $by IS NOT NULL) AND run_id = $run_id
-    GROUP BY example_id
-)
-SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct, cluster, category
-FROM segments.rollouts LEFT JOIN contents USING (example_id) WHERE run_id = $run_id
-ORDER BY example_id, rollout_index
+SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct
+FROM segments.rollouts WHERE run_id = $run_id ORDER BY example_id, rollout_index
+"""
+_CONTENTS = """
+SELECT
+    example_id,
+    any_value(info ->> $cluster) AS cluster,
+    any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
+FROM rollouts WHERE run_id = $run_id GROUP BY example_id
 """
 _RETRIED = """
 SELECT example_id, reward, attempts > 1 AS retried
@@ -109,7 +107,7 @@ class _Rows:
     reward: NDArray[np.float64]
     correct: NDArray[np.float64]
     cluster: NDArray[np.int64]
-    category: NDArray[np.object_]
+    category: NDArray[Any]
 
     def where(self, chosen: NDArray[np.bool_]) -> _Rows:
         return _Rows(**{name: values[chosen] for name, values in vars(self).items()})
@@ -159,19 +157,29 @@ def describe_run(
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
-    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    for field, values in ((cluster, found["cluster"]), (by, found["category"])):
-        if field and len(values) and not any(values):
+    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id})
+    example_ids = found["example"]
+    example = np.cumsum(np.diff(example_ids, prepend=example_ids[:1]) != 0)
+    asked = {"run_id": run_id, "cluster": cluster, "by": by}
+    contents = warehouse.query(_CONTENTS, asked).rows if cluster or by else []
+    for field, position in ((cluster, 1), (by, 2)):
+        if field and contents and not any(row[position] for row in contents):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
-    example = np.cumsum(np.diff(found["example"], prepend=found["example"][:1]) != 0)
-    named = np.where(found["cluster"] == None, found["example"], found["cluster"]) if cluster else None  # noqa: E711 - of an array
-    return _Rows(**found | {"example": example, "cluster": example if named is None else _numbered(named)})
+    clusters = {row[0]: row[0] if row[1] is None else row[1] for row in contents}
+    categories = {row[0]: row[2] or "none" for row in contents}
+    return _Rows(
+        example=example,
+        reward=found["reward"],
+        correct=found["correct"],
+        cluster=_numbered([clusters[one] for one in example_ids.tolist()]) if cluster else example,
+        category=np.array([categories[one] for one in example_ids.tolist()], dtype=object) if by else example,
+    )
 
 
-def _numbered(names: NDArray[np.object_]) -> NDArray[np.int64]:
-    """Returns the number of each value's name, in the order in which the names appear."""
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()], dtype=np.int64)
+def _numbered(names: Iterable[Hashable]) -> NDArray[np.int64]:
+    """Returns the number of each name, in the order in which the names appear."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> float | None:
@@ -216,9 +224,8 @@ def _pass_rates(rows: _Rows, rollouts: int, alpha: float) -> Iterator[PassRate]:
 
 
 def _categories(rows: _Rows, alpha: float) -> Iterator[tuple[str, Mean]]:
-    names = np.array([name or "none" for name in rows.category], dtype=object)
-    for name in sorted(set(names)):
-        chosen = rows.where(names == name)
+    for name in sorted(set(rows.category)):
+        chosen = rows.where(rows.category == name)
         yield name, _mean(chosen, chosen.reward, alpha)
 
 

@@ -85,16 +85,17 @@ def marked_effect(
     groups, all groups share one mean. Returns None if all values or no values are marked, or if the error cannot be
     estimated.
     """
-    both = np.intersect1d(groups[marked], groups[~marked])
-    is_within = len(both) > 1
-    if is_within:
-        chosen = np.isin(groups, both)
-        values, marked, groups = values[chosen], marked[chosen], groups[chosen]
     labels = np.unique(groups, return_inverse=True)[1]
+    sizes, marks = np.bincount(labels), np.bincount(labels, marked)
+    has_both = (marks > 0) & (marks < sizes)
+    is_within = int(has_both.sum()) > 1
+    if is_within:
+        chosen = has_both[labels]
+        values, marked, labels = values[chosen], marked[chosen], labels[chosen]
     strata = labels if is_within else np.zeros_like(labels)
     response, treatment = _centred(values, strata), _centred(marked.astype(float), strata)
     weight = float((treatment**2).sum())
-    count = len(np.unique(labels))
+    count = int(has_both.sum()) if is_within else len(sizes)
     if weight <= 0 or count < 2:  # noqa: PLR2004 - a spread needs two
         return None
     difference = float((treatment * response).sum()) / weight

@@ -55,11 +55,14 @@ WITH reported AS (
         *,
         error IS NULL AND completion IS NOT NULL AS is_answered,
         state -> 'model_response' AS response,
-        coalesce(list_last(list_filter(
+        -- Only wrong answers need these two, which take as long as all the rest.
+        CASE WHEN reward > 0 THEN '' ELSE coalesce(list_last(list_filter(
             (completion -> '$[*]')::JSON[], lambda message: message ->> 'role' = 'assistant'
-        )) ->> 'content', '') AS said,
-        (json_exists(state, '$.extracted_answer') OR json_exists(state, '$.parsed_answer'))
-            AND coalesce(state ->> 'extracted_answer', state ->> 'parsed_answer') IS NULL AS lacks_answer,
+        )) ->> 'content', '') END AS said,
+        CASE WHEN reward > 0 THEN false
+            ELSE (json_exists(state, '$.extracted_answer') OR json_exists(state, '$.parsed_answer'))
+                AND coalesce(state ->> 'extracted_answer', state ->> 'parsed_answer') IS NULL
+        END AS lacks_answer,
         TRY_CAST(trajectory -> '$[*].response.usage.reasoning_tokens' AS BIGINT[]) AS thought,
         TRY_CAST(trajectory -> '$[*].response.is_cached' AS BOOLEAN[]) AS cached
     FROM segments.rollouts
