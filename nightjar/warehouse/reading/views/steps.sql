@@ -104,7 +104,8 @@ WITH sums AS (
         coalesce(sum(reasoning_tokens), 0)::BIGINT AS total_reasoning_tokens,
         coalesce(quantile_cont(model_ms, [0.5, 0.9, 0.99]) FILTER (is_answered), [0, 0, 0]) AS latencies_ms,
         count(*) FILTER (reward IS NULL AND is_model_error(failure_category)) AS model_errors,
-        coalesce(histogram(finish_reason) FILTER (finish_reason <> ''), MAP {}) AS finish_reason_counts,
+        -- As an aggregate of the query, DuckDB would compute the histogram of every run, also where one is asked for.
+        coalesce(list_aggregate(list(finish_reason) FILTER (finish_reason <> ''), 'histogram'), MAP {}) AS finish_reason_counts,
         coalesce(sum(cached_calls), 0)::BIGINT AS cached_calls
     FROM steps
     GROUP BY run_id
