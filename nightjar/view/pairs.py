@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
+from nightjar.reports.rollouts import TEXTS
 from nightjar.view.pages import PageNumber, answers, link, one_of, page, records
 from nightjar.warehouse import Warehouse
 
@@ -55,17 +56,11 @@ WITH sides AS (
 SELECT example_hash, sides, count(*) OVER () AS found FROM examples WHERE {kind}
 ORDER BY {order} LIMIT $limit OFFSET $offset
 """
-_TEXTS = """
-SELECT
-    run_id, example_hash, left(answer, 400) AS target,
-    left(coalesce(state ->> 'parsed_answer', state ->> 'extracted_answer'), 400) AS answer,
-    left(coalesce(
-        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
-        prompt ->> '$'
-    ), 400) AS prompt
+_TEXTS = f"""
+SELECT run_id, example_hash, {TEXTS}
 FROM rollouts
 WHERE list_contains($runs, run_id) AND list_contains($hashes, example_hash) AND rollout_index < $most
-"""
+"""  # noqa: S608 - built from constants
 
 
 class Asked(BaseModel):

@@ -2,19 +2,26 @@
 for (const choice of document.querySelectorAll("details[data-columns]")) {
   const key = `columns of ${choice.dataset.columns}`;
   const boxes = [...choice.querySelectorAll("input[type=checkbox]")];
-  const address = new URL(location);
-  if (!address.searchParams.has("columns") && localStorage[key]) {
-    for (const name of JSON.parse(localStorage[key])) {
-      if (boxes.some((box) => box.value === name)) address.searchParams.append("columns", name);
-    }
-    if (address.searchParams.has("columns")) location.replace(address);
-  }
-  choice.addEventListener("change", () => {
-    localStorage[key] = JSON.stringify(boxes.filter((box) => box.checked).map((box) => box.value));
-    sessionStorage.choosing = document.activeElement.value;
-    boxes[0].form.requestSubmit();
+  const known = (names) => names.filter((name) => boxes.some((box) => box.value === name));
+  const addressWith = (names) => {
+    const address = new URL(location);
+    address.searchParams.delete("columns");
+    for (const name of names) address.searchParams.append("columns", name);
+    return address;
+  };
+  const kept = known(JSON.parse(localStorage[key] ?? "[]"));
+  if (kept.length && !new URL(location).searchParams.has("columns")) location.replace(addressWith(kept));
+  choice.addEventListener("change", (event) => {
+    const names = boxes.filter((box) => box.checked).map((box) => box.value);
+    localStorage[key] = JSON.stringify(names);
+    sessionStorage.choosing = event.target.value;
+    location.assign(addressWith(names));
   });
-  choice.querySelector("[data-usual]").addEventListener("click", () => delete localStorage[key]);
+  choice.querySelector("[data-usual]").addEventListener("click", (event) => {
+    delete localStorage[key];
+    event.preventDefault();
+    location.assign(addressWith([]));
+  });
   choice.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !choice.open) return;
     choice.open = false;
