@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.errors import ConfigError
-from nightjar.statistics import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics import Estimate, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics.estimates import mean_of_clusters
 from nightjar.statistics.intervals import Interval, MeanSummary, interval_of, reward_range
-from nightjar.statistics.variance import Components, Effect, marked_effect, variance_components
+from nightjar.statistics.variance import Components, Effect, labelled_components, marked_effect
 from nightjar.warehouse import Warehouse
 
 _RUN = """
@@ -99,12 +100,15 @@ class RunStatistics:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The values of a run's rollouts; NaN for a rollout without a reward."""
+    """The values of a run's rollouts, by example; NaN for a rollout without a reward.
+
+    Examples and clusters are numbers from 0.
+    """
 
     example: NDArray[np.int64]
     reward: NDArray[np.float64]
     correct: NDArray[np.float64]
-    cluster: NDArray[np.object_]
+    cluster: NDArray[np.int64]
     category: NDArray[np.object_]
 
     def where(self, chosen: NDArray[np.bool_]) -> _Rows:
@@ -145,7 +149,7 @@ def describe_run(
         coverage=len(scored.reward) / asked if asked else None,
         if_failed_wrong=_with_missing(scored.reward, asked, lowest),
         if_failed_right=_with_missing(scored.reward, asked, highest),
-        variance=variance_components(_grouped(scored.example, scored.reward)),
+        variance=labelled_components(scored.reward, scored.example),
         pass_rates=list(_pass_rates(scored, run["rollouts_per_example"] or 1, alpha)),
         categories=dict(_categories(scored, alpha)) if by else {},
         retries=retries_of(warehouse, run_id, alpha),
@@ -155,12 +159,19 @@ def describe_run(
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
-    found = warehouse.query_arrow(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    read = _Rows(**{name: found[name].to_numpy() for name in found.column_names})
-    for field, values in ((cluster, read.cluster), (by, read.category)):
+    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
+    for field, values in ((cluster, found["cluster"]), (by, found["category"])):
         if field and len(values) and not any(values):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
-    return read
+    example = np.cumsum(np.diff(found["example"], prepend=found["example"][:1]) != 0)
+    named = np.where(found["cluster"] == None, found["example"], found["cluster"]) if cluster else None  # noqa: E711 - of an array
+    return _Rows(**found | {"example": example, "cluster": example if named is None else _numbered(named)})
+
+
+def _numbered(names: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Returns the number of each value's name, in the order in which the names appear."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()], dtype=np.int64)
 
 
 def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> float | None:
@@ -169,23 +180,13 @@ def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> fl
     return float((values.sum() + missing * (asked - len(values))) / asked)
 
 
-def _grouped(groups: NDArray[Any], values: NDArray[np.float64]) -> list[list[float]]:
-    found: dict[Any, list[float]] = {}
-    for group, value in zip(groups.tolist(), values.tolist(), strict=True):
-        found.setdefault(group, []).append(value)
-    return list(found.values())
-
-
-def _clusters(rows: _Rows) -> NDArray[np.object_]:
-    return np.where(rows.cluster == None, rows.example, rows.cluster)  # noqa: E711 - of an array
-
-
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
-    clusters, examples = _grouped(_clusters(rows), values), len(np.unique(rows.example))
-    estimate = clustered_mean(clusters)
+    counts, examples = np.bincount(rows.cluster), np.count_nonzero(np.bincount(rows.example))
+    totals, sizes = np.bincount(rows.cluster, values)[counts > 0].tolist(), counts[counts > 0].tolist()
+    estimate = mean_of_clusters(totals, sizes)
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
-    interval, method = interval_of(MeanSummary(estimate, len(values), len(clusters), lowest, highest), alpha)
-    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), interval, method)
+    interval, method = interval_of(MeanSummary(estimate, len(values), len(sizes), lowest, highest), alpha)
+    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(sizes), interval, method)
 
 
 def summary_of(run: Mapping[str, Any]) -> MeanSummary:
@@ -200,19 +201,18 @@ def summary_of(run: Mapping[str, Any]) -> MeanSummary:
 
 
 def _pass_rates(rows: _Rows, rollouts: int, alpha: float) -> Iterator[PassRate]:
-    first, counts = np.unique(rows.example, return_index=True, return_counts=True)[1:]
-    complete = first[counts == rollouts]
-    right = np.add.reduceat(rows.correct, first)[counts == rollouts] if len(first) else np.array([])
-    chosen = np.zeros(len(rows.example), dtype=bool)
-    chosen[complete] = True
-    examples = rows.where(chosen)
+    is_complete = np.bincount(rows.example) == rollouts
+    if not is_complete.any():
+        return
+    right = np.bincount(rows.example, rows.correct)[is_complete].astype(int)
+    is_first = np.diff(rows.example, prepend=-1) != 0
+    examples = rows.where(is_first & is_complete[rows.example])
     for k in pass_ks(rollouts):
         at_k, all_k = (
-            _mean(examples, np.array([rate(rollouts, int(count), k) for count in right]), alpha)
+            _mean(examples, np.array([rate(rollouts, count, k) for count in range(rollouts + 1)])[right], alpha)
             for rate in (pass_at_k, pass_all_k)
         )
-        if len(complete):
-            yield PassRate(k, at_k, all_k)
+        yield PassRate(k, at_k, all_k)
 
 
 def _categories(rows: _Rows, alpha: float) -> Iterator[tuple[str, Mean]]:
@@ -237,13 +237,11 @@ class Retries:
 
 
 def retries_of(warehouse: Warehouse, run_id: str, alpha: float) -> Retries:
-    rows = warehouse.query_arrow(_RETRIED, {"run_id": run_id})
-    retried = rows["retried"].to_numpy(zero_copy_only=False).astype(bool)
+    rows = warehouse.query_columns(_RETRIED, {"run_id": run_id})
+    retried = rows["retried"].astype(bool)
     if not retried.any():
         return Retries(0, None)
-    return Retries(
-        int(retried.sum()), marked_effect(rows["reward"].to_numpy(), retried, rows["example_id"].to_numpy(), alpha)
-    )
+    return Retries(int(retried.sum()), marked_effect(rows["reward"], retried, rows["example_id"], alpha))
 
 
 @dataclass(frozen=True)

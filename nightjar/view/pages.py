@@ -1,8 +1,8 @@
 """The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols. Form fields keep
-invisible characters, because they are sent back (``| e``). Templates of reports are available too. On these pages, they
-extend the ``base.html`` of this package.
+Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown
+as symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
+available too. On these pages, they extend the ``base.html`` of this package.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
+from math import isfinite
 from threading import BoundedSemaphore
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -30,12 +31,16 @@ from nightjar.reports.html import finished
 from nightjar.reports.statistics import interval as interval_text
 from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import interval_of
+from nightjar.view.texts import marked, rendered
+from nightjar.view.texts.listings import highlighted
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
+_OF_PAGES = ("nightjar.view", "nightjar.reports")
+"""The packages whose templates make pages: what the first one has, the second one need not have."""
 _HOUR = 3600
 _WAIT_SECONDS = 5.0
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
@@ -82,8 +87,15 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def compile_templates() -> None:
+    """Compiles the templates of all pages, each of which its first page would wait for."""
+    environment = _environment(*_OF_PAGES)
+    for name in environment.list_templates(["html"]):
+        environment.get_template(name)
+
+
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
-    text = _environment("nightjar.view", "nightjar.reports").get_template(template).render(request=request, **values)
+    text = _environment(*_OF_PAGES).get_template(template).render(request=request, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # lone surrogates become "?"
 
 
@@ -106,9 +118,10 @@ def _environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "count": count, "seconds": duration, "moment": moment, "ago": ago, "share": percent,
-        "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
-        "low_coverage": has_low_coverage, "few_digits": few_digits,
+        "number": number, "digits": digits, "count": count, "seconds": duration, "moment": moment, "ago": ago,
+        "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
+        "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
+        "code": code,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -148,6 +161,24 @@ def few_digits(value: int) -> str:
         if value >= factor:
             return f"{value / factor:.3g}{unit}"
     return str(value)
+
+
+def code(text: str, language: str) -> Markup:
+    """Returns code as HTML, highlighted if the language is known."""
+    return Markup(highlighted(visible(text), language))  # noqa: S704 - every token is escaped
+
+
+def digits(value: float | None) -> str:
+    """Formats a number with the digits that it needs, at most four after the point.
+
+    >>> digits(3.0), digits(0.25), digits(1 / 3), digits(12345.0), digits(0.00002), digits(None)
+    ('3', '0.25', '0.3333', '12,345', '2e-05', '–')
+    """
+    if value is None:
+        return "–"
+    if not isfinite(value) or 0 < abs(value) < 0.0001:  # noqa: PLR2004 - the last digit that is shown
+        return f"{value:.3g}"
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def count(value: int | None) -> str:

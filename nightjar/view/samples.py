@@ -66,7 +66,7 @@ MOST_METRICS = 4
 """The number of metrics that are usual columns."""
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold,
-    run_dir, map_keys(avg_metrics) AS metrics
+    run_dir, map_keys(avg_metrics) AS metrics, metadata -> 'reward_weights' AS reward_weights
 FROM segments.runs WHERE run_id = $run
 """
 _COMPARABLE = """
@@ -86,6 +86,8 @@ _CONDITION = """(
 ) AND len([
 {condition}
 ]) = 1"""
+_OUTCOME = "outcome_of(error, error_chain, stop_condition, is_truncated)"
+"""What the view ``rollouts`` has, too. The view also has the texts, for conditions, and takes twice as long."""
 _OTHER = """other AS (
     SELECT hash_a AS example_hash, correct_b >= 0.5 AS is_right FROM paired([$run], [$against])
 ),"""
@@ -93,9 +95,9 @@ _JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_
 _SAMPLES = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        {noted} AS noted, {holds} AS holds
-    FROM rollouts WHERE run_id = $run
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, {noted} AS noted, {holds} AS holds
+    FROM {rollouts} AS rollouts WHERE run_id = $run
 ), grouped AS (
     SELECT
         example_id,
@@ -105,23 +107,30 @@ WITH {other} asked AS (
         stddev_samp(reward) AS spread,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
-        list(
-            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: noted}}
-            ORDER BY rollout_index
-        )[:{most}] AS strip,
         count(*) AS rollouts
     FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
+), shown AS (
+    SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
+    FROM grouped {join}
+    ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+), strips AS (
+    SELECT
+        example_id,
+        list(
+            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: {noted}}}
+            ORDER BY rollout_index
+        )[:{most}] AS strip
+    FROM segments.rollouts WHERE run_id = $run AND example_id IN (SELECT example_id FROM shown)
+    GROUP BY example_id
 )
-SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
-FROM grouped {join}
-ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+FROM shown JOIN strips USING (example_id) ORDER BY {order}, example_id
 """
 _ROLLOUTS = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        attempts, {noted} AS noted, {holds} AS holds, {of_examples}
-    FROM rollouts WHERE run_id = $run
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, attempts, {noted} AS noted, {holds} AS holds, {of_examples}
+    FROM {rollouts} AS rollouts WHERE run_id = $run
     WINDOW same AS (PARTITION BY example_id)
 ), grouped AS (FROM asked WHERE holds AND ({kind}))
 SELECT grouped.* EXCLUDE (example_hash, holds, is_flaky, is_right), count(*) OVER () AS found
@@ -265,6 +274,8 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
     sql = (_ROLLOUTS if of_rollouts else _SAMPLES).format(
         most=MOST_SQUARES,
         noted=IS_NOTED,
+        rollouts="rollouts" if conditions else "segments.rollouts",
+        outcome="outcome" if conditions else _OUTCOME,
         holds=" AND ".join(conditions) or "true",
         kind=KINDS[asked.show][of_rollouts] if asked.show else "true",
         order=SORTS[asked.sort or "example"][of_rollouts],

@@ -261,6 +261,33 @@ def test_a_filter_changes_rows_and_address_and_the_back_button_undoes_it(page, p
     assert (rows(page), field.input_value()) == (expected, value)
 
 
+GROUND = "getComputedStyle(document.body).backgroundColor"
+AT_FIRST = """
+new MutationObserver(() => {
+    if (document.body) window.atFirst ??= document.documentElement.dataset.theme;
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Keeps the colours that a page has when its body begins, before anything of it is painted."""
+
+
+def test_the_colours_that_a_reader_chooses_are_kept_and_painted_from_the_start(page):
+    page.add_init_script(AT_FIRST)
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(GROUND)
+    page.get_by_role("button", name="Colours: Auto").click()
+    page.get_by_role("button", name="Colours: Light").press("Enter")
+    page.get_by_role("button", name="Colours: Dark").wait_for()
+    dark = page.evaluate(GROUND)
+    assert dark != light
+    visit(page, "/nights")
+    assert (page.evaluate(GROUND), page.evaluate("atFirst")) == (dark, "dark")
+    page.get_by_role("button", name="Colours: Dark").click()
+    assert page.evaluate(GROUND) == light  # of the system again
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(GROUND) == dark
+    assert page.evaluate("document.querySelector('.brand img').naturalWidth") > 0
+
+
 def test_typing_searches_at_once(page):
     visit(page, "/?sort=reward")
     page.get_by_label("Search").press_sequentially("larg")
