@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError, WarehouseError
-from nightjar.reports.rollouts import TURNS, ending
+from nightjar.reports.rollouts import TEXTS, TURNS, ending
 from nightjar.view.columns import Columns
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED
@@ -49,6 +49,7 @@ KINDS = {
 """Conditions on an example and on a rollout."""
 LISTS = ("example", "rollout")
 USUAL = {
+    "id": "id",
     "prompt": "prompt",
     "target": "target",
     "answer": "answers",
@@ -144,12 +145,7 @@ _OF_EXAMPLES = """
 _NO_EXAMPLES = "NULL AS is_flaky, NULL AS is_right, NULL AS spread"
 _TEXTS = f"""
 SELECT
-    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, left(answer, 400) AS target,
-    left(coalesce(state ->> 'parsed_answer', state ->> 'extracted_answer'), 400) AS answer,
-    left(coalesce(
-        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
-        prompt ->> '$'
-    ), 400) AS prompt
+    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, state ->> 'sample_id' AS id, {TEXTS}
 FROM rollouts
 WHERE run_id = $run AND list_contains($examples, example_id) AND list_contains($indexes, rollout_index)
 ORDER BY example_id, rollout_index
@@ -312,8 +308,7 @@ def _told(texts: list[dict[str, Any]], rollout_index: int | None) -> dict[str, A
             if value is not None:
                 values.setdefault(name, []).append(value)
     return {
-        "prompt": own[0]["prompt"] if own else None,
-        "target": own[0]["target"] if own else None,
+        **{name: own[0][name] if own else None for name in ("id", "prompt", "target")},
         "answers": answers.most_common(),
         "ended": ", ".join(sorted({end for one in own if (end := ending(one["stop_condition"], one["turns"]))})),
         "metrics": {name: sum(seen) / len(seen) for name, seen in values.items()},
