@@ -10,12 +10,12 @@ from typing import Any
 
 from nightjar.core.text import one_line
 from nightjar.view.passages import Passage, output_passages, passages, text_passages
-from nightjar.view.room import Room
+from nightjar.view.room import MESSAGE, Room
 from nightjar.view.texts.answers import Answer
 from nightjar.view.tool_calls import LONGEST_NAME, Call, ReadCall, read_call
 
-OUTLINED = 12
-"""Conversations of more messages have an outline."""
+OUTLINED, MOST_OUTLINED = 12, 1_000
+"""Conversations of more than 12 messages have an outline, which lists at most 1,000 messages."""
 _LONGEST_WORDS = 80
 
 
@@ -59,7 +59,7 @@ def turns(messages: object, reader: ReadCall = read_call, first: int = 1) -> lis
     room = Room(len(found))
     shown = [
         _turn(found, place, results, room, reader, first)
-        for place in room.for_each(range(len(found)))
+        for place in room.for_each(range(len(found)), MESSAGE)
         if place not in with_call
     ]
     if room.is_full:
@@ -145,7 +145,7 @@ def _turn(
     message = found[place]
     is_tool = message.get("role") == "tool"
     calls = []
-    for position, call in enumerate(room.for_each(_mappings(message.get("tool_calls")))):
+    for position, call in enumerate(room.for_each(_mappings(message.get("tool_calls")), MESSAGE)):
         answer = results.get((place, position))
         shown = reader(call, None if answer is None else found[answer], room)
         calls.append(shown if answer is None else replace(shown, number=first + answer))

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup, escape
 
+from nightjar.core.text import counted
 from nightjar.reports.formats import visible
-from nightjar.view.room import Room
+from nightjar.view.room import VALUE, Room
 
 Container: TypeAlias = "dict[str, Any] | list[Any]"
 
@@ -64,7 +65,7 @@ class _Tree:
             return f"<div>{name}{self._scalar(value)}</div>"
         if depth and (line := one_line(value)) is not None:
             return f"<div>{name}<span>{self._text(line)}</span></div>"
-        size = f"<small>{len(value):,} {'keys' if isinstance(value, dict) else 'items'}</small>"
+        size = f"<small>{counted(len(value), 'key' if isinstance(value, dict) else 'item')}</small>"
         if depth >= DEEPEST:
             return f"<div>{name}{size}, deeper than {DEEPEST} levels; see the raw JSON</div>"
         is_open = id(value) in self._opened
@@ -74,10 +75,12 @@ class _Tree:
     def _children(self, value: Container, depth: int) -> str:
         named = value.items() if isinstance(value, dict) else enumerate(value)
         shown: list[str] = []
-        for name, child in self._room.for_each(islice(named, MOST_CHILDREN)):
+        for name, child in self._room.for_each(islice(named, MOST_CHILDREN), VALUE):
             if self._left <= 0:
                 break
-            shown.append(self._value(child, f"<b>{self._text(str(name)[:_LONGEST_NAME])}</b> ", depth + 1))
+            shown.append(
+                self._value(child, f'<span class="name">{self._text(str(name)[:_LONGEST_NAME])}</span> ', depth + 1)
+            )
         if left_out := len(value) - len(shown):
             shown.append(f"<small>{left_out:,} more; see the raw JSON</small>")
         first, rest = shown[:_MOST_OPEN], shown[_MOST_OPEN:]
@@ -88,7 +91,7 @@ class _Tree:
 
     def _scalar(self, value: object) -> str:
         if not isinstance(value, str):
-            return f"<i>{self._text(json.dumps(value))}</i>"
+            return f'<span class="number">{self._text(json.dumps(value))}</span>'
         read = self._room.beginning(value)
         shown, rest = escape(visible(read[:_SHOWN_TEXT])), escape(visible(read[_SHOWN_TEXT:]))
         quoted = f'<span dir="auto">{shown}</span>' if "\n" not in read else f'<p dir="auto">{shown}</p>'

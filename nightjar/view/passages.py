@@ -22,7 +22,7 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 """Image formats that contain only pixels, unlike SVG."""
 
 _READ_FOR_COLUMNS = 4_000
-_COLUMNS = re.compile(r"^[ \t]?[|+│┌├└║╔╠╚]|[-─═]{3}[+┼ ][-─═]{3}|\S {2,20}\S")
+_COLUMNS = re.compile(r"^[ \t]?[|+│┌├└║╔╠╚]|[-─═]{3}[+┼ ][-─═]{3}|\S {2,20}\S| [|│] ")
 """The border of a table, a rule with columns, or columns set with spaces."""
 
 

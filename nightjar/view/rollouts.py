@@ -16,6 +16,7 @@ from nightjar.errors import MissingWarehouseError
 from nightjar.reports.rollouts import PARSED, ending
 from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory
 from nightjar.view.conversation import (
+    MOST_OUTLINED,
     OUTLINED,
     ModelCall,
     as_messages,
@@ -26,7 +27,7 @@ from nightjar.view.conversation import (
     with_answer,
     with_model_calls,
 )
-from nightjar.view.diffs import MOST_WORDS, word_difference
+from nightjar.view.differences import LONGEST_COMPARED, differences, folded_differences
 from nightjar.view.live_rollout import growing_page
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED, notes_of
@@ -179,6 +180,7 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
     agent, calls = agent_of(state, run_dir), [_call(step) for step in found["trajectory"] or ()]
     prompt = turns(found["prompt"], commands() if agent else read_call)
     after = len(as_messages(found["prompt"])) + 1
+    count = after - 1 + len(as_messages(found["completion"]))
     parsed = next((_state_text(name, state[name]) for name in PARSED if name in state), None)
     completion = turns(found["completion"], commands(agent.steps) if agent else read_call, after)
     completion = with_answer(completion, parsed)
@@ -187,7 +189,7 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
         **found,
         "prompt": prompt,
         "completion": with_model_calls(completion, calls) if len(calls) > 1 else completion,
-        "outline": [*prompt, *completion] if len(prompt) + len(completion) > OUTLINED else [],
+        "outline": [*prompt, *completion][:MOST_OUTLINED] if count > OUTLINED else [],
         "has_terminal": agent is not None or has_colours([*prompt, *completion]),
         "agent": agent,
         "score": score_of(found, weights),
@@ -256,10 +258,10 @@ def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dic
         return {"strip": strip, "rollout": None}
     chosen = next((one for one in choices if one["index"] == asked.other), choices[0])
     other = _record(warehouse, {"run": asked.beside, "example": chosen["example_id"], "index": chosen["index"]})
-    difference = word_difference(plain_text(other["completion"]), plain_text(found["completion"]))
+    before, after = plain_text(other["completion"]), plain_text(found["completion"])
     return {
         "strip": choices,
         "rollout": other,
-        "changes": difference.folded,
-        "most_words": None if difference.is_whole else MOST_WORDS,
+        "changes": folded_differences(differences(before, after)),
+        "most_characters": LONGEST_COMPARED if max(len(before), len(after)) > LONGEST_COMPARED else None,
     }

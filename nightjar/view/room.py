@@ -13,7 +13,8 @@ LONGEST_CONVERSATION = 2_000_000
 """The limit for all texts, in characters of HTML. Images may have twice as many, and so may JSON that is read."""
 MOST_RENDERED = 400_000
 """The limit in characters for the texts of a conversation that are shown as Markdown. Further texts are plain."""
-_ELEMENT = 150
+MESSAGE, ELEMENT, VALUE = 500, 150, 80
+"""The characters of HTML around a message, a part of a message and a value of JSON."""
 _Item = TypeVar("_Item")
 
 
@@ -28,11 +29,12 @@ class Room:
     def is_full(self) -> bool:
         return self._texts <= 0
 
-    def for_each(self, found: Iterable[_Item]) -> Iterator[_Item]:
+    def for_each(self, found: Iterable[_Item], characters: int = ELEMENT) -> Iterator[_Item]:
+        """Yields items while there is room, and reserves room for the HTML around each."""
         for item in found:
             if self.is_full:
                 return
-            self._texts -= _ELEMENT
+            self._texts -= characters
             yield item
 
     def beginning(self, text: str) -> str:

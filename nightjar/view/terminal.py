@@ -20,7 +20,7 @@ from rich.style import Style
 
 from nightjar.reports.formats import visible
 
-UNFOLDED, UNFOLDED_LINES = 4_000, 40
+UNFOLDED, UNFOLDED_LINES = 4_000, 20
 """The characters and lines of a text that are shown at once. The rest is folded, but a browser's search finds it."""
 LONGEST_SCREEN = 200_000
 _LONGEST_OUTPUT = 1_000_000

@@ -5,8 +5,7 @@ import time
 import pytest
 from markupsafe import escape
 
-from nightjar.view.conversation import plain_text, turns
-from nightjar.view.diffs import word_difference
+from nightjar.view.conversation import plain_text, raw_text, turns
 
 
 def seen(turn):
@@ -99,15 +98,40 @@ def test_what_is_no_conversation_is_shown_as_it_is(odd):
     assert isinstance(plain_text(odd), str)
 
 
-def test_a_difference_is_of_words_and_bounded():
-    difference = word_difference("one two three", "one 2 three four")
-    assert [(change.kind, change.text) for change in difference.changes] == [
-        ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
-    ]  # fmt: skip
-    long = "word " * 100_000
-    cut = word_difference(long, "other" * 1_000_000)
-    assert (difference.is_whole, cut.is_whole) == (True, False)
-    assert sum(len(change.text) for change in cut.changes) < 200_000
+def test_messages_are_numbered_and_a_result_has_the_number_of_its_message():
+    calls = [{"id": "1", "name": "add", "arguments": "{}"}, {"id": "2", "name": "sub", "arguments": "{}"}]
+    said = [
+        {"role": "assistant", "content": "So", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "2", "content": "second"},
+        {"role": "tool", "tool_call_id": "1", "content": "first"},
+        {"role": "assistant", "content": "Done"},
+    ]
+    first, last = turns(said, first=3)
+    assert [(call.number, call.result[0].text) for call in first.calls] == [(5, "first"), (4, "second")]
+    assert (first.number, last.number) == (3, 6)
+
+
+def test_calls_with_the_same_id_have_their_own_results():
+    call = {"role": "assistant", "tool_calls": [{"id": "0", "name": "f"}]}
+    first, second = turns([call, answer("one"), call, answer("two")])
+    assert [turn.calls[0].result[0].text for turn in (first, second)] == ["one", "two"]
+
+
+def answer(text):
+    return {"role": "tool", "tool_call_id": "0", "content": text}
+
+
+def test_the_outline_shows_the_first_words_or_the_tools():
+    said = {"role": "assistant", "content": " First\n words", "tool_calls": [{"id": "1", "name": "add"}]}
+    [spoken, silent] = turns([said, {**said, "content": None}])
+    assert (spoken.words, silent.words) == ("First words", "add")
+
+
+def test_the_copied_text_is_what_was_written():
+    parts = [{"type": "text", "text": "a\u202e**b**"}, {"image_url": {"url": "data:image/png;base64,AA=="}}]
+    calls = [{"id": "1", "name": "add", "arguments": '{"x": 1}'}]
+    assert raw_text({"role": "assistant", "content": parts, "tool_calls": calls}) == 'a\u202e**b**\nadd({"x": 1})'
+    assert raw_text({"role": "tool", "content": "\x1b[31mred"}) == "\x1b[31mred"
 
 
 def test_plain_text_has_calls_too():

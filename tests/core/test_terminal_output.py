@@ -52,8 +52,8 @@ def test_output_is_never_html():
 def test_long_output_is_folded_at_a_line_and_shows_its_beginning_or_end():
     output = "".join(f"line {number}\n" for number in range(1_000))
     first, last = screen(output), screen(output, shows_end=True)
-    assert (first.shown.splitlines()[0], first.shown.splitlines()[-1]) == ("line 0", "line 39")
-    assert (last.shown.splitlines()[0], last.shown.splitlines()[-1]) == ("line 960", "line 999")
+    assert (first.shown.splitlines()[0], first.shown.splitlines()[-1]) == ("line 0", "line 19")
+    assert (last.shown.splitlines()[0], last.shown.splitlines()[-1]) == ("line 980", "line 999")
     assert first.shown + first.folded == last.folded + last.shown == output.rstrip("\n")
     huge = screen("x" * 1_000_000)
     assert (len(huge.shown), huge.folded_length, huge.left_out) == (4_000, 196_000, 800_000)

@@ -86,14 +86,15 @@ def test_a_step_shows_the_time_and_the_tokens_of_its_request(publish):
     step = {"prompt": 0, "completion": 0, "is_truncated": False, "reward": None, "extras": {}}
     steps = [{**step, "response": asked, "latency_ms": 2500.0}, {**step, "response": None}]
     words = publish(steps=steps, **COLUMNS).words("/runs/agent/0/0")
-    assert "assistant 2.5 s · 1,234 in · 56 out I run it." in words
+    assert "assistant 2.5 s · 1,234 in · 56 out Copy 2 I run it." in words
     assert words.count(" in · ") == 1
 
 
-def test_a_rollout_without_columns_of_agents_looks_as_before(publish):
+def test_a_rollout_without_columns_of_agents_has_only_its_coloured_output_in_a_terminal(publish):
     told = publish(other="x").get("/runs/agent/0/0").text
-    assert "calls <code>bash</code>" in told
-    assert [text for text in ("terminal", "Verifier", "Artifacts") if text in told] == []
+    assert "<code>bash</code>" in told
+    assert told.count('class="terminal') == 1
+    assert [text for text in ("Verifier", "Artifacts") if text in told] == []
 
 
 def test_an_exported_page_has_the_terminal_and_no_link_to_a_server(write, tmp_path, nightjar):
@@ -114,7 +115,7 @@ def test_an_exported_page_has_the_terminal_and_no_link_to_a_server(write, tmp_pa
 def test_a_column_of_another_type_is_shown_as_it_is(publish, name, odd):
     told = publish(**{name: odd}).get("/runs/agent/0/0").text
     assert f"<dt>{name}</dt>" in told
-    assert "calls <code>bash</code>" in told
+    assert "<code>bash</code>" in told
 
 
 @pytest.mark.parametrize("arguments", ["{", "5", "[1]", '{"command": 5}', "null", '{"path": [1]}', ""])

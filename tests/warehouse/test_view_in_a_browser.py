@@ -51,10 +51,28 @@ AGENT = {
     "task_name": HOSTILE,
 }  # fmt: skip
 """A hostile rollout of an agent."""
+RESULTS = (
+    "+----+------+\n| id | name |\n+----+------+\n|  1 | Ada  |", json.dumps({"rows": list(range(90))}),
+    "\x1b[32mdone\x1b[0m", "line\n" * 90 + "the needle", HOSTILE,
+    [{"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="}}],
+)  # fmt: skip
+TOOLS = [
+    message
+    for number, result in enumerate(RESULTS)
+    for message in (
+        {"role": "assistant", "content": f"Step **{number}**.", "tool_calls": [
+            {"id": str(number), "name": "query", "arguments": json.dumps({"sql": f"SELECT {number}\nFROM t", "n": 5})}
+        ]},
+        {"role": "tool", "tool_call_id": str(number), "content": result},
+    )
+] + [{"role": "assistant", "content": json.dumps({"answer": "4", "steps": list(range(60))})}]  # fmt: skip
+"""A long conversation with tools: messages 2 to 14."""
 LARGE = "large/" + "a-name-as-long-as-none-should-be-" * 4
+KEYS = [(example, index) for example in range(4) for index in (0, 1)]
 PAGES = (
     "/", "/?group=model", "/?q=nothing", "/runs/after", "/runs/running", "/runs/after/samples",
-    "/runs/after/samples?where=nonsense", "/runs/after/1/1", "/runs/after/1/1?beside=before", "/runs/after/3/1",
+    "/runs/after/samples?where=nonsense", "/runs/after/0/0",
+    "/runs/after/0/1?beside=after", "/runs/after/1/1", "/runs/after/1/1?beside=before", "/runs/after/3/1",
     "/runs/running/0/0", "/runs/running/1/0",
     "/runs/after/samples?by=rollout", "/samples?run=before&run=after", "/?columns=suite&columns=tags&columns=tokens",
     "/search?q=4", "/compare", "/compare?run=before&run=after", "/compare?run=before&run=after&run=large", "/history",
@@ -82,7 +100,7 @@ def folder(tmp_path_factory, run_writer):
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
     one = run_writer.rollout
-    right = [one(example, index, 1.0) for example in range(4) for index in (0, 1)]
+    right = [one(0, 0, 1.0, completion=TOOLS), *(one(example, index, 1.0) for example, index in KEYS[1:])]
     hostile = {"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": HOSTILE}]}
     slow = {"timing": {"generation_ms": 9e6, "scoring_ms": 0.0, "total_ms": 9e6}}
     long = {"is_truncated": True, "token_usage": {"input_tokens": 1, "output_tokens": 9999}}
@@ -450,6 +468,66 @@ def test_a_conversation_is_wider_than_its_score(page, rollout):
     assert talk["width"] > score["width"]
 
 
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_the_text_of_a_message_and_its_link_are_copied(page, is_granted):
+    if is_granted:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    else:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    visit(page, "/runs/after/0/0")
+    page.get_by_role("button", name="Copy message 3").click()
+    page.locator("#m3 button", has_text="Copied").wait_for()
+    assert pasted(page) == RESULTS[0]
+    page.get_by_role("link", name="Link to message 4").click()
+    page.locator("#m4 a", has_text="Copied").wait_for()
+    assert page.url.endswith("/runs/after/0/0#m4")
+    assert pasted(page) == page.url
+
+
+def pasted(page):
+    """Pastes into the field of a note, and returns its text."""
+    page.locator("textarea").evaluate("field => { field.closest('details').open = true; field.value = ''; }")
+    page.locator("textarea").press("Control+V")
+    return page.locator("textarea").input_value()
+
+
+def test_the_outline_is_used_with_keys(page):
+    page.set_viewport_size({"width": 1200, "height": 900})
+    visit(page, "/runs/after/0/0")
+    outline = page.get_by_role("navigation", name="Messages")
+    assert outline.get_by_role("link").all_inner_texts()[:2] == ["1 user 2 + 2?", "2 assistant Step **0**."]
+    outline.get_by_role("link").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**#m4")
+    assert page.locator("#m4").evaluate("turn => turn.matches(':target') && turn.getBoundingClientRect().top < 500")
+    outline.get_by_role("link").nth(2).focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.hash") == "#m14"
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    outline.locator("[aria-current=true][href='#m2'], [aria-current=true][href='#m1']").wait_for()
+
+
+def test_the_outline_of_a_phone_opens_and_closes(page):
+    page.set_viewport_size({"width": 375, "height": 800})
+    visit(page, "/runs/after/0/0#m9")
+    links = page.locator(".outline a")
+    assert links.first.is_visible() is False
+    page.locator(".outline summary").click()
+    links.nth(3).click()
+    page.wait_for_url("**#m6")
+    assert links.first.is_visible() is False
+
+
+def test_a_link_to_folded_text_opens_it(page):
+    """Browsers open ``<details>`` for their search and for links to a text alike."""
+    visit(page, "/runs/after/0/0")
+    folded = page.locator("#m9 .rest")
+    assert (folded.get_attribute("open"), page.get_by_text("the needle").is_visible()) == (None, False)
+    page.goto(f"{page.url}#:~:text=the%20needle")
+    page.locator("#m9 .rest[open]").wait_for()
+
+
 def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
     home = {**os.environ, "NIGHTJAR_HOME": str(tmp_path / "home")}
     with fork.nightjar("view", "--no-browser", "--port", 0, env=home, cwd=tmp_path, stdout=PIPE) as view:
@@ -465,4 +543,4 @@ def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
                 blank.get_by_role("link", name=link).first.click()
         blank.get_by_role("heading", name="Score").wait_for()
         told = blank.inner_text("main")
-        assert re.search(r"0\.0000 wrong[\s\S]*What is \([\s\S]*The answer is \\boxed\{", told)
+        assert re.search(r"\b0 wrong[\s\S]*What is \([\s\S]*The answer is \\boxed\{", told)

@@ -98,11 +98,11 @@ class TestSamples:
 class TestRollout:
     def test_shows_calls_with_results_and_code_separately(self, browser):
         page, words = browser.get("/runs/first/2/0"), browser.words("/runs/first/2/0")
-        assert '<div class="code" dir="auto">print(4)</div>' in page.text
-        assert '<div class="maths" dir="auto">\\[x^2\\]</div>' in page.text
+        assert "<figcaption>python</figcaption><pre><code>" in page.text
+        assert '<math display="block">' in page.text
         for said in (
-            "calls add { &#34;a&#34;: 2 } result Result: 4",
-            "system Be brief.",
+            "add a: 2 Copy 4 Result: 4",
+            "system Copy 1 Be brief.",
             "judge_response It is right.",
         ):
             assert said in words
@@ -121,6 +121,12 @@ class TestRollout:
         page = browser.get("/runs/first/1/0")
         assert page.text.count("long\n") < 41_000
         assert "1,050,000 more characters; see the raw JSON" in page.text
+
+    def test_a_message_is_sent_as_it_was_written(self, browser):
+        page = browser.get("/runs/first/2/0?raw=1&message=4")
+        assert (page.text, page.headers["content-type"]) == ("Result: 4", "text/plain; charset=utf-8")
+        assert browser.get("/runs/first/2/0?raw=1&message=99").status_code == 404
+        assert browser.get("/runs/first/2/0?raw=1&message=0").status_code == 400
 
     def test_a_failed_rollout_shows_its_error_and_attempts(self, browser, run_writer):
         words = browser.words("/runs/first/1/1")

@@ -79,7 +79,7 @@ const target = (entry) => document.getElementById(entry.hash.slice(1));
 function choose(entry) {
   for (const each of entries) {
     each.tabIndex = each === entry ? 0 : -1;
-    each.toggleAttribute("aria-current", each === entry);
+    each.ariaCurrent = each === entry ? "true" : null;
   }
   if (outline.contains(document.activeElement)) return;
   const list = outline.querySelector("ol");
