@@ -189,7 +189,7 @@ def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> fl
 
 
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
-    counts, examples = np.bincount(rows.cluster), np.count_nonzero(np.bincount(rows.example))
+    counts, examples = np.bincount(rows.cluster), int(np.count_nonzero(np.bincount(rows.example)))
     totals, sizes = np.bincount(rows.cluster, values)[counts > 0].tolist(), counts[counts > 0].tolist()
     estimate = mean_of_clusters(totals, sizes)
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
