@@ -185,7 +185,7 @@ def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]
         shown = _unpublished(live, asked)
     metrics = [f"metric {name}" for name in shown["run"].get("metrics") or []]
     usual = USUAL | dict.fromkeys(metrics[:MOST_METRICS], "metrics")
-    columns = Columns.of(usual, [*metrics, *MORE], asked.columns, shown["examples"])
+    columns = Columns.of(usual, [*metrics, *MORE], asked.columns if shown["is_published"] else (), shown["examples"])
     chosen = {"asked": asked, "kinds": KINDS, "sorts": SORTS, "lists": LISTS, "rows": ROWS, "columns": columns}
     return page(request, "samples.html", **chosen, **shown)
 
