@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from math import isfinite
 from typing import Any
 
 from nightjar.analysis.pairs import Compared, compare_run, differing, settings_of, unpaired
-from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import counted, with_error
 from nightjar.errors import MissingWarehouseError
 from nightjar.statistics.exchange import holm
-from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Change, Night, NightEvaluation, Verdict, night_tag
 
@@ -32,7 +29,6 @@ FROM runs LEFT JOIN cost USING (run_id)
 WHERE runs.suite = $suite AND list_contains(runs.tags, $tag)
 ORDER BY runs.status = 'completed', runs.started_at
 """
-_RECORDED = ("run_id", "flow_run_id", "status", "scored", "rollouts", "avg_reward", "stderr", "cost", "reason")
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:
@@ -73,10 +69,7 @@ def _of_run(expected: NightEvaluation, run: dict[str, Any] | None) -> NightEvalu
     empty = NightEvaluation(expected.name, "missing", expected.env_id, expected.model)
     if run is None:
         return replace(empty, reason=expected.reason)
-    interval, _ = interval_of(summary_of(run))
-    low, high = (end if isfinite(end) else None for end in (interval.low, interval.high))
-    known = {name: run[name] for name in _RECORDED}
-    return replace(empty, **known, errors=dict(run["errors"] or {}), reward_low=low, reward_high=high)
+    return replace(empty, **{**run, "errors": dict(run["errors"] or {})})
 
 
 def _compared(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.errors import ConfigError
-from nightjar.statistics import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics import Estimate, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics.estimates import mean_of_clusters
 from nightjar.statistics.intervals import Interval, MeanSummary, interval_of, reward_range
-from nightjar.statistics.variance import Components, Effect, marked_effect, variance_components
+from nightjar.statistics.variance import Components, Effect, labelled_components, marked_effect
 from nightjar.warehouse import Warehouse
 
 _RUN = """
@@ -21,17 +22,15 @@ SELECT run_id, env_id, model, status, rollouts, coverage, rollouts_per_example
 FROM runs WHERE run_id = $run_id
 """
 _ROLLOUTS = """
-WITH contents AS (
-    SELECT
-        example_id,
-        any_value(info ->> $cluster) AS cluster,
-        any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
-    FROM rollouts WHERE ($cluster IS NOT NULL OR $by IS NOT NULL) AND run_id = $run_id
-    GROUP BY example_id
-)
-SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct, cluster, category
-FROM segments.rollouts LEFT JOIN contents USING (example_id) WHERE run_id = $run_id
-ORDER BY example_id, rollout_index
+SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct
+FROM segments.rollouts WHERE run_id = $run_id ORDER BY example_id, rollout_index
+"""
+_CONTENTS = """
+SELECT
+    example_id,
+    any_value(info ->> $cluster) AS cluster,
+    any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
+FROM rollouts WHERE run_id = $run_id GROUP BY example_id
 """
 _RETRIED = """
 SELECT example_id, reward, attempts > 1 AS retried
@@ -99,13 +98,16 @@ class RunStatistics:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The values of a run's rollouts; NaN for a rollout without a reward."""
+    """The values of a run's rollouts, by example; NaN for a rollout without a reward.
+
+    Examples and clusters are numbers from 0.
+    """
 
     example: NDArray[np.int64]
     reward: NDArray[np.float64]
     correct: NDArray[np.float64]
-    cluster: NDArray[np.object_]
-    category: NDArray[np.object_]
+    cluster: NDArray[np.int64]
+    category: NDArray[Any]
 
     def where(self, chosen: NDArray[np.bool_]) -> _Rows:
         return _Rows(**{name: values[chosen] for name, values in vars(self).items()})
@@ -145,7 +147,7 @@ def describe_run(
         coverage=len(scored.reward) / asked if asked else None,
         if_failed_wrong=_with_missing(scored.reward, asked, lowest),
         if_failed_right=_with_missing(scored.reward, asked, highest),
-        variance=variance_components(_grouped(scored.example, scored.reward)),
+        variance=labelled_components(scored.reward, scored.example),
         pass_rates=list(_pass_rates(scored, run["rollouts_per_example"] or 1, alpha)),
         categories=dict(_categories(scored, alpha)) if by else {},
         retries=retries_of(warehouse, run_id, alpha),
@@ -155,12 +157,29 @@ def describe_run(
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
-    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    read = _Rows(**found)
-    for field, values in ((cluster, read.cluster), (by, read.category)):
-        if field and len(values) and not any(values):
+    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id})
+    example_ids = found["example"]
+    example = np.cumsum(np.diff(example_ids, prepend=example_ids[:1]) != 0)
+    asked = {"run_id": run_id, "cluster": cluster, "by": by}
+    contents = warehouse.query(_CONTENTS, asked).rows if cluster or by else []
+    for field, position in ((cluster, 1), (by, 2)):
+        if field and contents and not any(row[position] for row in contents):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
-    return read
+    clusters = {row[0]: row[0] if row[1] is None else row[1] for row in contents}
+    categories = {row[0]: row[2] or "none" for row in contents}
+    return _Rows(
+        example=example,
+        reward=found["reward"],
+        correct=found["correct"],
+        cluster=_numbered([clusters[one] for one in example_ids.tolist()]) if cluster else example,
+        category=np.array([categories[one] for one in example_ids.tolist()], dtype=object) if by else example,
+    )
+
+
+def _numbered(names: Iterable[Hashable]) -> NDArray[np.int64]:
+    """Returns the number of each name, in the order in which the names appear."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> float | None:
@@ -169,23 +188,13 @@ def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> fl
     return float((values.sum() + missing * (asked - len(values))) / asked)
 
 
-def _grouped(groups: NDArray[Any], values: NDArray[np.float64]) -> list[list[float]]:
-    found: dict[Any, list[float]] = {}
-    for group, value in zip(groups.tolist(), values.tolist(), strict=True):
-        found.setdefault(group, []).append(value)
-    return list(found.values())
-
-
-def _clusters(rows: _Rows) -> NDArray[np.object_]:
-    return np.where(rows.cluster == None, rows.example, rows.cluster)  # noqa: E711 - of an array
-
-
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
-    clusters, examples = _grouped(_clusters(rows), values), len(np.unique(rows.example))
-    estimate = clustered_mean(clusters)
+    counts, examples = np.bincount(rows.cluster), int(np.count_nonzero(np.bincount(rows.example)))
+    totals, sizes = np.bincount(rows.cluster, values)[counts > 0].tolist(), counts[counts > 0].tolist()
+    estimate = mean_of_clusters(totals, sizes)
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
-    interval, method = interval_of(MeanSummary(estimate, len(values), len(clusters), lowest, highest), alpha)
-    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), interval, method)
+    interval, method = interval_of(MeanSummary(estimate, len(values), len(sizes), lowest, highest), alpha)
+    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(sizes), interval, method)
 
 
 def summary_of(run: Mapping[str, Any]) -> MeanSummary:
@@ -200,25 +209,23 @@ def summary_of(run: Mapping[str, Any]) -> MeanSummary:
 
 
 def _pass_rates(rows: _Rows, rollouts: int, alpha: float) -> Iterator[PassRate]:
-    first, counts = np.unique(rows.example, return_index=True, return_counts=True)[1:]
-    complete = first[counts == rollouts]
-    right = np.add.reduceat(rows.correct, first)[counts == rollouts] if len(first) else np.array([])
-    chosen = np.zeros(len(rows.example), dtype=bool)
-    chosen[complete] = True
-    examples = rows.where(chosen)
+    is_complete = np.bincount(rows.example) == rollouts
+    if not is_complete.any():
+        return
+    right = np.bincount(rows.example, rows.correct)[is_complete].astype(int)
+    is_first = np.diff(rows.example, prepend=-1) != 0
+    examples = rows.where(is_first & is_complete[rows.example])
     for k in pass_ks(rollouts):
         at_k, all_k = (
-            _mean(examples, np.array([rate(rollouts, int(count), k) for count in right]), alpha)
+            _mean(examples, np.array([rate(rollouts, count, k) for count in range(rollouts + 1)])[right], alpha)
             for rate in (pass_at_k, pass_all_k)
         )
-        if len(complete):
-            yield PassRate(k, at_k, all_k)
+        yield PassRate(k, at_k, all_k)
 
 
 def _categories(rows: _Rows, alpha: float) -> Iterator[tuple[str, Mean]]:
-    names = np.array([name or "none" for name in rows.category], dtype=object)
-    for name in sorted(set(names)):
-        chosen = rows.where(names == name)
+    for name in sorted(set(rows.category)):
+        chosen = rows.where(rows.category == name)
         yield name, _mean(chosen, chosen.reward, alpha)
 
 

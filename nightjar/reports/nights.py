@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Callable
 
 from nightjar.analysis.judging import beside
+from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import counted
 from nightjar.reports.formats import cell, table
 from nightjar.reports.statistics import interval
-from nightjar.statistics.intervals import Interval
+from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
@@ -46,10 +47,9 @@ def change_of(one: NightEvaluation) -> str:
 
 
 def reward_of(one: NightEvaluation) -> str:
-    """Returns the mean reward with its 95 % interval, if the interval was recorded."""
-    if one.avg_reward is None or one.reward_low is None or one.reward_high is None:
-        return number(one.avg_reward)
-    return f"{number(one.avg_reward)} {interval(Interval(one.reward_low, one.reward_high))}"
+    """Returns the mean reward with its 95 % interval, unless an earlier version recorded the night."""
+    found = "" if one.num_examples is None else interval(interval_of(summary_of(vars(one)))[0])
+    return f"{number(one.avg_reward)} {found}".rstrip()
 
 
 def number(value: float | None) -> str:

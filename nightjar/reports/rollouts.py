@@ -21,6 +21,17 @@ FROM runs LEFT JOIN (FROM cost WHERE run_id = $run_id) AS paid USING (run_id)
 WHERE runs.run_id = $run_id
 """
 """The run ``$run_id``, with the cost and tokens of all its attempts, including failed attempts."""
+TEXTS = """
+    left(coalesce(
+        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
+        prompt ->> '$'
+    ), 400) AS prompt,
+    left(answer, 400) AS target,
+    left(coalesce(
+        state ->> 'parsed_answer', state ->> 'extracted_answer', (state ->> '$.scores.*.answer')[1]
+    ), 400) AS answer
+"""
+"""SQL: the beginnings of the last prompt, the target and the parsed answer of a rollout, also Inspect's."""
 TURNS = "len(list_filter(completion ->> '$[*].role', lambda role: role = 'assistant'))"
 """SQL: the number of turns of the model in a rollout."""
 _ERRORS = """

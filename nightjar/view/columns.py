@@ -17,6 +17,8 @@ class Columns:
     names: Sequence[str]
     shown: Sequence[str]
     chosen: Collection[str]
+    roomy: Collection[str] = ()
+    """Columns that are also hidden in a window of medium width."""
 
     @classmethod
     def of(
@@ -25,6 +27,7 @@ class Columns:
         more: Iterable[str],
         asked: Collection[str],
         rows: Sequence[Mapping[str, Any]],
+        roomy: Collection[str] = (),
     ) -> Columns:
         """Returns the columns for the choice ``asked``. Unknown names in it are ignored.
 
@@ -33,8 +36,8 @@ class Columns:
         names = [*usual, *(name for name in more if name not in usual)]
         chosen = [name for name in names if name in asked]
         filled = [name for name, field in usual.items() if any(row.get(field) not in (None, "", []) for row in rows)]
-        return cls(names, chosen or filled, chosen)
+        return cls(names, chosen or filled, chosen, roomy)
 
     def spare(self, name: str) -> str:
-        """Returns the CSS class of a cell: a narrow window hides a column unless it was chosen."""
-        return "" if name in self.chosen else "spare"
+        """Returns the CSS classes of a cell: a narrow window hides a column unless it was chosen."""
+        return "" if name in self.chosen else "spare roomy" if name in self.roomy else "spare"

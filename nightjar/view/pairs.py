@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
+from nightjar.reports.rollouts import TEXTS
 from nightjar.view.pages import PageNumber, answers, link, one_of, page, records
 from nightjar.warehouse import Warehouse
 
@@ -40,32 +41,26 @@ ORDER BY started_at NULLS FIRST, run_id
 _EXAMPLES = """
 WITH sides AS (
     SELECT
-        example_hash, run_id, min(example_id) AS example_id, avg(reward) AS mean,
+        any_value(example_hash) AS example_hash, run_id, example_id, avg(reward) AS mean,
         avg(correct::INTEGER) >= 0.5 AS is_right, count(reward) AS scored, count(error) AS failed,
         arg_min(rollout_index, reward) AS worst
-    FROM segments.rollouts WHERE list_contains($runs, run_id) AND example_hash IS NOT NULL
-    GROUP BY example_hash, run_id
+    FROM segments.rollouts WHERE list_contains($runs, run_id)
+    GROUP BY run_id, example_id
 ), examples AS (
     SELECT
-        example_hash, count(*) AS runs, max(mean) AS highest, min(mean) AS lowest,
+        example_hash, count(DISTINCT run_id) AS runs, max(mean) AS highest, min(mean) AS lowest,
         coalesce(bool_or(is_right), false) AS any_right, coalesce(bool_or(NOT is_right), false) AS any_wrong,
         any_value(sides) FILTER (run_id = $runs[1]) AS first, list(sides) AS sides
-    FROM sides GROUP BY example_hash
+    FROM sides WHERE example_hash IS NOT NULL GROUP BY example_hash
 )
 SELECT example_hash, sides, count(*) OVER () AS found FROM examples WHERE {kind}
 ORDER BY {order} LIMIT $limit OFFSET $offset
 """
-_TEXTS = """
-SELECT
-    run_id, example_hash, left(answer, 400) AS target,
-    left(coalesce(state ->> 'parsed_answer', state ->> 'extracted_answer'), 400) AS answer,
-    left(coalesce(
-        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
-        prompt ->> '$'
-    ), 400) AS prompt
+_TEXTS = f"""
+SELECT run_id, example_hash, {TEXTS}
 FROM rollouts
 WHERE list_contains($runs, run_id) AND list_contains($hashes, example_hash) AND rollout_index < $most
-"""
+"""  # noqa: S608 - built from constants
 
 
 class Asked(BaseModel):

@@ -104,6 +104,15 @@ def json_passage(text: str, room: Room) -> Passage | None:
     return Passage("json", text, html=tree(found, room)) if found and one_line(found) is None else None
 
 
+def value_passage(text: str, room: Room) -> Passage:
+    """Returns a value that is no message: a tree of JSON, short JSON in one line, or the text."""
+    found = parse_container(text, room)
+    if found is None:
+        return Passage("text", text)
+    line = one_line(found)
+    return Passage("json", text, html=tree(found, room)) if line is None else Passage("text", line)
+
+
 def folded(kind: str, text: str, label: str = "") -> Passage:
     cut = fold(text)
     return Passage(kind, text, label=label) if cut is None else Passage(kind, text[:cut], text[cut:], label)

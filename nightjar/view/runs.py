@@ -128,7 +128,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
         noted=by_run(noted),
         choices=choices,
         asked=asked,
-        columns=Columns.of(USUAL, MORE, asked.columns, found),
+        columns=Columns.of(USUAL, MORE, asked.columns, found, roomy=("tags", "version", "time")),
         count=found[0]["found"] if found else 0,
         rows=ROWS,
         sorts=SORTS,

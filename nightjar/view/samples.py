@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError, WarehouseError
-from nightjar.reports.rollouts import TURNS, ending
+from nightjar.reports.rollouts import TEXTS, TURNS, ending
 from nightjar.view.columns import Columns
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED
@@ -49,6 +49,7 @@ KINDS = {
 """Conditions on an example and on a rollout."""
 LISTS = ("example", "rollout")
 USUAL = {
+    "id": "id",
     "prompt": "prompt",
     "target": "target",
     "answer": "answers",
@@ -85,6 +86,8 @@ _CONDITION = """(
 ) AND len([
 {condition}
 ]) = 1"""
+_OUTCOME = "outcome_of(error, error_chain, stop_condition, is_truncated)"
+"""What the view ``rollouts`` has, too. The view also has the texts, for conditions, and takes twice as long."""
 _OTHER = """other AS (
     SELECT hash_a AS example_hash, correct_b >= 0.5 AS is_right FROM paired([$run], [$against])
 ),"""
@@ -92,9 +95,9 @@ _JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_
 _SAMPLES = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        {noted} AS noted, {holds} AS holds
-    FROM rollouts WHERE run_id = $run
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, {noted} AS noted, {holds} AS holds
+    FROM {rollouts} AS rollouts WHERE run_id = $run
 ), grouped AS (
     SELECT
         example_id,
@@ -104,23 +107,30 @@ WITH {other} asked AS (
         stddev_samp(reward) AS spread,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
-        list(
-            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: noted}}
-            ORDER BY rollout_index
-        )[:{most}] AS strip,
         count(*) AS rollouts
     FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
+), shown AS (
+    SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
+    FROM grouped {join}
+    ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+), strips AS (
+    SELECT
+        example_id,
+        list(
+            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: {noted}}}
+            ORDER BY rollout_index
+        )[:{most}] AS strip
+    FROM segments.rollouts WHERE run_id = $run AND example_id IN (SELECT example_id FROM shown)
+    GROUP BY example_id
 )
-SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
-FROM grouped {join}
-ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+FROM shown JOIN strips USING (example_id) ORDER BY {order}, example_id
 """
 _ROLLOUTS = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        attempts, {noted} AS noted, {holds} AS holds, {of_examples}
-    FROM rollouts WHERE run_id = $run
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, attempts, {noted} AS noted, {holds} AS holds, {of_examples}
+    FROM {rollouts} AS rollouts WHERE run_id = $run
     WINDOW same AS (PARTITION BY example_id)
 ), grouped AS (FROM asked WHERE holds AND ({kind}))
 SELECT grouped.* EXCLUDE (example_hash, holds, is_flaky, is_right), count(*) OVER () AS found
@@ -135,12 +145,7 @@ _OF_EXAMPLES = """
 _NO_EXAMPLES = "NULL AS is_flaky, NULL AS is_right, NULL AS spread"
 _TEXTS = f"""
 SELECT
-    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, left(answer, 400) AS target,
-    left(coalesce(state ->> 'parsed_answer', state ->> 'extracted_answer'), 400) AS answer,
-    left(coalesce(
-        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
-        prompt ->> '$'
-    ), 400) AS prompt
+    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, state ->> 'sample_id' AS id, {TEXTS}
 FROM rollouts
 WHERE run_id = $run AND list_contains($examples, example_id) AND list_contains($indexes, rollout_index)
 ORDER BY example_id, rollout_index
@@ -180,7 +185,7 @@ def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]
         shown = _unpublished(live, asked)
     metrics = [f"metric {name}" for name in shown["run"].get("metrics") or []]
     usual = USUAL | dict.fromkeys(metrics[:MOST_METRICS], "metrics")
-    columns = Columns.of(usual, [*metrics, *MORE], asked.columns, shown["examples"])
+    columns = Columns.of(usual, [*metrics, *MORE], asked.columns if shown["is_published"] else (), shown["examples"])
     chosen = {"asked": asked, "kinds": KINDS, "sorts": SORTS, "lists": LISTS, "rows": ROWS, "columns": columns}
     return page(request, "samples.html", **chosen, **shown)
 
@@ -269,6 +274,8 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
     sql = (_ROLLOUTS if of_rollouts else _SAMPLES).format(
         most=MOST_SQUARES,
         noted=IS_NOTED,
+        rollouts="rollouts" if conditions else "segments.rollouts",
+        outcome="outcome" if conditions else _OUTCOME,
         holds=" AND ".join(conditions) or "true",
         kind=KINDS[asked.show][of_rollouts] if asked.show else "true",
         order=SORTS[asked.sort or "example"][of_rollouts],
@@ -301,8 +308,7 @@ def _told(texts: list[dict[str, Any]], rollout_index: int | None) -> dict[str, A
             if value is not None:
                 values.setdefault(name, []).append(value)
     return {
-        "prompt": own[0]["prompt"] if own else None,
-        "target": own[0]["target"] if own else None,
+        **{name: own[0][name] if own else None for name in ("id", "prompt", "target")},
         "answers": answers.most_common(),
         "ended": ", ".join(sorted({end for one in own if (end := ending(one["stop_condition"], one["turns"]))})),
         "metrics": {name: sum(seen) / len(seen) for name, seen in values.items()},

@@ -229,12 +229,10 @@ def create_app(
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
-    for name, text, kind in (
-        ("icon.svg", icon, "image/svg+xml"),
-        ("style.css", style, "text/css"),
-        *((name, partial(standalone, name), "text/css") for name in ("terminal.css", "texts.css", "conversation.css")),
-    ):
-        app.add_api_route(f"/{name}", _static(text, kind))
+    app.add_api_route("/icon.svg", _static(icon, "image/svg+xml"))
+    app.add_api_route("/style.css", _static(style, "text/css"))
+    for name in ("terminal.css", "texts.css", "conversation.css"):
+        app.add_api_route(f"/{name}", _static(partial(standalone, name), "text/css"))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:

@@ -94,6 +94,7 @@ class TestResults:
             "env_id": "letters", "env_args": {}, "model": "m", "base_url": server.base_url, "num_examples": 3,
             "rollouts_per_example": 2, "sampling_args": {"temperature": 0.5}, "pass_threshold": 0.9, "rollouts": 6,
             "scored": 6, "failed": 0, "coverage": 1.0, "avg_error": 0.0, "state_columns": ["board"],
+            "reward_weights": {"<lambda>": 1.0, "num_turns": 0.0},
             "path_to_save": None, "status": "completed", "usage": {"input_tokens": 6, "output_tokens": 6},
         }  # fmt: skip
         assert {name: metadata[name] for name in expected} == expected

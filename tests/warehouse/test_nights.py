@@ -67,7 +67,7 @@ class TestVerdict:
         # each of the 13 is the odd one of three, so the chance is about (1/3)**13
         assert gsm8k.p_worse < 0.001
         assert (
-            "gsm8k worse by 0.3625 (standard error 0.0735) than on 2026-11-02 and 1 night before (40 examples)"
+            "gsm8k worse by 0.3625 (standard error 0.0738) than on 2026-11-02 and 1 night before (40 examples)"
             in worse.line
         )
 

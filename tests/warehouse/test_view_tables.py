@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from nightjar.view import samples
 from nightjar.warehouse import Warehouse
 
 
@@ -70,6 +71,13 @@ class TestColumns:
             f"1 8 9 2 times {strip.format('wrong', 'wrong')} 0.000 0.000 max_turns_reached",
             f"2 9 9 {strip.format('right', 'failed')} 1.000 1.000 done",
         ]
+
+    @pytest.mark.parametrize("by", ["example", "rollout"])
+    def test_every_column_can_be_chosen_in_both_lists(self, browser, by):
+        names = re.findall(r'name="columns" value="([^"]+)"', browser.get("/runs/first/samples").text)
+        assert len(names) == len(samples.USUAL) + len(samples.MORE) + 1  # and one metric
+        page = browser.get("/runs/first/samples", params={"by": by, "columns": names})
+        assert {"Id", "Spread", "Error", "Attempts", "exact"} <= {*headings(page)}
 
 
 class TestRowsPerRollout:

@@ -55,11 +55,14 @@ WITH reported AS (
         *,
         error IS NULL AND completion IS NOT NULL AS is_answered,
         state -> 'model_response' AS response,
-        coalesce(list_last(list_filter(
+        -- Only wrong answers need these two, which take as long as all the rest.
+        CASE WHEN reward > 0 THEN '' ELSE coalesce(list_last(list_filter(
             (completion -> '$[*]')::JSON[], lambda message: message ->> 'role' = 'assistant'
-        )) ->> 'content', '') AS said,
-        (json_exists(state, '$.extracted_answer') OR json_exists(state, '$.parsed_answer'))
-            AND coalesce(state ->> 'extracted_answer', state ->> 'parsed_answer') IS NULL AS lacks_answer,
+        )) ->> 'content', '') END AS said,
+        CASE WHEN reward > 0 THEN false
+            ELSE (json_exists(state, '$.extracted_answer') OR json_exists(state, '$.parsed_answer'))
+                AND coalesce(state ->> 'extracted_answer', state ->> 'parsed_answer') IS NULL
+        END AS lacks_answer,
         TRY_CAST(trajectory -> '$[*].response.usage.reasoning_tokens' AS BIGINT[]) AS thought,
         TRY_CAST(trajectory -> '$[*].response.is_cached' AS BOOLEAN[]) AS cached
     FROM segments.rollouts
@@ -101,7 +104,8 @@ WITH sums AS (
         coalesce(sum(reasoning_tokens), 0)::BIGINT AS total_reasoning_tokens,
         coalesce(quantile_cont(model_ms, [0.5, 0.9, 0.99]) FILTER (is_answered), [0, 0, 0]) AS latencies_ms,
         count(*) FILTER (reward IS NULL AND is_model_error(failure_category)) AS model_errors,
-        coalesce(histogram(finish_reason) FILTER (finish_reason <> ''), MAP {}) AS finish_reason_counts,
+        -- As an aggregate of the query, DuckDB would compute the histogram of every run, also where one is asked for.
+        coalesce(list_aggregate(list(finish_reason) FILTER (finish_reason <> ''), 'histogram'), MAP {}) AS finish_reason_counts,
         coalesce(sum(cached_calls), 0)::BIGINT AS cached_calls
     FROM steps
     GROUP BY run_id
