@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import resources
 from itertools import chain, groupby
 from math import isfinite
 from typing import Any
+
+from markupsafe import Markup
 
 from nightjar.analysis.run_statistics import Mean
 from nightjar.errors import WarehouseError
@@ -53,7 +58,16 @@ def run_page(found: StoredRun, limit: int) -> Export:
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
-    text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
+    script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
+    text = standalone(
+        "export.html",
+        run=run,
+        rollouts=shown,
+        config=config,
+        newer=newer,
+        script=Markup(script),  # noqa: S704 - a file of this package
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
     return Export(text, len(shown), read.rollout_count, f"{found.run_id}.html")
 
 

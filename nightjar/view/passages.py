@@ -104,6 +104,13 @@ def json_passage(text: str, room: Room) -> Passage | None:
     return Passage("json", text, html=tree(found, room)) if found and one_line(found) is None else None
 
 
+def value_passage(text: str, room: Room) -> Passage:
+    """Returns a value that is no message: a tree of JSON, short JSON in one line, or the text."""
+    found = parse_container(text, room)
+    line = one_line(found) if found else text
+    return Passage("text", line) if line is not None else Passage("json", text, html=tree(found or [], room))
+
+
 def folded(kind: str, text: str, label: str = "") -> Passage:
     cut = fold(text)
     return Passage(kind, text, label=label) if cut is None else Passage(kind, text[:cut], text[cut:], label)

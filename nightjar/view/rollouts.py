@@ -32,7 +32,8 @@ from nightjar.view.live_rollout import growing_page
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED, notes_of
 from nightjar.view.pages import Whole, page, records
-from nightjar.view.passages import pretty
+from nightjar.view.passages import pretty, value_passage
+from nightjar.view.room import Room
 from nightjar.view.samples import Chosen, neighbours, only_run, run_queries
 from nightjar.view.scores import score_of
 from nightjar.view.tool_calls import read_call
@@ -184,7 +185,7 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
     parsed = next((_state_text(name, state[name]) for name in PARSED if name in state), None)
     completion = turns(found["completion"], commands(agent.steps) if agent else read_call, after)
     completion = with_answer(completion, parsed)
-    own = {*PARSED, *(agent.columns if agent else ())}
+    own, room = {*PARSED, *(agent.columns if agent else ())}, Room()
     return {
         **found,
         "prompt": prompt,
@@ -193,14 +194,16 @@ def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = N
         "has_terminal": agent is not None or has_colours([*prompt, *completion]),
         "agent": agent,
         "score": score_of(found, weights),
-        "info": pretty(found["info"]) if found["info"] else None,
-        "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
+        "info": value_passage(pretty(found["info"]), room) if found["info"] else None,
+        "tool_defs": value_passage(pretty(found["tool_defs"]), room) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
         "parsed": parsed,
         "ended": ending(found["stop_condition"], sum(turn.role == "assistant" for turn in completion)),
         "state": {
-            name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
+            name: value_passage(_state_text(name, value), room)
+            for name, value in state.items()
+            if value is not None and name not in own
         },
     }
 

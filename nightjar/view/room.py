@@ -11,7 +11,7 @@ LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
 """Limits in characters of a message: the most that are shown, and the number shown however long the conversation is."""
 LONGEST_CONVERSATION = 2_000_000
 """The limit for all texts, in characters of HTML. Images may have twice as many, and so may JSON that is read."""
-MOST_RENDERED = 400_000
+MOST_RENDERED = 200_000
 """The limit in characters for the texts of a conversation that are shown as Markdown. Further texts are plain."""
 MESSAGE, ELEMENT, VALUE = 500, 150, 80
 """The characters of HTML around a message, a part of a message and a value of JSON."""

@@ -14,7 +14,7 @@ from nightjar.view.texts.folding import UNFOLDED, folded
 from nightjar.view.texts.markdown import Block, blocks
 from nightjar.view.texts.sanitising import sanitised
 
-LONGEST_RENDERED = 200_000
+LONGEST_RENDERED = 50_000
 """The longest text in characters that is rendered."""
 _GROWTH, _ROOM = 10, 20_000
 """The HTML of a text may have 10 characters for each of its characters, and 20,000 more."""

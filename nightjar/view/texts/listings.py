@@ -1,33 +1,37 @@
-"""Highlights code in languages whose lexers take linear time on any text."""
+"""Highlights code. The highlighter works line by line and without Python's lock, so other pages are still answered."""
 
 from __future__ import annotations
 
-from functools import cache
+import re
+from html import unescape
 
+import pyromark
 from markupsafe import escape
-from pygments import highlight
-from pygments.formatters.html import HtmlFormatter
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.token import STANDARD_TYPES
 
 from nightjar.view.texts.folding import folded, folded_lines
 
-LONGEST = 20_000
-"""The longest code in characters that is highlighted."""
-_LANGUAGES = {
-    "bash": "bash sh shell zsh console shellscript", "c": "c h", "cpp": "cpp c++ cc hpp cxx", "csharp": "csharp cs c#",
-    "css": "css", "diff": "diff patch", "docker": "docker dockerfile", "go": "go golang", "html": "html htm",
-    "ini": "ini cfg", "java": "java", "javascript": "javascript js jsx mjs node", "json": "json jsonl json5 jsonc",
-    "julia": "julia jl", "kotlin": "kotlin kt", "latex": "latex tex", "lean4": "lean lean4", "lua": "lua",
-    "make": "make makefile", "php": "php", "python": "python py python3 py3 pycon", "r": "r", "ruby": "ruby rb",
-    "rust": "rust rs", "scala": "scala", "sql": "sql sqlite postgresql mysql duckdb", "swift": "swift",
-    "toml": "toml", "typescript": "typescript ts tsx", "xml": "xml svg", "yaml": "yaml yml",
-}  # fmt: skip
-_NAMES = {alias: name for name, aliases in _LANGUAGES.items() for alias in aliases.split()}
-CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
-_FORMAT = HtmlFormatter(nowrap=True)
+LONGEST, LONGEST_LINE, _MOST_ARROWS = 20_000, 500, 200
+"""The limits of code that is highlighted: its characters, those of a line, and its arrows ``=>``, which take long."""
 _LONGEST_NAME = 40
+_LANGUAGE = re.compile(r"[\w+#.-]+")
+_LANGUAGES = {
+    "console": "bash", "shell": "bash", "py3": "python", "pycon": "python", "python3": "python", "c#": "cs",
+    "jsonc": "json", "jsonl": "json", "node": "js", "postgresql": "sql", "sqlite": "sql", "golang": "go",
+    "ini": "", "cfg": "",
+}  # fmt: skip
+"""Other names of languages, and languages that are not highlighted because spaces take the highlighter long."""
+_COLOURS = {
+    "a71d5d": "keyword", "183691": "string", "969896": "comment", "0086b3": "constant", "795da3": "name",
+    "63a35c": "name", "bd2c00": "gone", "ffecec": "gone", "55a532": "new", "eaffea": "new",
+}  # fmt: skip
+"""Classes for the colours of the highlighter's theme, because pages have colours of their own for both modes."""
+CLASSES = frozenset(_COLOURS.values())
+_BOLD = "font-weight:bold"
+"""The style of names where they are defined, beside words that have a colour."""
+_WORD = re.compile(r'<span style="([^"]*)">([^<]*?)(\n?)</span>')
+_COLOUR = re.compile(r"#(\w{6})")
+_TAG = re.compile(r"<[^>]*>")
+_TILDES = re.compile(r"~+")
 
 
 def listing(code: str, info: str) -> str:
@@ -47,12 +51,27 @@ def listing(code: str, info: str) -> str:
 
 def highlighted(code: str, language: str) -> str:
     """Returns code as HTML with a class for each kind of word. Code in an unknown language is only escaped."""
-    name = _NAMES.get(language.lower())
-    if name is None or len(code) > LONGEST:
+    name = _LANGUAGES.get(language.lower(), language.lower())
+    if not _LANGUAGE.fullmatch(name) or not _is_quick(code):
         return str(escape(code))
-    return str(highlight(code, _lexer(name), _FORMAT))
+    fence = "~" * max(3, 1 + max(map(len, _TILDES.findall(code)), default=0))
+    html = pyromark.html(f"{fence}{name}\n{code}\n{fence}", highlight=pyromark.Theme.INSPIRED_GITHUB)
+    html = _TAG.sub(_span, _WORD.sub(_word, html)).strip("\n")
+    return html if unescape(_TAG.sub("", html)) == code else str(escape(code))
 
 
-@cache
-def _lexer(name: str) -> Lexer:
-    return get_lexer_by_name(name, stripnl=False, ensurenl=False)
+def _is_quick(code: str) -> bool:
+    if len(code) > LONGEST or code.count("=>") > _MOST_ARROWS:
+        return False
+    return max(map(len, code.split("\n"))) <= LONGEST_LINE
+
+
+def _word(found: re.Match[str]) -> str:
+    style, word, end = found.groups()
+    kinds = [_COLOURS[colour] for colour in _COLOUR.findall(style) if colour in _COLOURS]
+    kind = kinds[-1] if kinds else "name" if _BOLD in style else ""
+    return f'<span class="{kind}">{word}</span>{end}' if kind and word else word + end
+
+
+def _span(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith(('<span class="', "</span")) else ""

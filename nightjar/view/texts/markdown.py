@@ -18,6 +18,7 @@ from nightjar.view.texts.answers import Answer
 from nightjar.view.texts.formulas import Formula
 from nightjar.view.texts.links import host_of, is_web, percent_encoded
 from nightjar.view.texts.listings import listing
+from nightjar.view.texts.python_code import fenced
 
 _OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
 _DEEPEST = 30
@@ -25,9 +26,9 @@ _DEEPEST = 30
 _MANY_QUOTES = re.compile(r"^(?:[ \t]{0,20}>){50}", re.MULTILINE)
 """Quotes that take the parser quadratic time."""
 _TAGS = {
-    "Paragraph": "p", "HtmlBlock": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
+    "Paragraph": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
 }  # fmt: skip
-_TABLE = '<div class="scroll" role="region" aria-label="table" tabindex="0"><table>'
+_TABLE = '<div class="scroll" role="group" aria-label="table" tabindex="0"><table>'
 
 
 @dataclass
@@ -73,7 +74,7 @@ def blocks(source: str, answer: Answer) -> list[Block] | None:
     """Returns the blocks of a text, with the last occurrence of the answer marked. Returns None for a hostile text."""
     if _MANY_QUOTES.search(source):
         return None
-    text, found = formulas.take_out(source)
+    text, found = formulas.take_out(fenced(source))
     writer = _Writer(found)
     for event in pyromark.events(text, options=_OPTIONS):
         writer.write(event)
@@ -155,6 +156,8 @@ class _Writer:
             place = f' class="{alignment}"' if alignment in {"right", "center"} else ""
             scope = ' scope="col"' if self._cell == "th" else ""
             self._open(f"<{self._cell}{scope}{place}>", f"</{self._cell}>")
+        elif name == "HtmlBlock":
+            self._open('<p class="html">', "</p>")
         else:
             tag = _TAGS.get(name)
             self._open(f"<{tag}>" if tag else "", f"</{tag}>" if tag else "")

@@ -21,13 +21,13 @@ _SIZES = {
     "stretchy", "symmetric", "voffset", "width",
 }  # fmt: skip
 _CLASSES = {
-    "div": {"scroll"}, "mtd": set(formulas.CLASSES), "mark": {"answer"}, "p": {f"h{level}" for level in range(1, 7)},
+    "div": {"scroll"}, "mtd": set(formulas.CLASSES), "mark": {"answer"},
+    "p": {"html", "h1", "h2", "h3", "h4", "h5", "h6"},
     "code": {"formula"}, "pre": {"formula"}, "figure": {"listing"}, "small": {"host"}, "details": {"rest"},
     "span": {"boxed", *listings.CLASSES}, "td": {"right", "center"}, "th": {"right", "center"},
 }  # fmt: skip
 _VALUES = {
-    "div": {"tabindex": {"0"}, "role": {"region"}, "aria-label": {"table"}},
-    "p": {},
+    "div": {"tabindex": {"0"}, "role": {"group"}, "aria-label": {"table"}},
     "th": {"scope": {"col"}},
 }
 _CLEANER = nh3.Cleaner(

