@@ -107,10 +107,10 @@ class _Server(uvicorn.Server):
         process.stop()
 
 
-def warm_up(app: FastAPI) -> None:
+def warm_up(app: FastAPI, longest_seconds: float = _LONGEST_WARM_UP_SECONDS) -> None:
     """Makes the first page, so that its visitor waits neither for the templates nor for the state of the warehouse.
 
-    Then goes on with the other templates in the background. Waits a few seconds at most.
+    Then goes on with the other templates in the background. Waits ``longest_seconds`` at most.
     """
     is_made = threading.Event()
     asked = Request({"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": []})
@@ -122,7 +122,7 @@ def warm_up(app: FastAPI) -> None:
         compile_templates()
 
     threading.Thread(target=make, daemon=True).start()
-    is_made.wait(_LONGEST_WARM_UP_SECONDS)
+    is_made.wait(longest_seconds)
 
 
 def _is_loopback(host: str) -> bool:

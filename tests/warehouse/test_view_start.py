@@ -18,7 +18,7 @@ app = create_app(Warehouse(sys.argv[1]), Access())
 seen = lambda: (set(sys.modules), {each.pid for each in psutil.Process().children()})
 with TestClient(app, base_url="http://localhost") as client:
     assert client.get("/icon.svg").status_code == 200  # the client and the thread that answers
-    warm_up(app)
+    warm_up(app, longest_seconds=50)
     modules, processes = seen()
     for path in sys.argv[2:]:
         assert client.get(path).status_code == 200
