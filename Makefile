@@ -90,7 +90,7 @@ $(ORIGINAL)/.ready:
 	$(ORIGINAL)/bin/python -m pip install --quiet --disable-pip-version-check 'verifiers==0.1.14' 'openai<3' 'anthropic<1'
 	@touch $@
 
-screenshots: $(READY) ## take the pictures of the README and docs/screenshots.md: four minutes, and a Chromium (ARGS="--chromium PATH")
+screenshots: $(READY) ## take the pictures of the README and docs/guides/screenshots.md: four minutes, and a Chromium (ARGS="--chromium PATH")
 	$(PIP) --constraint constraints.txt --editable '.[screenshots]'
 	$(BIN)/python tests/screenshots/take.py $(ARGS)
 	$(BIN)/python tests/screenshots/view.py $(ARGS)

@@ -1,4 +1,4 @@
-"""The questions in the README and in docs/warehouse.md have the answers that stand below them.
+"""The questions in the README and in docs/reference/warehouse.md have the answers that stand below them.
 
 They are about runs that are made here: the recorded answers of two models to GSM8K, whose scores are known, and two
 nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for review.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
-PAGES = ("README.md", "docs/warehouse.md")
+PAGES = ("README.md", "docs/reference/warehouse.md")
 PAIR = re.compile(r"```sh\n((?:nightjar sql \"[^`]*?\"\n)+)```\n```\n(.*?)```", re.DOTALL)
 RUN_IDS = {
     "1489c10aac35": "6b-finetuning", "af9fe193abad": "6b-verification", "d62f9b351acd": "first night",

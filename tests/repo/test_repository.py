@@ -47,6 +47,6 @@ def test_every_dependency_is_pinned_to_a_version() -> None:
 
 
 def test_links_in_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
