@@ -19,9 +19,10 @@ def sentence(text: str) -> str:
     return escaped(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
 
 
-def code(text: str) -> str:
+def code(text: str, *, is_whole: bool = False) -> str:
+    """Returns text as code. With ``is_whole``, no line is broken in it."""
     shown = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
-    return f"<code>{shown}</code>"
+    return f'<code class="whole">{shown}</code>' if is_whole else f"<code>{shown}</code>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
