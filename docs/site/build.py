@@ -80,7 +80,10 @@ def write(path: Path, text: str) -> None:
 
 
 def for_site(page: Path, text: str) -> str:
-    """Returns a page as the site shows it: without links to files of the repository, and with titles in place of names of files."""
+    """Returns a page as the site shows it.
+
+    Links to files outside ``docs/`` become text, names of files become titles, and blocks show what they need.
+    """
 
     def replace_link(match: re.Match[str]) -> str:
         label, target = match.groups()

@@ -112,6 +112,12 @@ def test_every_command_has_its_part_of_the_reference(site: Path, pages: dict[Pat
         assert f"nightjar-{words.replace(' ', '-')}" in page.anchors
 
 
+def test_every_page_begins_with_what_its_reader_can_do(site: Path, pages: dict[Path, Page]) -> None:
+    """Also the generated pages; test_documentation.py has the others."""
+    first = re.compile(r"</h1>\s*<p>After (?:this page|these|this notebook)")
+    assert [str(path.relative_to(site)) for path in pages if not first.search(path.read_text("utf-8"))] == []
+
+
 @pytest.mark.parametrize(
     ("page", "words"),
     [
