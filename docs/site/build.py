@@ -37,7 +37,7 @@ def main(site: Path) -> None:
         folder = Path(temporary)
         write_pages(folder / "pages")
         write_config(folder)
-        command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", folder / CONFIG.name]
+        command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(folder / CONFIG.name)]
         if subprocess.run(command, cwd=folder, check=False).returncode != 0:
             sys.exit("The site was not built: see the problems above.")
         for name in _UNUSED:

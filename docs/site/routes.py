@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -16,6 +16,7 @@ from markdown_text import code, docstring, table
 from starlette.routing import BaseRoute
 
 from nightjar.compat.nemo.serving.app import generate_app
+from nightjar.environments.seeded.eval_environment import EvalEnvironment
 from nightjar.model_server import Faults, FixedAnswer
 from nightjar.model_server.model_server import Routes
 from nightjar.model_server.protocols import ModelProtocol
@@ -32,7 +33,7 @@ def page() -> str:
             table(("method", "path", "answer"), _model_server()),
             "## A served benchmark",
             "[`nightjar serve`](commands/serve.md) answers these requests.",
-            *_described(generate_app(SimpleNamespace(name="benchmark")).routes),
+            *_described(generate_app(cast(EvalEnvironment, SimpleNamespace(name="benchmark"))).routes),
             "## The web view",
             "[`nightjar view`](commands/view.md) answers these requests with pages. Their addresses can be shared.",
             *_described(route for module in PAGES for route in module.router.routes),
@@ -63,11 +64,12 @@ def _described(found: Iterable[BaseRoute]) -> Iterator[str]:
     routes = [route for route in found if isinstance(route, APIRoute)]
     document = get_openapi(title="Nightjar", version="", routes=routes)
     rows = [
-        (", ".join(sorted(route.methods)), code(route.path), docstring(_purpose(route.endpoint))) for route in routes
+        (", ".join(sorted(route.methods or ())), code(route.path), docstring(_purpose(route.endpoint)))
+        for route in routes
     ]
     yield table(("method", "path", "answer"), rows)
     for route in routes:
-        parameters = document["paths"][route.path_format][min(route.methods).lower()].get("parameters", [])
+        parameters = document["paths"][route.path_format][min(route.methods or ("GET",)).lower()].get("parameters", [])
         if asked := [each for each in parameters if each["in"] == "query"]:
             yield f"**Parameters of `{route.path}`**"
             yield table(("name", "type", "default"), [_parameter(each, document) for each in asked])
