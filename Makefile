@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots image clean
+.PHONY: help setup demo docs wheel test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots image clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## run the main job on a local model server: no key, no network
 	@$(BIN)/nightjar demo
+
+docs: $(READY) ## build the documentation site into nightjar/site; 'nightjar docs' opens it
+	$(BIN)/python docs/site/build.py
+
+wheel: docs ## build the wheel into dist/, with the pages of the documentation
+	$(BIN)/python -m hatchling build -t wheel
 
 test: $(READY) ## run the tests but those marked 'long' (ARGS="tests/warehouse -k views" for some)
 	$(PYTEST) -m "not long" $(ARGS)
@@ -90,7 +96,7 @@ $(ORIGINAL)/.ready:
 	$(ORIGINAL)/bin/python -m pip install --quiet --disable-pip-version-check 'verifiers==0.1.14' 'openai<3' 'anthropic<1'
 	@touch $@
 
-screenshots: $(READY) ## take the pictures of the README and docs/screenshots.md: four minutes, and a Chromium (ARGS="--chromium PATH")
+screenshots: $(READY) ## take the pictures of the README and docs/guides/screenshots.md: four minutes, and a Chromium (ARGS="--chromium PATH")
 	$(PIP) --constraint constraints.txt --editable '.[screenshots]'
 	$(BIN)/python tests/screenshots/take.py $(ARGS)
 	$(BIN)/python tests/screenshots/view.py $(ARGS)

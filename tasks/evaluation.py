@@ -1,6 +1,6 @@
 """The stages of an evaluation as Prefect tasks: each is one call into ``nightjar``.
 
-The flow ``evaluate`` puts the tasks in order. Your own flow can do the same (docs/prefect.md)::
+The flow ``evaluate`` puts the tasks in order. Your own flow can do the same (docs/guides/prefect.md)::
 
     run = load_env.submit(RunConfig(env_id="gsm8k", model="gpt-4.1-mini")).result()
     with run:

@@ -391,7 +391,7 @@ FAILURE = {
 
 
 class RunWriter:
-    """Writes run directories by hand, as docs/run-directory.md describes them.
+    """Writes run directories by hand, as docs/reference/run-directory.md describes them.
 
     Unless told otherwise, a run of two examples and two rollouts each, one of which failed.
     """

@@ -142,7 +142,7 @@ class Run(TabularResult):
         )
 
     def rollouts(self) -> Iterator[RolloutOutput]:
-        """Yields the rollouts by example and index, as rows of ``results.jsonl`` (docs/run-directory.md)."""
+        """Yields the rollouts by example and index, as rows of ``results.jsonl`` (docs/reference/run-directory.md)."""
         yield from map(RolloutOutput, self.stored.rows())
 
     def plot(self) -> alt.TopLevelMixin:

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RunSettings(TypedDict, total=False):
-    """The settings of a run. docs/configuration.md describes them; None means the default."""
+    """The settings of a run. docs/reference/configuration.md describes them; None means the default."""
 
     model: str
     provider: ProviderName

@@ -61,6 +61,7 @@ COMMANDS = {
     "eval rescore": "eval.reruns:eval_rescore",
     "eval repair": "eval.reruns:eval_repair",
     "view": "view:view",
+    "docs": "docs:docs",
     "export": "view:export",
     "compare": "comparison:compare",
     "gate": "comparison:gate_command",

@@ -57,7 +57,8 @@ def config_set(
     """Set a default. Flags, suites, the endpoint registry and environments override it.
 
     The keys are output_dir, warehouse, judge.model, judge.base_url, judge.api_key_var, and eval.FIELD for each field in
-    docs/configuration.md. A secret is not stored: set the name of the environment variable that holds the secret.
+    docs/reference/configuration.md. A secret is not stored: set the name of the environment variable that holds the
+    secret.
 
     Examples: nightjar config set eval.model my-model | nightjar config set eval.sampling_args.top_p 0.9
     """

@@ -77,7 +77,7 @@ def _engine() -> Iterator[Any]:
         where = os.environ.get("DOCKER_HOST", "docker's usual socket")
         raise ConfigError(
             f"No container engine answers at {where}: {error.__cause__}. Start docker, or start podman's socket and "
-            "set DOCKER_HOST (docs/agents.md)"
+            "set DOCKER_HOST (docs/guides/agents.md)"
         ) from error
     with closing(client):
         try:

@@ -29,7 +29,7 @@ _IDENTITY = ("env_id", "env_args", "extra_env_kwargs", "model", "base_url", "rol
 
 
 GenerateMetadata: TypeAlias = dict[str, Any]
-"""Configuration and aggregates of a run, as in ``metadata.json``; see docs/run-directory.md."""
+"""Configuration and aggregates of a run, as in ``metadata.json``; see docs/reference/run-directory.md."""
 
 
 class GenerateOutputs(TypedDict):

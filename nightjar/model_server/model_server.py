@@ -109,6 +109,7 @@ class Routes:
             self.stats.in_flight -= 1
 
     async def tokenize(self, request: web.Request) -> web.StreamResponse:
+        """The token ids of messages, as vLLM counts them."""
         try:
             fields = await self._fields(request, CHAT_COMPLETIONS)
             return _json(tokenize_body(fields, self.max_context_tokens))
@@ -116,6 +117,7 @@ class Routes:
             return _error(error, CHAT_COMPLETIONS)
 
     async def models(self, request: web.Request) -> web.StreamResponse:
+        """The names of the models."""
         try:
             self._check_headers(request, CHAT_COMPLETIONS)
         except ApiError as error:
@@ -123,15 +125,18 @@ class Routes:
         return _json(models_body([self.only_model or DEFAULT_MODEL]))
 
     async def health(self, _: web.Request) -> web.StreamResponse:
+        """Whether the server answers."""
         return _json(b'{"status":"ok"}')
 
     async def show_stats(self, request: web.Request) -> web.StreamResponse:
+        """The number of requests and faults. With ``?questions=1``, also how often each question was asked."""
         fields = {field.name: getattr(self.stats, field.name) for field in dataclasses.fields(self.stats)}
         if request.query.get("questions", "0") in ("", "0"):
             del fields["questions"]
         return _json(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
 
     async def reset_stats(self, _request: web.Request) -> web.StreamResponse:
+        """Sets the numbers of ``/stats`` to 0."""
         self.stats.reset()
         return web.Response(status=204)
 

@@ -149,8 +149,8 @@ def _start_error(text: str) -> SandboxCreationError:
     if "permi" not in text.lower():
         return SandboxCreationError(problem)
     return SandboxRefusedError(
-        f"{problem}. This machine does not let its users make namespaces; docs/sandboxes.md says how to permit it. "
-        "Or use containers: sandbox_provider='docker'."
+        f"{problem}. This machine does not let its users make namespaces; docs/guides/sandboxes.md says how to permit "
+        "it. Or use containers: sandbox_provider='docker'."
     )
 
 

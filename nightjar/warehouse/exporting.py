@@ -71,7 +71,7 @@ SELECT
     attempts, model, tool_defs, trajectory, state
 FROM rollouts
 """
-"""Rollouts in the form of ``results.jsonl`` (docs/run-directory.md), with their run_id."""
+"""Rollouts in the form of ``results.jsonl`` (docs/reference/run-directory.md), with their run_id."""
 
 
 class ExportFormat(StrEnum):

@@ -1,4 +1,4 @@
-"""Rollouts as rows: the fields that docs/run-directory.md describes, and the way back to a state."""
+"""Rollouts as rows: the fields that docs/reference/run-directory.md describes, and the way back to a state."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Evaluations as subflows of a user's own flow: the code of docs/prefect.md, in a folder with its own ``flows``."""
+"""Evaluations as subflows of a user's own flow: the code of docs/guides/prefect.md beside its own ``flows``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 pytestmark = pytest.mark.long
 
-PAGE = (Path(__file__).parents[2] / "docs" / "prefect.md").read_text().partition("## How it ends")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "prefect.md").read_text().partition("## How it ends")[0]
 SOME_FAIL = Faults(rate_500=0.3, seed=3)
 NO_RETRIES = {"request_retries": 0, "max_retries": 0}
 

@@ -1,4 +1,4 @@
-"""The examples of docs/prefect.md run as they stand there."""
+"""The examples of docs/guides/prefect.md run as they stand there."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-PAGE = Path(__file__).parents[2] / "docs" / "prefect.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "prefect.md"
 
 
 def test_the_documented_tasks_run_in_a_users_flow(own_folder):

@@ -1,4 +1,4 @@
-"""The lines of ``results.jsonl`` and ``attempts.jsonl`` of a made-up rollout, as in docs/run-directory.md."""
+"""The lines of ``results.jsonl`` and ``attempts.jsonl`` of a made-up rollout, as in docs/reference/run-directory.md."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 python tests/performance/scale.py             # make scale; some twenty minutes, 1 GB
 python tests/performance/scale.py night       # one case
 
-docs/scale.md shows the figures. A query is asked in a new process, so its time is that of a cold start.
+docs/internals/scale.md shows the figures. A query is asked in a new process, so its time is that of a cold start.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Five models are asked the same environments every night; the runs are numbered as they happen. A line of
 ``results.jsonl`` has 3 KB on average. Models differ, drift and fail a little, some rollouts need two attempts;
-``metadata.json`` is true to the lines. The fields are described in docs/run-directory.md.
+``metadata.json`` is true to the lines. The fields are described in docs/reference/run-directory.md.
 
 >>> Nights(REALISTIC).write_run(Path("outputs"), 0).rollouts     # doctest: +SKIP
 500

@@ -79,7 +79,7 @@ def test_a_policy_says_how_to_use_it(file: Path) -> None:
 
 def test_what_the_page_shows_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (CONFIGS.parent / "docs" / "suites.md").read_text()
+    page = (CONFIGS.parent / "docs" / "guides" / "suites.md").read_text()
     registry, suite = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     Path("configs").mkdir()
     Path("configs/endpoints.toml").write_text(registry)

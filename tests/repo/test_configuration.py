@@ -1,6 +1,6 @@
 """A field of the configuration is declared once: everything else that shows it follows.
 
-``python tests/repo/test_configuration.py`` writes the table of docs/configuration.md.
+``python tests/repo/test_configuration.py`` writes the table of docs/reference/configuration.md.
 """
 
 import re
@@ -27,7 +27,7 @@ from nightjar.flows.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 TEXT = "Moons that the model is told of."
 
 

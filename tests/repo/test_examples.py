@@ -31,7 +31,7 @@ import nightjar
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guides" / "environments.md").read_text(encoding="utf-8")
 PUBLIC_MODULES = (
     "nightjar.environments", "nightjar.environments.rubrics", "nightjar.environments.parsers", "nightjar.clients",
     "nightjar.environments.data", "nightjar.model_server",
@@ -150,7 +150,7 @@ def test_the_guide_prints_what_it_says() -> None:
     for found in re.finditer(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL):
         line, block = GUIDE.count("\n", 0, found.start()) + 1, found.group(1)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile("\n" * line + block, "docs/environments.md", "exec"), vars(guide))
+            exec(compile("\n" * line + block, "docs/guides/environments.md", "exec"), vars(guide))
         assert printed.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.MULTILINE), line
 
 

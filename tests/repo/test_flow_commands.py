@@ -1,4 +1,4 @@
-"""Flows and deployments: prefect.yaml, and the flow runs that the README and the flows' modules say to start."""
+"""Flows and deployments: prefect.yaml, and the flow runs that the flows' modules say to start."""
 
 import inspect
 import re
@@ -14,16 +14,11 @@ from nightjar.warehouse.reading.named_queries import find_query, is_name
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", *(f"flows/{path.name}" for path in (ROOT / "flows").glob("*.py")))
 COMMANDS = {
     command
-    for page in PAGES
-    for command in re.findall(r"prefect deployment run ([^\n`]+)", (ROOT / page).read_text())
+    for path in (ROOT / "flows").glob("*.py")
+    for command in re.findall(r"prefect deployment run ([^\n`]+)", path.read_text())
 }  # fmt: skip
-
-
-def test_the_readme_says_how_a_query_is_started() -> None:
-    assert "query/query -p sql=leaderboard" in COMMANDS
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

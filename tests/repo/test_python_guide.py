@@ -1,4 +1,4 @@
-"""docs/python.md and docs/notebook.ipynb do what they say: both run from top to bottom."""
+"""docs/guides/python.md and docs/guides/notebook.ipynb do what they say: both run from top to bottom."""
 
 import re
 import subprocess
@@ -10,8 +10,8 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+GUIDE = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
+NOTEBOOK = ROOT / "docs" / "guides" / "notebook.ipynb"
 _LONGEST_SECONDS = 120
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
@@ -27,7 +27,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_guide_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     guide = ModuleType("guide")
     for block in re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL):
-        exec(compile(block, "docs/python.md", "exec"), vars(guide))
+        exec(compile(block, "docs/guides/python.md", "exec"), vars(guide))
         assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.MULTILINE)
 
 

@@ -1,8 +1,8 @@
-"""What the README says to type works as it stands there."""
+"""The README's commands work as written: each story in an empty folder, with the local model and no network."""
 
 import os
 import re
-import socket
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -12,53 +12,130 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+SECTIONS = dict(part.split("\n", 1) for part in re.split(r"^##? (?=[A-Z])", README, flags=re.MULTILINE)[1:])
+INSPECT_LOG = ROOT / "tests/warehouse/inspect_logs/arithmetic.eval"
+INSPECT_TASK = '''\
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate, system_message
 
 
-def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a block of the README in an empty folder, without Prefect, with this Python's ``nightjar``."""
-    environment = {
-        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": "",
+@task
+def sums():
+    """The questions of the log."""
+    dataset = [Sample(input=f"What is {n} + 2?", target=str(n + 2)) for n in range(6)]
+    return Task(dataset=dataset, solver=[system_message("Answer with a number."), generate()], scorer=match())
+'''
+SERVERS = """
+nightjar() {
+    case $1 in
+    model-server | view)
+        command nightjar "$@" > "$1.log" &
+        until grep -q http: "$1.log"; do kill -0 $!; sleep 0.1; done
+        curl -sSfo /dev/null "$(grep -o 'http:[^ ]*[0-9]' "$1.log" | head -1)/$([ "$1" = view ] || echo models)"
+        ;;
+    *) command nightjar "$@" ;;
+    esac
+}
+"""
+"""Lets the commands that serve until Ctrl-C run beside the others, and asks each for a page."""
+
+
+def blocks(section: str, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", SECTIONS[section], re.MULTILINE | re.DOTALL)
+    return [text for language, text in found if language in languages]
+
+
+def run(commands: str, folder: Path) -> str:
+    """Runs commands of the README with loopback and processes of their own, which end with them; returns stdout."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("needs bubblewrap, so that the ports of the README are free")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "NIGHTJAR_"))}
+    environment |= {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder / "home"),
+        "BROWSER": "true", "COLUMNS": "120",
     }  # fmt: skip
-    return subprocess.run(
-        ["bash", "-euc", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+    alone = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
+    ended = subprocess.run(
+        [*alone, "bash", "-euc", SERVERS + commands],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def tell(section: str, folder: Path) -> str:
+    """Writes the files of a story, runs its commands after the start of the model, and returns their stdout."""
+    for text in blocks(section, "python", "toml"):
+        path = folder / text.split("\n", 1)[0].removeprefix("# ")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    *_, model = blocks("Nightjar", "sh")
+    return run(model + "".join(blocks(section, "sh")), folder)
+
+
+def assert_shown(section: str, printed: str) -> None:
+    """Compares the output in the README with the printed one: numbers, ids and the width of columns may differ."""
+    lines = {shape(line) for line in printed.splitlines()}
+    assert [line for block in blocks(section, "") for line in block.splitlines() if shape(line) not in lines] == []
+
+
+def shape(line: str) -> str:
+    line = re.sub(r"\b[0-9a-f]{12}\b", "ID", line)
+    return re.sub(r"[─ ]+", " ", re.sub(r"-?\d[\d.,]*", "0", line)).strip()
 
 
 @pytest.mark.long
-def test_the_first_evaluation_and_the_first_question(tmp_path: Path) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
-    [evaluation] = [block for block in blocks if "nightjar model-server --port" in block]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    waiting = "\n".join(
-        line
-        if "eval run" not in line
-        else f"until curl -sf 127.0.0.1:8000/health >/dev/null; do sleep 0.1; done\n{line}"
-        for line in evaluation.splitlines()
-    ).replace("8000", port)
-    evaluated = run(waiting, tmp_path)
-    assert evaluated.returncode == 0, evaluated.stderr
-    assert "60 of 60 scored" in evaluated.stdout
-    assert "env_id" in evaluated.stdout
+def test_the_demo_prints_the_summary_of_the_first_screen(tmp_path: Path) -> None:
+    demo, _ = blocks("Nightjar", "sh")
+    assert_shown("Nightjar", run(demo, tmp_path))
 
 
 @pytest.mark.long
-def test_the_environment_of_the_readme_runs(tmp_path: Path) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "capitals.py").write_text(code)
-    with ModelServer(FixedAnswer("Paris, of course.")) as server:
-        ran = run(f"nightjar eval run capitals -m m -b {server.url} -n 1 -r 1 --direct", tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    assert re.search(r"Avg reward\s+1\.0000", ran.stdout)
+def test_a_model_is_evaluated(tmp_path: Path) -> None:
+    printed = tell("Evaluate a model", tmp_path)
+    assert "400 of 400 scored" in printed
+    assert re.search(r"^local +0\.\d+ +0\.\d+ +400$", printed, re.MULTILINE)
+
+
+@pytest.mark.long
+def test_a_suite_is_scheduled_and_its_first_night_is_accepted(tmp_path: Path) -> None:
+    assert_shown("Schedule it", tell("Schedule it", tmp_path))
+
+
+@pytest.mark.long
+def test_a_change_is_found(tmp_path: Path) -> None:
+    section = "Find out what got worse"
+    assert_shown(section, tell(section, tmp_path))
+    assert "<html" in (tmp_path / "changes.html").read_text()
+
+
+@pytest.mark.long
+def test_an_environment_is_written(tmp_path: Path) -> None:
+    printed = tell("Write an environment", tmp_path)
+    for fact in ("PASS", "3 of 3 scored", "4 passed"):
+        assert fact in printed
+    assert re.search(r"Avg reward\s+1\.0000", printed)
+
+
+@pytest.mark.long
+def test_results_of_inspect_are_read_and_compared_with_a_new_run(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copy(INSPECT_LOG, tmp_path / "logs")
+    (tmp_path / "sums.py").write_text(INSPECT_TASK)
+    printed = tell("Bring existing results", tmp_path)
+    assert "6 of 6 scored" in printed
+    assert re.search(r"Paired by:\s+6 by question and answer", printed)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,24 @@ import tomllib
 from pathlib import Path
 from textwrap import dedent
 
+from packaging.version import Version
+
+from nightjar import __version__
 from nightjar.cli.app import COMMANDS, GROUPS
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_command_is_in_the_readme() -> None:
-    documents = (ROOT / "README.md").read_text() + (ROOT / "CHANGELOG.md").read_text()
+def test_every_command_is_documented() -> None:
+    documents = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     commands = [command for command in [*GROUPS, *COMMANDS] if len(command.split()) < 3]
     assert [command for command in commands if f"nightjar {command}" not in documents] == []
+
+
+def test_the_version_is_the_newest_of_the_changelog() -> None:
+    headings = re.findall(r"^## \[(\d[\d.]*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings == sorted(headings, key=Version, reverse=True)
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__ == headings[0]
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
@@ -47,6 +56,6 @@ def test_every_dependency_is_pinned_to_a_version() -> None:
 
 
 def test_links_in_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/screenshots.md: real runs in the UI of a real Prefect server, in headless Chromium.
+"""Takes the pictures of docs/guides/screenshots.md: real runs in the UI of a real Prefect server, in headless Chromium.
 
     make screenshots
 

@@ -1,4 +1,4 @@
-"""What tests of the warehouse share: run directories as docs/run-directory.md describes them."""
+"""What tests of the warehouse share: run directories as docs/reference/run-directory.md describes them."""
 
 import json
 import re

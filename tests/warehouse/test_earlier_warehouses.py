@@ -107,7 +107,7 @@ def test_every_relation_answers_as_the_release_did(release, houses, name):
 
 
 def test_every_query_of_the_docs_has_one_answer(release, houses):
-    pages = "\n".join(page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+    pages = "\n".join(page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))))
     commands = re.findall(r"""nightjar sql ("[^"]*"|'[^']*')((?: -P \w+=\S+)*)""", pages)
     statements = {sql[1:-1]: dict(re.findall(r" -P (\w+)=(\S+)", values)) for sql, values in commands}
     assert len(statements) > 20

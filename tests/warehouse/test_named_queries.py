@@ -20,7 +20,7 @@ from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
 from nightjar.warehouse.reading.named_queries import named_queries, parse_query, question
 
-DOCS = (Path(__file__).parents[2] / "docs" / "warehouse.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "reference" / "warehouse.md").read_text()
 
 
 @pytest.fixture(scope="module")

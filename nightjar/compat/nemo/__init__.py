@@ -1,4 +1,4 @@
-"""The names of NeMo Evaluator, listed in ``__init__.pyi`` and loaded on first use; see docs/nemo.md."""
+"""The names of NeMo Evaluator, listed in ``__init__.pyi`` and loaded on first use; see docs/coming-from/nemo.md."""
 
 import lazy_loader
 

@@ -331,7 +331,7 @@ class ReActSolver:
     ) -> None:
         if use_sandbox_tools:
             raise ConfigError(
-                "use_sandbox_tools is not supported: use an environment with a sandbox. See docs/sandboxes.md"
+                "use_sandbox_tools is not supported: use an environment with a sandbox. See docs/guides/sandboxes.md"
             )
         if response_mode not in _MODES:
             raise ConfigError(f"Unknown response_mode {response_mode!r}. Choose one of: {', '.join(_MODES)}")

@@ -1,4 +1,4 @@
-"""Converts rollouts to rows of the ledger and the results, and back. docs/run-directory.md describes the fields."""
+"""Converts rollouts to rows of the ledger and the results, and back; see docs/reference/run-directory.md."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from nightjar.engine.runs.recorded import (
 from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
 
 FORMAT = 2
-"""The version of the format that is written, and the newest version that can be read (docs/run-directory.md)."""
+"""The version of the written format, and the newest version that can be read (docs/reference/run-directory.md)."""
 _DIGEST_FIELD = "digest"
 _SMALLEST_RESERVE_BYTES = 1 << 14
 OUTPUT_DIR = Path("outputs")

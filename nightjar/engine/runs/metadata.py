@@ -18,7 +18,7 @@ Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "can
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetadata:
-    """The settings, status and summary of a run. docs/run-directory.md describes the file.
+    """The settings, status and summary of a run. docs/reference/run-directory.md describes the file.
 
     ``requests`` counts the requests of the last session: ``refused`` were rejected as too many; ``again`` are retries.
     """

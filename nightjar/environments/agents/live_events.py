@@ -1,4 +1,4 @@
-"""Events of a rollout in progress, which the view follows. docs/run-directory.md describes the file."""
+"""Events of a rollout in progress, which the view follows. docs/reference/run-directory.md describes the file."""
 
 from __future__ import annotations
 

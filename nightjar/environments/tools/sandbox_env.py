@@ -69,8 +69,8 @@ class SandboxEnv(StatefulToolEnv):
 
     A sandbox is a container (docker, podman) or a set of processes in their own namespaces (bubblewrap). It has no
     network, no environment variables of this process, and no files of this machine except programs and libraries; see
-    docs/sandboxes.md. It starts in the background during the first request, and is deleted after the rollout. The model
-    is informed of a command's failure (a crash, a time limit, memory). A failure of the whole sandbox is a
+    docs/guides/sandboxes.md. It starts in the background during the first request, and is deleted after the rollout.
+    The model is informed of a command's failure (a crash, a time limit, memory). A failure of the whole sandbox is a
     ``SandboxError``, which ends the rollout with that error and no reward. With ``keeps_processes``, processes of the
     model stay alive during ``post_rollout``, so that a subclass can inspect a server that the model started.
 

@@ -1,7 +1,7 @@
 """``RunConfig``: the settings of a run, each declared once.
 
 A new field needs one line and its text here. Everything else follows from its type, default and text: its flag, its
-entry in the flow's form, in ``--help`` and in docs/configuration.md, and whether a resume compares it.
+entry in the flow's form, in ``--help`` and in docs/reference/configuration.md, and whether a resume compares it.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def field_of(key: str) -> tuple[FieldInfo, bool]:
     if below := [name for name in known if name.startswith(f"{key}.")]:
         raise ConfigError(f"{key} is a section. Its settings are: {', '.join(below)}")
     sections = dict.fromkeys(f"{name.partition('.')[0]}.…" if "." in name else name for name in known)
-    raise ConfigError(f"There is no setting {key!r}. {nearest(key, known, sections)} (docs/configuration.md)")
+    raise ConfigError(f"There is no setting {key!r}. {nearest(key, known, sections)} (docs/reference/configuration.md)")
 
 
 def read_checked() -> dict[str, Any]:

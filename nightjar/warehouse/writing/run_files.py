@@ -1,4 +1,4 @@
-"""Checks and measures the files of a run directory before DuckDB reads them; see ``docs/run-directory.md``."""
+"""Checks and measures the files of a run directory (docs/reference/run-directory.md) before DuckDB reads them."""
 
 from __future__ import annotations
 

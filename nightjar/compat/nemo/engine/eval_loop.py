@@ -172,7 +172,7 @@ async def run_evaluation(
     }
     for name, value in refused.items():
         if value is not None:
-            raise ConfigError(f"run_evaluation does not support {name}. See docs/nemo.md")
+            raise ConfigError(f"run_evaluation does not support {name}. See docs/coming-from/nemo.md")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(env.close)
         if (batch := await env.run_batch(solver, config)) is not None:

@@ -36,7 +36,7 @@ COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_token
 
 @dataclass
 class RetryConfig:
-    """How often a request is retried (docs/nemo.md). Only ``max_retries`` is used; the other fields are ignored."""
+    """How often a request is retried (docs/coming-from/nemo.md). Only ``max_retries`` is used; others are ignored."""
 
     max_retries: int = 3
     base_delay: float = 1.0

@@ -110,13 +110,16 @@ class _Routes:
         self._protocol = protocol
 
     async def health(self) -> Response:
+        """The name of the benchmark, its number of problems, and the protocol."""
         size = await size_of(self._env)
         return answered({"status": "ok", "benchmark": self._env.name, "dataset_size": size, "protocol": self._protocol})
 
     async def dataset_size(self) -> Response:
+        """The number of problems."""
         return answered({"size": await size_of(self._env)})
 
     async def seed_session(self, request: Request) -> Response:
+        """The prompt, the expected answer and the metadata of a problem. The body is ``{"idx": 0}``."""
         number = parsed(SeedSessionRequest, await read_body(request)).idx
         size = await size_of(self._env)
         if not 0 <= number < size:
@@ -126,6 +129,7 @@ class _Routes:
         return answered(_seed_as_json(seed))
 
     async def verify(self, request: Request) -> Response:
+        """The reward of a response, with details. The body has the response, the expected answer and the metadata."""
         body = await read_body(request)
         if "expected" in body:
             answer = parsed(VerifyRequest, body)

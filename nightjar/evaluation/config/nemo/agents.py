@@ -22,14 +22,14 @@ from nightjar.evaluation.config.nemo.services import Section, refused
 SCHEME = "harbor://"
 AGENTS = ("shell", "oracle", "nop", "command:PROGRAM")
 _OTHER_NAMES = {"react": "shell"}
-_TASK = "the file task.toml of a task sets it: docs/agents.md"
+_TASK = "the file task.toml of a task sets it: docs/guides/agents.md"
 
 
 def _known(agent: str) -> str:
     agent = _OTHER_NAMES.get(agent, agent)
     if agent in AGENTS[:-1] or re.fullmatch(r"command:\s*\S.*", agent):
         return agent
-    text = "there is no agent {agent} here. Choose one of: {known} (docs/agents.md)"
+    text = "there is no agent {agent} here. Choose one of: {known} (docs/guides/agents.md)"
     raise PydanticCustomError(REFUSED, text, {"agent": repr(agent), "known": ", ".join(AGENTS)})
 
 

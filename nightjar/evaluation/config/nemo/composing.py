@@ -31,7 +31,9 @@ def compose_config(config_path: str | Path) -> dict[str, Any]:
     path = Path(config_path)
     whole = _composed(path, path.parent, ())
     if not whole:
-        raise ConfigError(f"{path} is empty. A config has services, and benchmarks that use them (docs/nemo.md)")
+        raise ConfigError(
+            f"{path} is empty. A config has services, and benchmarks that use them (docs/coming-from/nemo.md)"
+        )
     found = _with_own_values(whole, whole, path)
     return {key: value for key, value in found.items() if not str(key).startswith("_")}
 

@@ -22,9 +22,9 @@ from nightjar.evaluation.config.nemo.services import (
     refused,
 )
 
-_FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/nemo.md)"
-_AGENT = "an agent is an environment here: docs/environments.md"
-_OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/sandboxes.md"
+_FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/coming-from/nemo.md)"
+_AGENT = "an agent is an environment here: docs/guides/environments.md"
+_OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/guides/sandboxes.md"
 
 
 class SimpleSolver(Section):
@@ -32,8 +32,8 @@ class SimpleSolver(Section):
 
     others: ClassVar = {
         **dict.fromkeys(("nat", "openclaw"), _AGENT),
-        "agent": "write type: harbor, with a benchmark harbor://PATH (docs/agents.md)",
-        "tool_calling": f"an environment defines its tools (docs/environments.md); {_FROM_PYTHON}",
+        "agent": "write type: harbor, with a benchmark harbor://PATH (docs/guides/agents.md)",
+        "tool_calling": f"an environment defines its tools (docs/guides/environments.md); {_FROM_PYTHON}",
         "gym_delegation": _FROM_PYTHON,
         "oracle": "nightjar validate NAME scores the references",
         "custom": _FROM_PYTHON,
@@ -80,7 +80,9 @@ class BenchmarkConfig(Section):
     """Whether the run counts as complete if problems have failed."""
     max_system_retries: int = Field(3, ge=1)
     """Maximum number of attempts at a problem."""
-    instruction_template: Annotated[str | None, refused("the prompt is the benchmark's: docs/nemo.md", None)] = None
+    instruction_template: Annotated[
+        str | None, refused("the prompt is the benchmark's: docs/coming-from/nemo.md", None)
+    ] = None
     playbook: Annotated[str | None, refused("playbooks are part of NeMo Evaluator: write the keys here", None)] = None
     verifier: Annotated[str | None, refused("the benchmark verifies", None)] = None
     shuffle_seed: int | None = 42
@@ -91,7 +93,7 @@ class BenchmarkConfig(Section):
     """Arguments of the benchmark."""
 
 
-_ELSEWHERE = "to run elsewhere: nightjar eval run --hosted (docs/hosted.md), docs/many-machines.md"
+_ELSEWHERE = "to run elsewhere: nightjar eval run --hosted (docs/guides/hosted.md), docs/guides/many-machines.md"
 _HERE = "set it for the process that runs the evaluation"
 
 

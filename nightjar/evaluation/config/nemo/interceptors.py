@@ -40,7 +40,8 @@ class Interceptor(BaseModel):
         made = _TRANSLATIONS[self.name](arguments)
         if arguments:
             raise _refused(
-                f"{self.name!r}: there is no equivalent of {', '.join(arguments)} (docs/nemo.md#interceptors)"
+                f"{self.name!r}: there is no equivalent of {', '.join(arguments)} "
+                "(docs/coming-from/nemo.md#interceptors)"
             )
         return made
 

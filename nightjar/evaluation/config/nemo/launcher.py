@@ -61,7 +61,10 @@ def refuse_launcher_config(path: Path, content: Any) -> None:
     lines = [f"{place}: write {_KEYS[place]}" for place in found]
     raise ConfigError(
         "\n  ".join(
-            [f"{path} is a config of nemo-evaluator-launcher, whose keys are different (docs/nemo.md):", *lines]
+            [
+                f"{path} is a config of nemo-evaluator-launcher, whose keys are different (docs/coming-from/nemo.md):",
+                *lines,
+            ]
         )
     )
 

@@ -144,14 +144,14 @@ class ProxyConfig(Section):
     """Seconds that a request may take."""
     max_retries: int = Field(0, ge=0)
     """Maximum number of retries of a request after temporary errors."""
-    retry_on_status: Annotated[list[int], refused("the retried statuses are fixed: docs/suites.md")] = Field(
+    retry_on_status: Annotated[list[int], refused("the retried statuses are fixed: docs/guides/suites.md")] = Field(
         default_factory=lambda: [429, 502, 503, 504]
     )
     max_concurrent_upstream: int = Field(64, ge=1)
     """Maximum number of concurrent requests."""
-    model_traffic: Annotated[dict[str, Any], refused("a run keeps every attempt: docs/run-directory.md", {})] = Field(
-        default_factory=dict
-    )
+    model_traffic: Annotated[
+        dict[str, Any], refused("a run keeps every attempt: docs/reference/run-directory.md", {})
+    ] = Field(default_factory=dict)
     finish_reason_fixup: Annotated[bool, refused(_MIDDLEWARE, True)] = True
 
 
@@ -160,9 +160,9 @@ class ExternalApiService(Section):
 
     others: ClassVar = {
         **dict.fromkeys(("vllm", "sglang", "nim", "docker_model", "dynamo"), _START_IT),
-        "gym": "name the server as the benchmark: gym://HOST:PORT, or gym://cmd:… to start it (docs/harnesses.md)",
-        "nat": "an agent is an environment here: docs/environments.md",
-        "custom": "pass your own client to run_evaluation (docs/nemo.md)",
+        "gym": "name the server as the benchmark: gym://HOST:PORT, or gym://cmd:… starts it (docs/guides/harnesses.md)",
+        "nat": "an agent is an environment here: docs/guides/environments.md",
+        "custom": "pass your own client to run_evaluation (docs/coming-from/nemo.md)",
     }
 
     type: Literal["api"]

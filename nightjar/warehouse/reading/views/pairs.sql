@@ -175,3 +175,6 @@ WHERE (correct_a >= 0.5) <> (correct_b >= 0.5)
 ORDER BY flip, example_id;
 
 COMMENT ON VIEW regressions IS 'examples with a lower mean reward in the representative run than in the previous run, paired by example_hash';
+
+COMMENT ON MACRO TABLE pairs IS 'the examples that two runs have both scored, with both rewards';
+COMMENT ON MACRO TABLE flips IS 'the examples that are right in one of two runs only: broken or fixed';

@@ -1,0 +1,29 @@
+"""Writes Markdown from plain texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#~^=+])")
+
+
+def escaped(text: str) -> str:
+    """Returns text that Markdown shows as it is, on one line."""
+    marked = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+
+
+def sentence(text: str) -> str:
+    """Returns text with a capital letter and a full stop."""
+    return escaped(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
+
+
+def code(text: str) -> str:
+    shown = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+    return f"<code>{shown}</code>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

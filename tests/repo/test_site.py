@@ -1,0 +1,167 @@
+"""The site of docs/ builds without a network, its links lead somewhere, and ``nightjar docs`` serves it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from nightjar.cli.app import COMMANDS
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+
+class Page(HTMLParser):
+    """The links, the loaded files and the anchors of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if "src" in given or (tag == "link" and given.get("rel") != "canonical"):
+            self.loaded.append(given.get("src") or given.get("href", ""))
+        elif tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site in a package of its own, so that the checkout is not changed."""
+    package = tmp_path_factory.mktemp("installed") / "nightjar"
+    package.mkdir()
+    for path in (ROOT / "nightjar").iterdir():
+        if path.name not in {"site", "__pycache__"}:
+            (package / path.name).symlink_to(path)
+    built = package / "site"
+    ended = subprocess.run(
+        [sys.executable, ROOT / "docs" / "site" / "build.py", built], capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    return built
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The address of the first page, served by ``nightjar docs``."""
+    with docs(site, "--no-browser", "--port", "0") as serving:
+        assert serving.stdout is not None
+        line = serving.stdout.readline()
+        yield re.findall(r"http://127\.0\.0\.1:\d+/", line)[0]
+        serving.terminate()
+
+
+def docs(site: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nightjar", "docs", *arguments],
+        cwd=site.parents[1], env={**os.environ, "PYTHONPATH": str(site.parents[1]), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_every_link_leads_to_a_page_and_an_anchor(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in pages.items():
+        for link in (*page.links, *page.loaded):
+            parts = urlsplit(link)
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            if parts.scheme in {"http", "https", "mailto"}:
+                continue
+            if (
+                not target.is_relative_to(site.resolve())
+                or not target.is_file()
+                or (parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors)
+            ):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_no_page_loads_a_file_from_another_host(pages: dict[Path, Page]) -> None:
+    assert {
+        each for page in pages.values() for each in page.loaded if urlsplit(each).scheme not in {"", "data"}
+    } == set()
+
+
+def test_every_command_has_its_part_of_the_reference(site: Path, pages: dict[Path, Page]) -> None:
+    for words in COMMANDS:
+        name = words.partition(" ")[0]
+        page = pages[site / "reference" / "commands" / f"{name}.html"]
+        assert f"nightjar-{words.replace(' ', '-')}" in page.anchors
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("reference/sql.html", ("avg_reward", "TIMESTAMP WITH TIME ZONE", "flips(a, b)", "Query hardest")),
+        ("reference/http.html", ("/v1/chat/completions", "/seed_session", "/runs/{run_id}/samples", "max_drop")),
+        ("reference/python/runs.html", ("ComparisonResult", "open_run", "Summary")),
+        ("reference/python/flows.html", ("evaluate", "retry_failed")),
+        ("reference/configuration.html", ("rollouts_per_example", "--rollouts-per-example")),
+    ],
+)
+def test_a_page_of_the_reference_has_the_names_of_the_code(site: Path, page: str, words: tuple[str, ...]) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / page).read_text("utf-8"))
+    assert [word for word in words if word not in text] == []
+
+
+def test_nightjar_docs_serves_pages_and_nothing_else(address: str) -> None:
+    with urlopen(f"{address}guides/nights.html", timeout=10) as answer:
+        assert "A night is the evaluation of a" in answer.read().decode()
+    with pytest.raises(HTTPError, match="404") as refused:
+        urlopen(f"{address}../../__init__.py", timeout=10)
+    refused.value.close()
+
+
+def test_an_unknown_page_is_an_error_that_names_the_nearest(site: Path) -> None:
+    out, err = docs(site, "docs/guides/night.md", "--no-browser", "--port", "0").communicate(timeout=60)
+    assert out == ""
+    assert "There is no page 'docs/guides/night.md'. Choose one of: " in err
+    assert "guides/nights" in err
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_search_finds_a_page_without_a_network(address: str, scheme: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright, closing(playwright.chromium.launch(executable_path=CHROMIUM)) as browser:
+        page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
+        outside = []
+        page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(address) else None)
+        page.goto(f"{address}index.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.keyboard.press("Control+k")
+        page.keyboard.type("change points", delay=20)
+        page.get_by_text("Trend, plan and leaderboard").first.wait_for(timeout=15_000)
+        assert [url for url in outside if not url.startswith(("data:", "blob:"))] == []
+
+
+def test_without_built_pages_the_error_says_how_to_build_them(site: Path, tmp_path: Path) -> None:
+    package = tmp_path / "nightjar"
+    shutil.copytree(site.parent, package, symlinks=True, ignore=shutil.ignore_patterns("site"))
+    out, err = docs(package / "site", "--no-browser").communicate(timeout=60)
+    assert out == ""
+    assert "make docs" in err
