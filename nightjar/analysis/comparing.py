@@ -205,8 +205,8 @@ def _differing(warehouse: Warehouse, before: Mapping[str, Any], after: Mapping[s
 
 def _sides(warehouse: Warehouse, records: Mapping[str, Mapping[str, Any]], terms: Terms) -> tuple[Side, Side]:
     a, b = records
-    found = warehouse.query_arrow(_EXAMPLES, {"a": a, "b": b, "metric": terms.metric})
-    run_id, value, scored = (found[name].to_numpy() for name in ("run_id", "value", "scored"))
+    found = warehouse.query_columns(_EXAMPLES, {"a": a, "b": b, "metric": terms.metric})
+    run_id, value, scored = (found[name] for name in ("run_id", "value", "scored"))
     before, after = (
         _side(record, value[run_id == of], scored[run_id == of], terms.alpha) for of, record in records.items()
     )

@@ -89,13 +89,13 @@ def read_values(
     warehouse: Warehouse, run_ids: Sequence[str], metric: str
 ) -> tuple[dict[str, int], tuple[Matrix, Matrix, Matrix]]:
     """Returns the row of each run that has the metric, and the tables ``values``, ``correct`` and ``counts``."""
-    found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
-    rows, at_run = np.unique(found["run_id"].to_numpy(), return_inverse=True)
-    examples, at_example = np.unique(found["example_hash"].to_numpy(), return_inverse=True)
+    found = warehouse.query_columns(_VALUES, {"run_ids": list(run_ids), "metric": metric})
+    rows, at_run = np.unique(found["run_id"], return_inverse=True)
+    examples, at_example = np.unique(found["example_hash"], return_inverse=True)
 
     def table(name: str, fill: float) -> Matrix:
         made = np.full((len(rows), len(examples)), fill)
-        made[at_run, at_example] = found[name].to_numpy()
+        made[at_run, at_example] = found[name]
         return made
 
     tables = (table("value", np.nan), table("correct", np.nan), table("scored", 0.0))

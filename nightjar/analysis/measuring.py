@@ -84,8 +84,8 @@ class Paired:
         by: str | None = None,
     ) -> Paired:
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
-        found = warehouse.query_arrow(_PAIRED, asked)
-        return cls(**{name: found[name].to_numpy() for name in found.column_names})
+        found = warehouse.query_columns(_PAIRED, asked)
+        return cls(**found)
 
     def __len__(self) -> int:
         return len(self.example_id)

@@ -166,8 +166,8 @@ def describe_run(
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
-    found = warehouse.query_arrow(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    read = _Rows(**{name: found[name].to_numpy() for name in found.column_names})
+    found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
+    read = _Rows(**found)
     for field, values in ((cluster, read.cluster), (by, read.category)):
         if field and len(values) and not any(values):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
@@ -252,13 +252,11 @@ class Retries:
 
 
 def retries_of(warehouse: Warehouse, run_id: str, alpha: float) -> Retries:
-    rows = warehouse.query_arrow(_RETRIED, {"run_id": run_id})
-    retried = rows["retried"].to_numpy(zero_copy_only=False).astype(bool)
+    rows = warehouse.query_columns(_RETRIED, {"run_id": run_id})
+    retried = rows["retried"].astype(bool)
     if not retried.any():
         return Retries(0, None)
-    return Retries(
-        int(retried.sum()), marked_effect(rows["reward"].to_numpy(), retried, rows["example_id"].to_numpy(), alpha)
-    )
+    return Retries(int(retried.sum()), marked_effect(rows["reward"], retried, rows["example_id"], alpha))
 
 
 @dataclass(frozen=True)

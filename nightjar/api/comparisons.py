@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.analysis import Comparison, Comparisons, Decision, Difference, Direction, Terms, compare_all
-from nightjar.api.results import ArrowTable, TabularResult
+from nightjar.api.results import ArrowTable, TabularResult, arrow
 from nightjar.api.run import Run
 from nightjar.api.view_links import page_of_comparison
 from nightjar.errors import ConfigError
@@ -71,9 +71,7 @@ class ComparisonResult(TabularResult):
         return self.comparisons.found[0]
 
     def _arrow(self) -> ArrowTable:
-        import pyarrow as pa
-
-        return pa.Table.from_pylist([_row(one) for one in self])
+        return arrow().Table.from_pylist([_row(one) for one in self])
 
 
 def compare(

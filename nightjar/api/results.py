@@ -57,6 +57,7 @@ class TabularResult(Result):
 
         Raises ``ConfigError`` if the library is not installed.
         """
+        arrow()
         if kind == "arrow":
             return self._arrow()
         if kind == "pandas":
@@ -65,6 +66,11 @@ class TabularResult(Result):
         if kind == "polars":
             return require_extra("polars", _EXTRA, "A DataFrame of polars").from_arrow(self._arrow())
         raise ConfigError(f"Unknown kind {kind!r}. Choose one of: pandas, polars, arrow")
+
+
+def arrow() -> Any:
+    """Returns the module ``pyarrow``, which all DataFrames are made with."""
+    return require_extra("pyarrow", _EXTRA, "A DataFrame")
 
 
 def chart_of(specification: dict[str, Any]) -> alt.TopLevelMixin:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_args, overload
 
-from nightjar.api.results import ArrowTable, TabularResult
+from nightjar.api.results import ArrowTable, TabularResult, arrow
 from nightjar.api.run import Run
 from nightjar.core.text import counted, one_line, with_error
 from nightjar.engine.runs.metadata import Status
@@ -63,8 +63,7 @@ class Runs(TabularResult, Sequence[Run]):
         return Panel(counted(len(self), "run"), tables=[table] if shown else [])
 
     def _arrow(self) -> ArrowTable:
-        import pyarrow as pa
-
+        pa = arrow()
         columns: dict[str, Any] = {
             **{name: pa.array(self._values(name), pa.string()) for name in _TEXTS},
             "started_at": pa.array([_moment(run) for run in self], pa.timestamp("us", "UTC")),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nightjar.analysis import Change, Trend, TrendSeries
 from nightjar.analysis import trend as analyse
-from nightjar.api.results import ArrowTable, TabularResult, chart_of
+from nightjar.api.results import ArrowTable, TabularResult, arrow, chart_of
 from nightjar.reports.panels import Panel, PanelTable, spans
 from nightjar.reports.trend import change_findings, drawing, remarks, trend_chart
 from nightjar.warehouse import Warehouse
@@ -57,9 +57,7 @@ class TrendResult(TabularResult):
         return Panel(title, lines=lines, tables=[_table(series) for series in shown], drawing=drawn)
 
     def _arrow(self) -> ArrowTable:
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(
+        return arrow().Table.from_pylist(
             [
                 {
                     "model": series.model,

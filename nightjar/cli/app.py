@@ -41,6 +41,7 @@ COMMANDS = {
     "publish": "warehouse.transfer:publish",
     "up": "hosting:up",
     "status": "hosting:status",
+    "doctor": "doctor.command:doctor",
     "deploy": "deploy:deploy",
     "down": "hosting:down",
     "model-server": "model_server:model_server",

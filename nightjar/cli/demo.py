@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,6 +59,14 @@ def demo(
     query = QUERY.format(run_id=outcome.run_id)
     echo(f"\n{QUESTION}\n\n{query}\n")
     sql(query)
-    activate = "" if shutil.which("nightjar") else "  . .venv/bin/activate\n"
-    echo(f"\n{NEXT.format(activate=activate)}")
+    echo(f"\n{NEXT.format(activate=_activation())}")
     raise typer.Exit(int(outcome.status != "completed"))
+
+
+def _activation() -> str:
+    """Returns the line that makes ``nightjar`` a command of the shell, empty if it is one."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("nightjar") or not script.is_file():
+        return ""
+    shown = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+    return f"  . {shlex.quote(str(shown))}\n"

@@ -1,6 +1,6 @@
 # The public names and where they live: read by type checkers, and by __init__.py to load them on first use.
 from .anthropic_messages import AnthropicMessagesClient as AnthropicMessagesClient
-from .anthropic_messages import setup_anthropic_client as setup_anthropic_client
+from .anthropic_sdk import setup_anthropic_client as setup_anthropic_client
 from .client import Client as Client
 from .config import ClientConfig as ClientConfig
 from .config import EndpointClientConfig as EndpointClientConfig

@@ -9,18 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
-import anthropic
-from anthropic import AsyncAnthropic
-from anthropic.types import Message as AnthropicMessage
-
 from nightjar.clients.answers import field_of, text_of, usage_of, without_text
-from nightjar.clients.config import ClientConfig, resolve_client_config
-from nightjar.clients.protocol_client import ProtocolClient, call_sdk
-from nightjar.clients.sdk_client import SendsByAiohttp
+from nightjar.clients.config import EndpointClientConfig
+from nightjar.clients.endpoint_client import EndpointClient
+from nightjar.clients.transport import Endpoint
 from nightjar.core.messages import (
     FinishReason,
     Message,
@@ -34,6 +30,10 @@ from nightjar.core.messages import (
 )
 from nightjar.errors import InvalidModelResponseError
 
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.types import Message as AnthropicMessage
+
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 Block: TypeAlias = dict[str, Any]
 
@@ -43,6 +43,7 @@ ANTHROPIC_CONTENT_FIELD = "anthropic_content"
 DEFAULT_MAX_TOKENS = 4096
 """The limit of tokens if ``max_tokens`` is not set, because the protocol requires a limit."""
 
+_API_VERSION = "2026-10-21"
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -59,39 +60,31 @@ _DEFAULT_MEDIA_TYPE = "image/png"
 _WAS_CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
-    """An ``AsyncAnthropic`` that sends JSON requests through aiohttp. The base URL may end with ``/v1``."""
+class AnthropicEndpoint(Endpoint):
+    def __init__(self, config: EndpointClientConfig) -> None:
+        super().__init__(config)
+        self.base_url = f"{self.base_url.removesuffix('/v1')}/v1"
 
-    _sdk, _kind = anthropic, AsyncAnthropic
-
-    @staticmethod
-    def _address(url: str) -> str:
-        return url.removesuffix("/v1")  # the SDK's routes begin with /v1
-
-
-def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
-    """Returns an SDK client of an endpoint (of replica ``client_idx``). Raises ``MissingKeyError`` without a key.
-
-    Example:
-        >>> setup_anthropic_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
-        0
-    """
-    return AiohttpAnthropic(resolve_client_config(config))
+    def usual_headers(self) -> Mapping[str, str]:
+        return {"anthropic-version": _API_VERSION, **super().usual_headers()}
 
 
-class AnthropicMessagesClient(ProtocolClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, dict[str, Any]]):
-    """Anthropic's Messages API, through the official SDK.
+class AnthropicMessagesClient(EndpointClient["AsyncAnthropic", AnthropicMessages, "AnthropicMessage", dict[str, Any]]):
+    """Anthropic's Messages API. The base URL may end with ``/v1``.
 
     ``message.thinking_blocks`` keeps the model's thinking with its signatures, for the next turn. Audio, which the
     protocol does not have, becomes the text ``[audio]``.
     """
 
-    def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
-        return setup_anthropic_client(config)
+    sdk, route = "anthropic", "/messages"
 
-    async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
-        response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
-        return response
+    def make_endpoint(self, config: EndpointClientConfig) -> Endpoint:
+        return AnthropicEndpoint(config)
+
+    def make_sdk_client(self, config: EndpointClientConfig, key: str | None = None) -> AsyncAnthropic:
+        from nightjar.clients.anthropic_sdk import AiohttpAnthropic
+
+        return AiohttpAnthropic(config, key)
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
         contents = (message.content for message in messages if isinstance(message.content, list))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of, without_text
 from nightjar.clients.client import MessagesT, ResponseT, ToolT
-from nightjar.clients.config import ClientConfig, resolve_client_config
-from nightjar.clients.protocol_client import ProtocolClient, call_sdk
+from nightjar.clients.config import EndpointClientConfig
+from nightjar.clients.endpoint_client import EndpointClient
 from nightjar.clients.protocols import PROTOCOLS
-from nightjar.clients.status_errors import APIError
-from nightjar.clients.transport import Answer, Endpoint
 from nightjar.core.messages import (
     Message,
     Messages,
@@ -30,8 +25,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletion
 
-_OPTIONS = frozenset({"extra_headers", "extra_body", "timeout"})
-
 OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
 
@@ -39,66 +32,15 @@ _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.va
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
-class OpenAIClient(ProtocolClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
+class OpenAIClient(EndpointClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
     """Sends requests without OpenAI's SDK, unless an SDK client is given or a subclass sets one up."""
 
-    route: ClassVar[str]
-    """The path below the base URL, such as ``/chat/completions``, and the path of ``create`` in the SDK."""
-    _sdk_client: AsyncOpenAI | None = None
+    sdk = "openai"
 
-    @property
-    def client(self) -> AsyncOpenAI:
-        """The SDK client, which is made on first use, because the SDK takes a second to import."""
-        if not isinstance(self._sender, Endpoint):
-            return self._sender  # type: ignore[no-any-return]
-        if self._sdk_client is None:
-            from nightjar.clients.openai_sdk import AiohttpOpenAI
+    def make_sdk_client(self, config: EndpointClientConfig, key: str | None = None) -> AsyncOpenAI:
+        from nightjar.clients.openai_sdk import AiohttpOpenAI
 
-            self._sdk_client = AiohttpOpenAI(self._sender.config, self._sender.api_key)
-            self._sdk_client.heard = self._sender.heard
-        return self._sdk_client
-
-    def connect(self, config: ClientConfig) -> Any:
-        is_usual = type(self).setup_client is OpenAIClient.setup_client
-        return Endpoint(resolve_client_config(config)) if is_usual else self.setup_client(config)
-
-    def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
-        from nightjar.clients.openai_sdk import setup_openai_client
-
-        return setup_openai_client(config)
-
-    async def close(self) -> None:
-        await super().close()
-        if self._sdk_client is not None:
-            await self._sdk_client.close()
-
-    async def send(self, arguments: dict[str, Any]) -> ResponseT:
-        if isinstance(self._sender, Endpoint):
-            return cast("ResponseT", await self.post(self.route, arguments))
-        resource = attrgetter(self.route.strip("/").replace("/", "."))(self._sender)
-        return cast("ResponseT", await call_sdk(resource.create, arguments))
-
-    async def post(self, route: str, arguments: Mapping[str, Any]) -> Answer:
-        """Posts the arguments to a route, which the SDK need not have.
-
-        If this process has imported the SDK, its errors are raised, because environments may catch them.
-        """
-        body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
-        body.update(arguments.get("extra_body") or {})
-        headers, timeout = arguments.get("extra_headers"), arguments.get("timeout")
-        if isinstance(self._sender, Endpoint):
-            try:
-                return await self._sender.post(route, body, headers, timeout)
-            except APIError as error:
-                if "openai" not in sys.modules:
-                    raise
-                from nightjar.clients.openai_sdk import openai_error
-
-                raise openai_error(error, self._sender.url(route)) from error.__cause__
-        options = {"headers": headers, "timeout": timeout}
-        given = {name: value for name, value in options.items() if value}
-        sdk_client: Any = self._sender
-        return Answer(await sdk_client.post(route, cast_to=object, body=body, options=given))
+        return AiohttpOpenAI(config, key)
 
 
 def native_function(tool: Tool) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import openai
 from openai import AsyncOpenAI
 
 from nightjar.clients.config import ClientConfig, resolve_client_config
-from nightjar.clients.sdk_client import SendsByAiohttp, sdk_error
-from nightjar.clients.status_errors import APIError
+from nightjar.clients.sdk_client import SendsByAiohttp
 
 
 class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
@@ -22,7 +21,3 @@ def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
         0
     """
     return AiohttpOpenAI(resolve_client_config(config))
-
-
-def openai_error(error: APIError, url: str) -> Exception:
-    return sdk_error(openai, error, url)

@@ -87,12 +87,12 @@ class Endpoint:
         self.base_url, _, self.query = config.api_base_url.partition("?")
         self.heard: Callable[[Mapping[str, str]], None] | None = None
         self.config = config
-        self._headers = headers or self._usual_headers
+        self._headers = headers or self.usual_headers
         self._secret = b"" if self.api_key == NO_KEY else self.api_key.encode()
         self._sessions = PerLoop(self._new_session, aiohttp.ClientSession.close)
         self._proxy = _proxy_for(config.api_base_url)
         if headers is None:
-            self._usual_headers()  # raises now if a header names an unset variable
+            self.usual_headers()  # raises now if a header names an unset variable
 
     def url(self, path: str) -> str:
         """Returns the URL of a path below the base URL, with the query of the base URL."""
@@ -168,7 +168,8 @@ class Endpoint:
                 raise APIResponseValidationError(said, HttpResponse(url, response.status, response.headers, b""))
         return b"".join(parts)
 
-    def _usual_headers(self) -> Mapping[str, str]:
+    def usual_headers(self) -> Mapping[str, str]:
+        """Returns the headers of every request to an endpoint of OpenAI's protocols."""
         headers = CIMultiDict(
             {
                 "Accept": "application/json",

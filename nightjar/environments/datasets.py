@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from nightjar.core.extras import import_extra
 from nightjar.core.messages import Messages
 from nightjar.environments.data import Examples
 
@@ -108,16 +109,14 @@ def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
 
 def results_dataset(results: Mapping[str, Any]) -> Dataset:
     """Returns the rows of a ``generate`` result. Columns with mixed types, such as ``info``, become JSON text."""
-    import datasets
-
+    datasets = import_extra("datasets", "datasets", "A datasets.Dataset")
     rows = results["outputs"]
     names = dict.fromkeys(name for row in rows for name in row)
     return datasets.Dataset.from_dict({name: _column([row.get(name) for row in rows]) for name in names})
 
 
 def _column(values: list[Any]) -> list[Any]:
-    import pyarrow as pa
-
+    pa = import_extra("pyarrow", "datasets", "A datasets.Dataset")
     try:
         pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):

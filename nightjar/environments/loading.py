@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from nightjar.core.environment_id import EnvironmentId, is_uri
+from nightjar.core.extras import extra_of, installation
 from nightjar.environments.environment import Environment
 from nightjar.environments.packages.aliases import ALIAS_HINT, VERIFIERS, install_where_needed
 from nightjar.environments.packages.catalog import in_file
@@ -141,7 +142,9 @@ def _what_to_install(error: ImportError, package: EnvironmentPackage) -> tuple[s
     if "pip install" in str(error):
         return str(error), ""
     what = ""
-    if package.origin == "local" and package.project is not None:
+    if error.name and (extra := extra_of(error.name)):
+        what = f"Install what it needs: {installation(extra)}"
+    elif package.origin == "local" and package.project is not None:
         what = f"Install what it needs: nightjar env install {package.project.path.parent}"
     elif isinstance(error, ModuleNotFoundError) and error.name:
         what = f"Install what it needs: pip install {error.name.partition('.')[0]}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from nightjar.core.extras import require_extra
 from nightjar.core.files import scratch_folder
 from nightjar.core.secrecy import error_text
 from nightjar.core.text import with_error
@@ -71,9 +72,7 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
 
 
 def write_parquet(directory: RunDirectory, metadata: Mapping[str, Any], target: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    pa, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     schema = _schema(sorted(metadata.get("avg_metrics") or ()))
     rows = (_row(line.row) for line in directory.results())
     with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
@@ -81,9 +80,12 @@ def write_parquet(directory: RunDirectory, metadata: Mapping[str, Any], target: 
             writer.write_table(pa.Table.from_pylist(batch, schema))
 
 
-def _schema(metrics: Sequence[str]) -> Any:
-    import pyarrow as pa
+def _arrow(module: str) -> Any:
+    return require_extra(module, "datasets", "A push to the Hugging Face Hub")
 
+
+def _schema(metrics: Sequence[str]) -> Any:
+    pa = _arrow("pyarrow")
     text, number, count = pa.string(), pa.float64(), pa.int64()
     message = pa.struct({"role": text, "content": text, "tool_calls": text})
     columns = {

@@ -113,10 +113,10 @@ def configured_prefect_api() -> str | None:
     return str(url) if url else None
 
 
-def prefect_answers(api_url: str) -> bool:
+def prefect_answers(api_url: str, seconds: float = _HEALTH_SECONDS) -> bool:
     try:
         request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
-        with urlopen(request, timeout=_HEALTH_SECONDS) as reply:  # noqa: S310
+        with urlopen(request, timeout=seconds) as reply:  # noqa: S310
             return bool(reply.status == HTTPStatus.OK)
     except (URLError, OSError, ValueError, HTTPException):
         return False

@@ -106,10 +106,10 @@ def _rows(
     answers.flush()
 
 
-def _table(answers: BinaryIO, _: _Send, house: str, location: str, asked: Sequence[AskedQuery]) -> None:
+def _arrays(run: Callable[..., Any], answers: BinaryIO, house: str, location: str, asked: Sequence[AskedQuery]) -> None:
     [one] = asked
-    table = _opened(house, location).ask(lambda connection: querying.run_arrow_query(connection, *one))
-    pickle.dump(table, answers, protocol=5)  # large buffers are written without a copy
+    found = _opened(house, location).ask(lambda connection: run(connection, *one))
+    pickle.dump(found, answers, protocol=5)  # large buffers are written without a copy
     answers.flush()
 
 
@@ -120,7 +120,8 @@ def _opened(house: str, location: str) -> Backend:  # noqa: ARG001 - a cache per
 
 _ANSWERS: dict[str, Callable[..., None]] = {
     "rows": _rows,
-    "table": _table,
+    "columns": lambda answers, _, *given: _arrays(querying.run_columns_query, answers, *given),
+    "table": lambda answers, _, *given: _arrays(querying.run_arrow_query, answers, *given),
     "statements": lambda _, send, text: send(split_statements(text)),
 }
 

@@ -13,7 +13,7 @@ from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.warehouse.location import Kind, folder_of, is_in_memory, kind_of, resolve_warehouse, shown
 from nightjar.warehouse.reading import process
 from nightjar.warehouse.reading.process import QUERY_TIMEOUT_SECONDS, TimeLimit
-from nightjar.warehouse.reading.result import AskedQuery, Parameters, QueryResult
+from nightjar.warehouse.reading.result import AskedQuery, Columns, Parameters, QueryResult
 from nightjar.warehouse.reading.statements import WrittenStatement, split_statements
 from nightjar.warehouse.writing.publish_report import PublishReport
 
@@ -142,6 +142,17 @@ class Warehouse:
         results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds), largest_bytes)
         return results
 
+    def query_columns(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        *,
+        timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+    ) -> Columns:
+        """Does the same as ``query``, and returns NumPy arrays."""
+        found: Columns = self._ask("columns", [(sql, parameters)], TimeLimit(timeout_seconds))
+        return found
+
     def query_arrow(
         self,
         sql: str,
@@ -149,6 +160,7 @@ class Warehouse:
         *,
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
+        """Does the same as ``query``, and returns an Arrow table. Raises ``ConfigError`` without pyarrow."""
         return self._ask("table", [(sql, parameters)], TimeLimit(timeout_seconds))
 
     def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:
@@ -193,10 +205,11 @@ class Warehouse:
 
 
 def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
-    from nightjar.warehouse.reading.querying import run_arrow_query, run_query, run_stoppable
+    from nightjar.warehouse.reading.querying import run_arrow_query, run_columns_query, run_query, run_stoppable
 
-    if kind == "table":
-        return run_stoppable(lambda: run_arrow_query(connection, *asked[0]), connection, limit)
+    if kind != "rows":
+        run = {"columns": run_columns_query, "table": run_arrow_query}[kind]
+        return run_stoppable(lambda: run(connection, *asked[0]), connection, limit)
     return run_stoppable(lambda: [run_query(connection, *one) for one in asked], connection, limit)
 
 

@@ -149,7 +149,7 @@ class TestAnthropic:
 
     @pytest.fixture
     async def client(self, canned, anthropic):
-        from nightjar.clients.anthropic_messages import AiohttpAnthropic
+        from nightjar.clients.anthropic_sdk import AiohttpAnthropic
 
         async with AiohttpAnthropic(ClientConfig(api_base_url=canned.url, api_key_var="TEST_KEY")) as client:
             yield client

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nightjar.environments.data import BenchmarkData, load_hub_dataset
-from nightjar.environments.data.sources import fetch_hub_dataset
+from nightjar.environments.data.hub import fetch_hub_dataset
 from nightjar.errors import DatasetError
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "Wie viele Äpfel?", "answer": "3"}]

@@ -35,11 +35,13 @@ LATE = {
     "0.1 s, for 'list --source' alone": "nightjar.compat.nemo.environments.lm_eval_task "
     "nightjar.compat.nemo.environments.skills",
     "as nightjar.runs.jsonl": "nightjar.warehouse.pricing nightjar.warehouse.served nightjar.warehouse.writing",
-    "0.2 s, for example data sets alone": "numpy", "0.2 s, for data sets and Parquet alone": "pyarrow",
+    "0.2 s, for example data sets and columns of the warehouse alone": "numpy",
+    "0.2 s, for Arrow tables alone": "pyarrow",
     "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone": "scipy",
     "not there on Windows": "resource termios tty", "0.1 s, for one function of the names of verifiers": "rich",
     "0.1 s, for --debug alone": "tqdm tqdm.contrib.logging",
-    "1 s, OpenAI's SDK, for environments that ask for its client alone": "nightjar.clients.openai_sdk",
+    "1 s, the SDKs, for environments that ask for their clients alone": "nightjar.clients.anthropic_sdk "
+    "nightjar.clients.openai_sdk nightjar.clients.sdk_client",
     "0.1 s, Jinja and the judges, for benchmarks of NeMo Evaluator alone": "nightjar.environments.seeded.bridge",
     "for runs with scorers by name alone": "nightjar.environments.seeded.scorers",
     "0.1 s, for YAML configs of NeMo Evaluator alone": "nightjar.evaluation.config.nemo.file",

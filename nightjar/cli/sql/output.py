@@ -22,6 +22,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from nightjar.core.extras import require_extra
 from nightjar.core.files import replacing
 from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
@@ -68,8 +69,7 @@ def print_rows(rows: QueryResult | pa.Table, chosen: Format, path: Path | None, 
     """Writes rows, or an Arrow table as Parquet, to a file or stdout. A file appears when it is complete."""
     with _opened(path) as stream:
         if not isinstance(rows, QueryResult):
-            from pyarrow import parquet
-
+            parquet = require_extra("pyarrow.parquet", "datasets", "--format parquet")
             parquet.write_table(rows, stream.buffer, compression="zstd")
         elif chosen is Format.TABLE:
             print_table(rows, stream, is_full=is_full)

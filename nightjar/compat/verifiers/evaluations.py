@@ -40,15 +40,18 @@ def get_log_level(verbose: bool) -> str:
 
 @contextmanager
 def quiet_datasets() -> Iterator[None]:
-    from datasets.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
-
-    was_enabled = is_progress_bar_enabled()
-    disable_progress_bar()
+    try:
+        from datasets.utils import logging as bars
+    except ModuleNotFoundError:
+        yield
+        return
+    was_enabled = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         yield
     finally:
         if was_enabled:
-            enable_progress_bar()
+            bars.enable_progress_bar()
 
 
 async def run_evaluation(

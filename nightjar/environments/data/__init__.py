@@ -9,7 +9,8 @@ from nightjar.environments.data.example_datasets import (
     load_example_dataset,
 )
 from nightjar.environments.data.examples import DatasetBuilder, Examples, example_hash
-from nightjar.environments.data.sources import cache_folder, load_hub_dataset, read_rows
+from nightjar.environments.data.hub import load_hub_dataset
+from nightjar.environments.data.sources import cache_folder, read_rows
 
 __all__ = [
     "BOXED_SYSTEM_PROMPT",

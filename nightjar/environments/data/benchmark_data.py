@@ -10,13 +10,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from nightjar.core.secrecy import error_text
-from nightjar.environments.data.sources import (
-    fetch_hub_dataset,
-    hub_dataset_path,
-    load_hub_dataset,
-    read_nested,
-    read_rows,
-)
+from nightjar.environments.data.hub import fetch_hub_dataset, hub_dataset_path, load_hub_dataset
+from nightjar.environments.data.sources import read_nested, read_rows
 from nightjar.errors import DatasetError
 
 

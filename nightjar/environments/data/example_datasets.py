@@ -9,7 +9,9 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nightjar.environments.data.sources import load_hub_dataset, read_rows
+from nightjar.core.extras import import_extra
+from nightjar.environments.data.hub import load_hub_dataset
+from nightjar.environments.data.sources import read_rows
 from nightjar.environments.parsers import extract_boxed_answer, extract_hash_answer, strip_non_numeric
 
 if TYPE_CHECKING:
@@ -110,9 +112,9 @@ def load_example_dataset(
         >>> load_example_dataset("gsm8k", path="gsm8k.jsonl")[0]
         {'question': '6 * 7?', 'answer': '42'}
     """
-    import datasets
     import numpy as np
 
+    datasets = import_extra("datasets", "datasets", "load_example_dataset()")
     known = _known(name)
     split = split or known.split
     parts = (load_hub_dataset(known.repository, config, split) for config in known.configs)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from nightjar.core.extras import import_extra
 from nightjar.core.json_bytes import json_bytes
 from nightjar.core.messages import dump_messages, normalize_messages
 from nightjar.errors import DatasetError
@@ -117,8 +118,7 @@ class Examples:
 
 
 def _to_dataset(rows: list[dict[str, Any]]) -> Any:
-    import datasets
-
+    datasets = import_extra("datasets", "datasets", "A datasets.Dataset")
     try:
         return datasets.Dataset.from_list(rows)
     except (ValueError, TypeError) as error:  # what pyarrow raises

@@ -1,13 +1,11 @@
-"""Reads the rows of datasets from files or the Hugging Face Hub. Rows of the hub are cached on this machine."""
+"""Reads the rows of datasets from files."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import gzip
 import io
 import json
-import logging
 import os
 import zlib
 from collections.abc import Mapping
@@ -18,12 +16,8 @@ from typing import Any
 
 import orjson
 
-from nightjar.core.files import replacing
-from nightjar.core.secrecy import error_text
 from nightjar.core.syntax import read_literal
 from nightjar.errors import DatasetError
-
-logger = logging.getLogger(__name__)
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """Delimiters of tables by file suffix. A file with any other suffix holds JSON lines."""
@@ -129,52 +123,6 @@ def _with_commas(text: str) -> str:
     )
 
 
-def load_hub_dataset(name: str, config: str | None, split: str, data_file: str | None = None) -> list[dict[str, Any]]:
-    """Loads a split, or a ``data_file``, from the Hugging Face Hub. Later calls use Nightjar's cache.
-
-    The cache keeps a benchmark unchanged; reading it needs neither a network nor the slow import of ``datasets``. To
-    download a split again, delete its file in ``cache_folder()``. Raises ``DatasetError``.
-
-    Example:
-        >>> os.environ["NIGHTJAR_CACHE"] = "cache"
-        >>> file = Path("cache/datasets/openai--gsm8k/main/test.jsonl")  # what the first call leaves behind
-        >>> file.parent.mkdir(parents=True)
-        >>> _ = file.write_text('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
-        >>> load_hub_dataset("openai/gsm8k", "main", "test")[0]["question"]
-        '6 * 7?'
-    """
-    path = hub_dataset_path(name, config, data_file or split)
-    if path.is_file():
-        return read_rows(path)
-    rows = _load_from_hub(name, config, split, data_file)
-    try:
-        _keep(path, rows)
-    except (OSError, TypeError) as error:
-        logger.warning("Cannot store the dataset in %s: %s", path, error)
-    return rows
-
-
-def fetch_hub_dataset(name: str, config: str | None, split: str, data_file: str | None = None) -> Path:
-    """Downloads a split into the cache, replacing an existing copy, and returns its path."""
-    path = hub_dataset_path(name, config, data_file or split)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):  # found before the download
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
-        _keep(path, _load_from_hub(name, config, split, data_file))
-    except (OSError, TypeError) as error:
-        where = "free some space, or set NIGHTJAR_CACHE to another folder"
-        raise DatasetError(f"Cannot store dataset {name!r} in {str(path)!r}: {error_text(error)}; {where}") from error
-    return path
-
-
-def hub_dataset_path(name: str, config: str | None, split: str) -> Path:
-    """Returns the cache file of a split or a ``data_file``, whether it exists or not."""
-    parts = [part.strip("/").replace("/", "--") for part in (name, config or "default", split.removesuffix(".jsonl"))]
-    folder = cache_folder().joinpath("datasets", *parts[:-1])
-    return folder / f"{parts[-1]}.jsonl"
-
-
 def cache_folder() -> Path:
     """Returns the cache folder: the value of ``NIGHTJAR_CACHE`` if it is set, otherwise ``~/.cache/nightjar``.
 
@@ -185,23 +133,3 @@ def cache_folder() -> Path:
     """
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "nightjar"
     return Path(os.environ.get("NIGHTJAR_CACHE", default)).expanduser()
-
-
-def _load_from_hub(name: str, config: str | None, split: str, data_file: str | None) -> list[dict[str, Any]]:
-    import datasets
-
-    what = {"data_files": data_file, "split": "train"} if data_file else {"split": split}
-    try:
-        rows: list[dict[str, Any]] = datasets.load_dataset(name, config, **what).to_list()
-    except Exception as error:
-        reason = error_text(error).strip().partition("\n")[0]
-        raise DatasetError(
-            f"Cannot load dataset {name!r}, split {data_file or split!r}, from the Hugging Face Hub: {reason}"
-        ) from error
-    return rows
-
-
-def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as beside:
-        beside.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))

@@ -11,6 +11,7 @@ import orjson
 
 from nightjar.core.calling import run_sync
 from nightjar.core.calling.decorators import cleanup, stop
+from nightjar.core.extras import import_extra
 from nightjar.core.messages import Messages
 from nightjar.core.rollout.state import State
 from nightjar.environments.multiturn import MultiTurnEnv
@@ -89,10 +90,9 @@ def splits(
 
 
 def made_datasets(rows: Callable[[range], Any], num_train: int, num_eval: int) -> tuple[Dataset, Dataset | None]:
-    from datasets import Dataset
-
+    kind = import_extra("datasets", "datasets", "A datasets.Dataset").Dataset
     train, evaluate = splits(rows, num_train, num_eval).values()
-    return Dataset.from_list(train()), Dataset.from_list(evaluate()) if evaluate else None
+    return kind.from_list(train()), kind.from_list(evaluate()) if evaluate else None
 
 
 def overridden(env: object, name: str, base: type) -> Any:

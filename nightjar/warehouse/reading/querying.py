@@ -9,18 +9,20 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import duckdb
 
+from nightjar.core.extras import require_extra
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, connect_scratch, explained, quoted
 from nightjar.warehouse.reading.process import TimeLimit
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
-from nightjar.warehouse.reading.result import Parameters, QueryResult
+from nightjar.warehouse.reading.result import Columns, Parameters, QueryResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 LARGEST_ANSWER_BYTES = 2_000_000_000
 
@@ -81,9 +83,15 @@ def pack_rows(
         return _described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor, largest_bytes)]
 
 
-def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
-    import pyarrow as pa
+def run_columns_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> Columns:
+    with _explained(connection):
+        found = connection.execute(one_reading(connection, sql), parameters).fetchnumpy()
+        _check_size(sum(_array_size(values) for values in found.values()))
+        return {name: _filled(values) for name, values in found.items()}
 
+
+def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
+    pa = require_extra("pyarrow", "datasets", "An Arrow table")
     with _explained(connection):
         statement = one_reading(connection, sql)
         reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
@@ -170,6 +178,20 @@ def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None)
         _check_size(size, largest_bytes)
         yield chunk
         count = max(1, min(8 * count, _CHUNK_ROWS, rows * _CHUNK_BYTES // size))
+
+
+def _array_size(values: NDArray[Any]) -> int:
+    return sum(map(_size, values)) if values.dtype == object else values.nbytes
+
+
+def _filled(values: Any) -> NDArray[Any]:
+    """Replaces missing values: by NaN in a column of numbers, by None in any other column."""
+    import numpy as np
+
+    if not isinstance(values, np.ma.MaskedArray):
+        return cast("NDArray[Any]", values)
+    is_number = np.issubdtype(values.dtype, np.number)
+    return values.astype(float).filled(np.nan) if is_number else values.astype(object).filled(None)
 
 
 def _size(value: object) -> int:

@@ -8,13 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from nightjar.core.text import shortened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Parameters = Sequence[object] | Mapping[str, object]
 
 AskedQuery = tuple[str, Parameters | None]
+
+Columns: TypeAlias = "dict[str, NDArray[Any]]"
+"""The columns of a result by name. A missing number is NaN, any other missing value is None."""
 
 
 @dataclass(frozen=True)

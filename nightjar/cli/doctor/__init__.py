@@ -1,0 +1,1 @@
+"""``nightjar doctor``: what this machine has, and what each missing part disables."""

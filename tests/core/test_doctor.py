@@ -1,0 +1,82 @@
+"""``nightjar doctor`` tells what works on this machine, quickly, and shows no secret."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from socket import create_server
+from threading import Event
+
+import pytest
+
+from nightjar.cli.doctor.checks import CHECKS, Part, State
+from nightjar.cli.doctor.command import examine
+
+KEY = "sk-a1b2c3d4e5f6"
+PASSWORD = "s3cretpassw0rd"
+
+
+def doctor(folder: Path, **variables: str) -> tuple[int, str]:
+    env = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN", "_HOST"))}
+    env |= {"NIGHTJAR_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), **variables}
+    command = [sys.executable, "-m", "nightjar", "doctor", "--json"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_keys_are_named_and_no_secret_is_shown(tmp_path):
+    configured = f"http://us:{PASSWORD}@127.0.0.1:9/api"  # nothing listens on port 9
+    code, said = doctor(tmp_path, OPENAI_API_KEY=KEY, PREFECT_API_URL=configured)
+    parts = json.loads(said)["parts"]
+    assert parts.keys() == CHECKS.keys()
+    assert parts["Keys"]["found"].startswith("OPENAI_API_KEY (set")
+    server = parts["Prefect server"]
+    assert (code, server["state"], server["disables"]) == (
+        1, "broken", "schedules, the UI, and runs without --direct",
+    )  # fmt: skip
+    assert "127.0.0.1:9/api does not answer" in server["found"]
+    assert KEY not in said
+    assert PASSWORD not in said
+
+
+@pytest.mark.slow
+def test_a_server_that_accepts_and_never_answers_is_reported_within_seconds(tmp_path):
+    with create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        _, said = doctor(tmp_path, PREFECT_API_URL=f"http://127.0.0.1:{silent.getsockname()[1]}/api")
+        assert time.monotonic() - began < 30  # 4 s on an idle machine
+    assert json.loads(said)["parts"]["Prefect server"]["state"] == "broken"
+
+
+@pytest.mark.slow
+def test_a_machine_without_a_server_and_keys_is_well_and_learns_what_that_disables(tmp_path):
+    code, said = doctor(tmp_path)
+    parts = json.loads(said)["parts"]
+    assert code == 0, said
+    for name in ("Prefect server", "Keys"):
+        assert (parts[name]["state"], parts[name]["found"]) == ("absent", "none")
+        assert parts[name]["disables"]
+        assert parts[name]["advice"]
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_checks_that_raise_or_hang_are_broken_parts_and_the_others_are_reported():
+    ended = Event()
+
+    def hang() -> Part:
+        ended.wait(10)
+        return Part(State.READY, "late")
+
+    def fail() -> Part:
+        raise OSError(13, "Permission denied", "/evals")
+
+    parts = examine({"good": lambda: Part(State.READY, "here"), "hangs": hang, "fails": fail}, seconds=0.2)
+    ended.set()
+    assert parts == {
+        "good": Part(State.READY, "here"),
+        "hangs": Part(State.BROKEN, "no answer in 0.2 s"),
+        "fails": Part(State.BROKEN, "[Errno 13] Permission denied: '/evals'"),
+    }
