@@ -103,7 +103,7 @@ def settle_id(directory: RunDirectory, given: str) -> str:
         if directory.has_metadata():
             directory.write_metadata({**directory.read_metadata(), "run_id": settled})
         logger.info(
-            "The run in %s was known only by its folder's name (%r): its id is %s now",
+            "The run in %s had only its folder's name (%r) as its id. Its new id is %s",
             directory.path, directory.run_id, settled,
         )  # fmt: skip
     else:
