@@ -15,6 +15,7 @@ from prefect.utilities.urls import url_for
 
 from nightjar.core.failures import advice_line, class_of_chain, recorded_failures
 from nightjar.core.home import VIEW_URL
+from nightjar.core.text import with_error
 from nightjar.engine import Run
 from nightjar.engine.runs import RunMetadata, Summary
 from nightjar.errors import WarehouseError
@@ -85,8 +86,7 @@ def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
 def _reward(summary: Summary) -> str:
     if summary.avg_reward is None:
         return "No reward: no rollout is scored"
-    error = "" if summary.stderr is None else f" ± {summary.stderr:.4f}"
-    return f"Reward {summary.avg_reward:.4f}{error}"
+    return f"Reward {with_error(summary.avg_reward, summary.stderr)}"
 
 
 def _overview(summary: Summary, time_ms: int, cost: float | None) -> list[str]:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from nightjar.analysis.unpaired import find_unpaired
 from nightjar.core.messages import content_text
 from nightjar.errors import ConfigError
 from nightjar.statistics.estimates import mean_of_clusters
-from nightjar.statistics.intervals import Interval, mean_interval, wilson
+from nightjar.statistics.intervals import MeanSummary, interval_of
 from nightjar.warehouse import Warehouse
 
 _METRICS = "SELECT DISTINCT name FROM metrics WHERE list_contains([$a, $b], run_id) ORDER BY name"
@@ -54,7 +53,6 @@ _NOTHING_PAIRED = {
     "no prompt": "the prompts are unknown",
 }
 _LONGEST = 4_000
-_ROUNDING = 1e-12
 
 
 def compare_runs(
@@ -217,13 +215,8 @@ def _side(record: Mapping[str, Any], value: NDArray[np.float64], scored: NDArray
     has_value = ~np.isnan(value)
     values, counts = value[has_value], scored[has_value]
     estimate = mean_of_clusters((values * counts).tolist(), counts.tolist())
-    if len(values) and (counts == 1).all() and np.isin(values, (0.0, 1.0)).all():
-        interval = wilson(round(values.sum()), len(values), alpha)
-    else:
-        interval = mean_interval(estimate, len(values), alpha, span=1.0)
-        if estimate.mean is not None and estimate.stderr is not None and estimate.stderr <= _ROUNDING:
-            is_share = 0 <= estimate.mean <= 1
-            interval = Interval(max(interval.low, 0.0), min(interval.high, 1.0)) if is_share else Interval(-inf, inf)
+    lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
+    interval, _ = interval_of(MeanSummary(estimate, int(counts.sum()), len(values), lowest, highest), alpha)
     known = {field.name: record[field.name] for field in fields(Side) if field.name in record}
     return Side(examples=len(value), mean=estimate.mean, interval=interval, **known)
 

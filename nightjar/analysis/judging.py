@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from nightjar.analysis.pairs import Compared, compare_run, differing, settings_of, unpaired
-from nightjar.core.text import counted
+from nightjar.core.text import counted, with_error
 from nightjar.errors import MissingWarehouseError
 from nightjar.statistics.exchange import holm
 from nightjar.warehouse import Warehouse
@@ -23,7 +23,8 @@ _RUNS = """
 SELECT
     coalesce(runs.config ->> 'name', runs.config ->> 'env_id', runs.env_id) AS name, runs.run_id, runs.flow_run_id,
     runs.status, runs.scored, runs.rollouts, runs.avg_reward, runs.stderr, cost.cost, runs.errors,
-    runs.metadata ->> 'error' AS reason
+    runs.metadata ->> 'error' AS reason,
+    runs.num_examples, runs.reward_examples, runs.lowest_reward, runs.highest_reward
 FROM runs LEFT JOIN cost USING (run_id)
 WHERE runs.suite = $suite AND list_contains(runs.tags, $tag)
 ORDER BY runs.status = 'completed', runs.started_at
@@ -147,8 +148,8 @@ def _line(night: Night, verdict: Verdict) -> str:
 
 def _amount(one: NightEvaluation) -> str:
     assert one.difference is not None, "it has pairs"
-    error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
-    return f"{abs(one.difference):.3f}{error} than {beside(one)} ({counted(one.pairs, 'example')})"
+    amount = with_error(abs(one.difference), one.difference_stderr)
+    return f"{amount} than {beside(one)} ({counted(one.pairs, 'example')})"
 
 
 def beside(one: NightEvaluation) -> str:

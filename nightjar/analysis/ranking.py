@@ -12,11 +12,12 @@ from nightjar.analysis.history import no_such_run, read_values
 from nightjar.analysis.pairs import settings_of
 from nightjar.errors import ConfigError
 from nightjar.statistics.change_points import Matrix
-from nightjar.statistics.intervals import Interval
+from nightjar.statistics.coverage import LEAST_COVERAGE
+from nightjar.statistics.intervals import Interval, reward_range, within_rewards
 from nightjar.statistics.ranking import better, letters, pair_contrasts, rank_sets, simultaneous_intervals
 from nightjar.warehouse import Warehouse
 
-_STANDING = "SELECT run_id, model FROM leaderboard WHERE env_id = $env"
+_STANDING = "SELECT run_id, model, coverage, has_low_coverage FROM leaderboard WHERE env_id = $env ORDER BY model"
 _NOT_TOLD = {"model", "endpoint", "rollouts per example"}
 """Settings that may differ between comparable runs of models."""
 _LEAST_SHARE = 0.5
@@ -43,7 +44,8 @@ class LeaderboardRow:
 class Leaderboard:
     """A ranking, the highest mean first.
 
-    ``left_out`` maps each model that is left out to its number of common examples.
+    ``left_out`` maps each model that is left out to its number of common examples. ``low_coverage`` maps each model
+    that is not ranked because too few rollouts of its run are scored to the scored share.
     """
 
     env_id: str
@@ -52,6 +54,7 @@ class Leaderboard:
     examples: int
     rows: Sequence[LeaderboardRow]
     left_out: Mapping[str, int]
+    low_coverage: Mapping[str, float]
     differs: Sequence[str]
 
 
@@ -60,15 +63,18 @@ def leaderboard(
 ) -> Leaderboard:
     """Ranks the models of an environment over the examples that all models have scored, and finds ties.
 
-    The view ``leaderboard`` chooses the run of each model. A model is left out if it would halve the common examples.
+    The view ``leaderboard`` chooses the run of each model. A model is left out if less than 95 % of the rollouts of its
+    run are scored, or if it would halve the common examples.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
     where = Warehouse.of(warehouse)
-    models = dict(where.query(_STANDING, {"env": env_id}).rows)
+    standing = where.query(_STANDING, {"env": env_id}).records()
+    models = {run["run_id"]: run["model"] for run in standing if not run["has_low_coverage"]}
+    low_coverage = {str(run["model"]): run["coverage"] or 0.0 for run in standing if run["has_low_coverage"]}
     place, (values, _, _) = read_values(where, list(models), metric)
     if not place:
-        raise ConfigError(no_such_run(where, env_id, metric))
+        raise ConfigError(_too_few_scored(env_id, low_coverage) if low_coverage else no_such_run(where, env_id, metric))
     scored = ~np.isnan(values)
     kept, common = _with_common(place, scored)
     others = [run_id for run_id in place if run_id not in kept]
@@ -83,7 +89,16 @@ def leaderboard(
         examples=int(common.sum()),
         rows=rows,
         left_out={str(models[run_id]): int((scored[place[run_id]] & common).sum()) for run_id in others},
+        low_coverage=low_coverage,
         differs=[name for name in may_matter if len({str(one[name]) for one in settings}) > 1],
+    )
+
+
+def _too_few_scored(env_id: str, low_coverage: Mapping[str, float]) -> str:
+    shares = ", ".join(f"{model} {share:.0%}" for model, share in low_coverage.items())
+    return (
+        f"No model of {env_id!r} can be ranked: less than {LEAST_COVERAGE:.0%} of the rollouts are scored ({shares}). "
+        "Complete the runs with: nightjar eval retry RUN"
     )
 
 
@@ -105,7 +120,8 @@ def _with_common(place: Mapping[str, int], scored: np.ndarray) -> tuple[list[str
 def _rows(
     values: Matrix, run_ids: Sequence[str], models: Mapping[str, str | None], alpha: float
 ) -> list[LeaderboardRow]:
-    count, span = len(values), max(1.0, float(np.ptp(values)))
+    count, ends = len(values), reward_range([float(values.min()), float(values.max())])
+    span = ends[1] - ends[0]
     means = simultaneous_intervals(values, np.eye(count), alpha, span=span)
     is_better = better(simultaneous_intervals(values, pair_contrasts(count), alpha, span=span).signs, count)
     named = zip(run_ids, means.estimates, means.half_widths, rank_sets(is_better), letters(is_better), strict=True)
@@ -115,7 +131,7 @@ def _rows(
             model=models[run_id],
             run_id=run_id,
             mean=float(mean),
-            interval=Interval(float(mean - half), float(mean + half)),
+            interval=within_rewards(Interval(float(mean - half), float(mean + half)), ends),
             ranks=ranks,
             letters=group,
             tied=[str(models[other]) for other, is_tied in zip(run_ids, tied[row], strict=True) if is_tied],

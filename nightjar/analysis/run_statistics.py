@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.errors import ConfigError
-from nightjar.statistics import clustered_mean, pass_all_k, pass_at_k, pass_ks
-from nightjar.statistics.intervals import (
-    Interval,
-    cluster_bootstrap,
-    mean_interval,
-    reward_range,
-    wilson,
-    within_rewards,
-)
-from nightjar.statistics.variance import Components, Effect, marked_effect, variance_components
+from nightjar.statistics import Estimate, pass_all_k, pass_at_k, pass_ks
+from nightjar.statistics.estimates import mean_of_clusters
+from nightjar.statistics.intervals import Interval, MeanSummary, interval_of, reward_range
+from nightjar.statistics.variance import Components, Effect, labelled_components, marked_effect
 from nightjar.warehouse import Warehouse
 
 _RUN = """
@@ -40,9 +34,6 @@ SELECT example_id AS example, reward, correct::INTEGER::DOUBLE AS correct, clust
 FROM segments.rollouts LEFT JOIN contents USING (example_id) WHERE run_id = $run_id
 ORDER BY example_id, rollout_index
 """
-# The bootstrap's time grows with the square of the number of clusters; with many clusters, Student's t is as good.
-_MOST_BOOTSTRAPPED = 2_000
-_SKEWED = 1.0
 _RETRIED = """
 SELECT example_id, reward, attempts > 1 AS retried
 FROM segments.rollouts
@@ -109,12 +100,15 @@ class RunStatistics:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The values of a run's rollouts; NaN for a rollout without a reward."""
+    """The values of a run's rollouts, by example; NaN for a rollout without a reward.
+
+    Examples and clusters are numbers from 0.
+    """
 
     example: NDArray[np.int64]
     reward: NDArray[np.float64]
     correct: NDArray[np.float64]
-    cluster: NDArray[np.object_]
+    cluster: NDArray[np.int64]
     category: NDArray[np.object_]
 
     def where(self, chosen: NDArray[np.bool_]) -> _Rows:
@@ -131,8 +125,7 @@ def describe_run(
 ) -> RunStatistics:
     """Returns the statistics of a run: means with intervals, pass@k, and the components of the variance.
 
-    If each example is its own cluster with one binary rollout, an interval is Wilson's. Otherwise it is Student's t by
-    cluster, or the cluster bootstrap's for skewed rewards with up to 2,000 clusters.
+    ``interval_of`` describes the intervals.
     """
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
@@ -156,7 +149,7 @@ def describe_run(
         coverage=len(scored.reward) / asked if asked else None,
         if_failed_wrong=_with_missing(scored.reward, asked, lowest),
         if_failed_right=_with_missing(scored.reward, asked, highest),
-        variance=variance_components(_grouped(scored.example, scored.reward)),
+        variance=labelled_components(scored.reward, scored.example),
         pass_rates=list(_pass_rates(scored, run["rollouts_per_example"] or 1, alpha)),
         categories=dict(_categories(scored, alpha)) if by else {},
         retries=retries_of(warehouse, run_id, alpha),
@@ -167,11 +160,18 @@ def describe_run(
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
     found = warehouse.query_columns(_ROLLOUTS, {"run_id": run_id, "cluster": cluster, "by": by})
-    read = _Rows(**found)
-    for field, values in ((cluster, read.cluster), (by, read.category)):
+    for field, values in ((cluster, found["cluster"]), (by, found["category"])):
         if field and len(values) and not any(values):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
-    return read
+    example = np.cumsum(np.diff(found["example"], prepend=found["example"][:1]) != 0)
+    named = np.where(found["cluster"] == None, found["example"], found["cluster"]) if cluster else None  # noqa: E711 - of an array
+    return _Rows(**found | {"example": example, "cluster": example if named is None else _numbered(named)})
+
+
+def _numbered(names: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Returns the number of each value's name, in the order in which the names appear."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names.tolist()], dtype=np.int64)
 
 
 def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> float | None:
@@ -180,54 +180,39 @@ def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> fl
     return float((values.sum() + missing * (asked - len(values))) / asked)
 
 
-def _grouped(groups: NDArray[Any], values: NDArray[np.float64]) -> list[list[float]]:
-    found: dict[Any, list[float]] = {}
-    for group, value in zip(groups.tolist(), values.tolist(), strict=True):
-        found.setdefault(group, []).append(value)
-    return list(found.values())
-
-
-def _clusters(rows: _Rows) -> NDArray[np.object_]:
-    return np.where(rows.cluster == None, rows.example, rows.cluster)  # noqa: E711 - of an array
-
-
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
-    clusters, examples = _grouped(_clusters(rows), values), len(np.unique(rows.example))
-    estimate = clustered_mean(clusters)
-    lowest, highest = reward_range(values.tolist())
-    is_binary = bool(np.isin(values, (0.0, 1.0)).all())
-    if is_binary and len(values) == examples == len(clusters):
-        interval, method = wilson(int(values.sum()), examples, alpha), "Wilson"
-    elif _is_skewed(clusters):
-        interval, method = cluster_bootstrap(clusters, alpha), "cluster bootstrap, skewed rewards"
-    else:
-        interval = mean_interval(estimate, len(clusters), alpha, highest - lowest)
-        method = "Student's t, by cluster"
-    shown = within_rewards(interval, (lowest, highest))
-    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), shown, method)
+    counts, examples = np.bincount(rows.cluster), np.count_nonzero(np.bincount(rows.example))
+    totals, sizes = np.bincount(rows.cluster, values)[counts > 0].tolist(), counts[counts > 0].tolist()
+    estimate = mean_of_clusters(totals, sizes)
+    lowest, highest = (float(values.min()), float(values.max())) if len(values) else (None, None)
+    interval, method = interval_of(MeanSummary(estimate, len(values), len(sizes), lowest, highest), alpha)
+    return Mean(examples, len(values), estimate.mean, estimate.stderr, len(sizes), interval, method)
 
 
-def _is_skewed(clusters: Sequence[Sequence[float]]) -> bool:
-    means = np.array([sum(cluster) / len(cluster) for cluster in clusters])
-    if not 2 < len(means) <= _MOST_BOOTSTRAPPED or np.ptp(means) == 0:  # noqa: PLR2004 - a skew needs three
-        return False
-    return abs(float(((means - means.mean()) ** 3).mean() / means.std() ** 3)) > _SKEWED
+def summary_of(run: Mapping[str, Any]) -> MeanSummary:
+    """Returns what the interval of a run's mean reward needs, from a row of ``runs``.
+
+    An earlier version of Nightjar may have published the run without ``reward_examples``. Then all examples count.
+    """
+    scored = run["scored"] or run["num_examples"] or 0
+    examples = run["reward_examples"] or min(run["num_examples"] or scored, scored)
+    estimate = Estimate(run["avg_reward"], run["stderr"])
+    return MeanSummary(estimate, scored, max(examples, 1), run["lowest_reward"], run["highest_reward"])
 
 
 def _pass_rates(rows: _Rows, rollouts: int, alpha: float) -> Iterator[PassRate]:
-    first, counts = np.unique(rows.example, return_index=True, return_counts=True)[1:]
-    complete = first[counts == rollouts]
-    right = np.add.reduceat(rows.correct, first)[counts == rollouts] if len(first) else np.array([])
-    chosen = np.zeros(len(rows.example), dtype=bool)
-    chosen[complete] = True
-    examples = rows.where(chosen)
+    is_complete = np.bincount(rows.example) == rollouts
+    if not is_complete.any():
+        return
+    right = np.bincount(rows.example, rows.correct)[is_complete].astype(int)
+    is_first = np.diff(rows.example, prepend=-1) != 0
+    examples = rows.where(is_first & is_complete[rows.example])
     for k in pass_ks(rollouts):
         at_k, all_k = (
-            _mean(examples, np.array([rate(rollouts, int(count), k) for count in right]), alpha)
+            _mean(examples, np.array([rate(rollouts, count, k) for count in range(rollouts + 1)])[right], alpha)
             for rate in (pass_at_k, pass_all_k)
         )
-        if len(complete):
-            yield PassRate(k, at_k, all_k)
+        yield PassRate(k, at_k, all_k)
 
 
 def _categories(rows: _Rows, alpha: float) -> Iterator[tuple[str, Mean]]:

@@ -17,7 +17,6 @@ from nightjar.engine.runs.directory import run_directories
 from nightjar.errors import ConfigError, MissingWarehouseError, RunDirectoryError, WarehouseError
 from nightjar.importers import convert, find_results
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.exported_runs import copy_run
 
 _NAMED = """
 WITH of_days AS (
@@ -100,6 +99,8 @@ def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: 
 def _brought(run: str | Path, source: Warehouse, target: Warehouse) -> str:
     if isinstance(run, Path):
         return target.publish(run, tidies=False).run_id
+    from nightjar.warehouse.exported_runs import copy_run
+
     copy_run(source.store(), target.store(), run)
     return run
 

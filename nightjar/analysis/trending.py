@@ -18,7 +18,7 @@ from nightjar.analysis.pairs import differing
 from nightjar.errors import ConfigError
 from nightjar.statistics.change_points import ChangePoint, Matrix, change_points, levels, noise_variances
 from nightjar.statistics.estimates import clustered_mean
-from nightjar.statistics.intervals import Interval, t_interval
+from nightjar.statistics.intervals import Interval, MeanSummary, interval_of
 from nightjar.warehouse import Warehouse
 
 _ENOUGH = 30
@@ -30,7 +30,7 @@ class TrendPoint:
     """A run of a series. A segment is a stretch of runs with examples in common.
 
     Attributes:
-        interval: the 95 % interval of ``value`` for similar examples (Student's t).
+        interval: the 95 % interval of ``value`` for similar examples (``interval_of``).
         level: the estimated mean over all examples of the segment.
         noise: standard error of ``level`` from run to run, over the same examples.
         new: the number of examples that no earlier run of the segment had. Comparisons leave out these examples. 0 for
@@ -141,13 +141,21 @@ def _points(past: History, segment: int) -> Iterator[TrendPoint]:
         asked = count > 0
         new = int((asked & ~seen).sum())
         seen = seen | asked
-        mean = clustered_mean([[value] for value in row[asked]])
+        values = row[asked]
+        summary = MeanSummary(
+            clustered_mean([[value] for value in values]),
+            int(count.sum()),
+            len(values),
+            float(values.min()),
+            float(values.max()),
+        )
+        interval, _ = interval_of(summary)
         error = float(np.sqrt((noise[asked] / count[asked]).sum())) / int(asked.sum())
         yield TrendPoint(
             run_id=run.run_id,
             began=run.began,
             value=float(row[asked].mean()),
-            interval=t_interval(mean, int(asked.sum())),
+            interval=interval,
             level=float(level),
             noise=error,
             examples=int(asked.sum()),

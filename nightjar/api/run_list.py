@@ -10,7 +10,7 @@ from typing import Any, get_args, overload
 
 from nightjar.api.results import ArrowTable, TabularResult, arrow
 from nightjar.api.run import Run
-from nightjar.core.text import counted, one_line, with_error
+from nightjar.core.text import counted, one_line
 from nightjar.engine.runs.metadata import Status
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import stored_runs
@@ -142,6 +142,6 @@ def _cells(run: Run) -> tuple[str, ...]:
         one_line(run.model or "–", _LONGEST_CELL),
         run.status,
         f"{known['scored']:,}/{known['rollouts']:,}" if "scored" in known else "–",
-        "–" if known.get("avg_reward") is None else with_error(known["avg_reward"], known.get("stderr")),
-        "–" if run.stored.cost is None else f"{run.stored.cost:.4g}",
+        "–" if known.get("avg_reward") is None else f"{known['avg_reward']:.4f}",
+        "–" if run.stored.cost is None else f"{run.stored.cost:.4f}",
     )

@@ -62,7 +62,7 @@ COMMANDS = {
     "eval repair": "eval.reruns:eval_repair",
     "view": "view:view",
     "docs": "docs:docs",
-    "export": "view:export",
+    "export": "export:export",
     "compare": "comparison:compare",
     "gate": "comparison:gate_command",
     "trend": "trends:show_trend",

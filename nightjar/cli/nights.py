@@ -20,7 +20,7 @@ from nightjar.errors import ConfigError, ServiceError, WarehouseError
 from nightjar.evaluation.nights import end_night, judged_now
 from nightjar.hosting.hosted_runs import with_flow_run_states
 from nightjar.hosting.server import ENDED, PrefectApi, find_prefect_api
-from nightjar.reports.nights import change_of, how_to_complete, number, why
+from nightjar.reports.nights import change_of, how_to_complete, number, reward_of, why
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.storage.records import Night, checked_night
 
@@ -155,6 +155,6 @@ def _print_night(night: Night) -> None:
     for one in night.evaluations:
         scored = f"{one.scored}/{one.rollouts}" if one.rollouts else "–"
         against = f"{beside(one).removeprefix('on ')}, {counted(one.pairs, 'example')}" if one.against_night else "–"
-        cells = (number(one.avg_reward, one.stderr), scored, change_of(one), against, number(one.cost))
+        cells = (reward_of(one), scored, change_of(one), against, number(one.cost))
         rows.append((one.name, *cells, one.status or "no run"))
     Console().print(columns(headings, rows, numbers=headings[1:-1], folded=headings[:-1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters except tab and line feed, and characters that change the direction of writing."""
@@ -32,9 +33,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def with_error(mean: float, stderr: float | None) -> str:
+def with_error(mean: float, stderr: float | None, *, sign: Literal["-", "+"] = "-") -> str:
     """Returns a mean with its standard error, or without it if it is unknown."""
-    return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
+    return f"{mean:{sign}.4f}" + ("" if stderr is None else f" (standard error {stderr:.4f})")
 
 
 def nearest(name: str, choices: Iterable[str], listed: Iterable[str] = ()) -> str:

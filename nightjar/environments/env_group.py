@@ -43,6 +43,10 @@ class EnvGroupRubric(Rubric):
     all_reward_names = metric_names
 
     @property
+    def reward_weights(self) -> dict[str, Any]:
+        return {name: env.rubric.reward_weights for name, env in self.env_map.items()}
+
+    @property
     def has_group_rewards(self) -> bool:
         return any(env.rubric.has_group_rewards for env in self.env_map.values())
 

@@ -185,6 +185,7 @@ class _Request:
             sampling_args=self.sampling_args,
             dataset_fingerprint=fingerprint(hashes.values()),
             pass_threshold=self.env.pass_threshold,
+            reward_weights=self.env.rubric.reward_weights,
             state_columns=list(state_columns),
             version_info=versions,
         )

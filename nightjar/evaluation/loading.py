@@ -239,6 +239,7 @@ def _metadata(
         rollouts=len(prepared.hashes) * config.rollouts_per_example,
         dataset_fingerprint=fingerprint(prepared.hashes.values()),
         pass_threshold=prepared.env.pass_threshold,
+        reward_weights=prepared.env.rubric.reward_weights,
         state_columns=list(state_columns),
         version_info=prepared.versions,
         flow_run_id=flow_run_id,

@@ -10,9 +10,10 @@ from typing import Any
 from nightjar import __version__
 from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms, Unpaired
 from nightjar.core.text import counted
-from nightjar.reports.formats import cell, finite, table
+from nightjar.reports.formats import cell, duration, finite, percent, table
 from nightjar.reports.html import fragment, render
 from nightjar.reports.statistics import of_retries
+from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import Interval
 
 _PAIRED_BY = {
@@ -46,7 +47,7 @@ def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
         ("Runtime", _seconds(a.time_ms), _seconds(b.time_ms), _share(a.time_ms, b.time_ms)),
         _figures("Tokens in", a.input_tokens, b.input_tokens, ","),
         _figures("Tokens out", a.output_tokens, b.output_tokens, ","),
-        _figures("Cost", a.cost, b.cost, ".4g"),
+        _figures("Cost", a.cost, b.cost, ".4f"),
     ]
     return [row for row in rows if row[1] or row[2]]
 
@@ -57,6 +58,7 @@ def findings(found: Comparison) -> dict[str, str]:
     lines = {
         "Difference": _difference(difference),
         "Pairs": _pairs(found),
+        "Few scored": _few_scored(found),
         "Paired by": _ways(found),
         "Interval": f"{100 * (1 - found.terms.alpha):g} %: {difference.method}",
         "Effect": "" if difference.effect is None else f"{difference.effect:+.3f} standard deviations of a pair",
@@ -154,6 +156,16 @@ def _pairs(found: Comparison) -> str:
     return f"{counted(found.pairs, 'example')} that both have scored{together}{few}"
 
 
+def _few_scored(found: Comparison) -> str:
+    """Names the sides with low coverage; empty if there are none."""
+    low = [
+        f"{percent(side.coverage)} of the planned rollouts of the {name}"
+        for name, side in (("baseline", found.baseline), ("candidate", found.candidate))
+        if has_low_coverage(side.coverage)
+    ]
+    return f"only {' and '.join(low)}; the examples that failed may be harder than the others" if low else ""
+
+
 def _ways(found: Comparison) -> str:
     """Describes how the pairs were found; empty if all are by content."""
     by = found.paired_by
@@ -188,7 +200,7 @@ def _named(flips: Sequence[Flip]) -> str:
 
 
 def _mean(side: Side) -> str:
-    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.3f')}".replace(" [-inf, inf]", "")
+    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.4f')}".replace(" [-inf, inf]", "")
 
 
 def _interval(interval: Interval, form: str) -> str:
@@ -200,7 +212,7 @@ def _scored(side: Side) -> str:
 
 
 def _seconds(time_ms: float | None) -> str:
-    return "" if time_ms is None else f"{time_ms / 1000:,.1f} s"
+    return "" if time_ms is None else duration(time_ms / 1000)
 
 
 def _figures(label: str, before: float | None, after: float | None, form: str) -> tuple[str, str, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 _VISIBLE = (
@@ -18,6 +18,7 @@ _PLAIN = re.compile(r"(?:[\w ,.:;%/()'+=^-]|[^\x00-\x7f]|\[[\d., -]*\]|\bpass@\d
 _MEANT = re.compile(r"[!-/:-@\[-`{-~]")
 _LINK = re.compile(r"://|www\.|\b_|_\b|^\s*([-+=>]\s|\d+[.)]\s)")
 _TICKS = re.compile(r"`+")
+_MINUTE, _HOUR = 60, 3600
 _NUMBER = re.compile(r"[\d.,% –\[\]-]+( m?s)?")
 
 
@@ -65,6 +66,44 @@ def fenced(text: str) -> str:
     longest = max(map(len, _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"
+
+
+def percent(share: float | None) -> str:
+    """Formats a share in percent, rounded down, so that 100 % means all. Returns a dash for None.
+
+    >>> percent(1.0), percent(0.9991), percent(31 / 96), percent(None)
+    ('100 %', '99.9 %', '32.2 %', '–')
+    """
+    return "–" if share is None else f"{floor(share * 1000 + 1e-9) / 10:g} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Formats a duration in seconds. Returns a dash for None.
+
+    >>> duration(0.0024), duration(2.5), duration(75), duration(7300)
+    ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < _MINUTE:
+        return f"{seconds:.3g} s" if seconds >= 1 or not seconds else f"{1000 * seconds:.3g} ms"
+    if seconds < _HOUR:
+        return f"{int(seconds) // _MINUTE} min {int(seconds) % _MINUTE} s"
+    return f"{int(seconds) // _HOUR:,} h {int(seconds) % _HOUR // _MINUTE} min"
+
+
+def durations(seconds: Sequence[float]) -> list[str]:
+    """Formats durations that are compared with each other, all with the same unit and precision.
+
+    >>> durations([0.0124, 0.9]), durations([0.4, 12]), durations([30, 600])
+    (['12.4 ms', '900.0 ms'], ['0.40 s', '12.00 s'], ['0.5 min', '10.0 min'])
+    """
+    longest = max(seconds, default=0.0)
+    if longest < 1:
+        return [f"{1000 * one:.1f} ms" for one in seconds]
+    return (
+        [f"{one:.2f} s" for one in seconds] if longest < _MINUTE else [f"{one / _MINUTE:,.1f} min" for one in seconds]
+    )
 
 
 def finite(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from nightjar.core.text import with_error
 from nightjar.reports.formats import cell, finite, table
 
 if TYPE_CHECKING:  # the night's flow loads this module, and SciPy takes 0.8 s
@@ -82,7 +83,7 @@ def _details(one: GatedBenchmark) -> Iterator[str]:
         yield f"{by_question:,} pairs are by question and answer."
     for window in one.windows:
         several = f"{window.nights} nights" if window.nights > 1 else "This night"
-        by = f"{window.damage:+.4f} ± {window.stderr:.4f}, p = {window.p:.2g}"
+        by = f"{with_error(window.damage, window.stderr, sign='+')}, p = {window.p:.2g}"
         yield f"{several} beside {len(window.baseline)}: worse by {by}."
     coverages = (one.baseline_coverage, one.candidate_coverage)
     if any(coverage is not None and coverage < 1 for coverage in coverages):

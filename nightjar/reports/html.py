@@ -30,6 +30,11 @@ def style() -> str:
     return _templates().get_template("style.css").render()
 
 
+def icon() -> str:
+    """Returns the icon of pages, as SVG."""
+    return _templates().get_template("icon.svg").render()
+
+
 def write_page(path: Path, page: str, *, makes_folder: bool = False) -> None:
     """Writes a page to a file. Unpaired surrogates, which a response may contain, become question marks."""
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from nightjar.analysis.ranking import Leaderboard
+from nightjar.reports.formats import percent
+from nightjar.statistics.coverage import LEAST_COVERAGE
 
 HEADINGS = ("model", "rank", "mean", "interval", "group", "run")
 
@@ -13,7 +15,7 @@ def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
             str(row.model),
             str(row.ranks[0]) if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}-{row.ranks[1]}",
             f"{row.mean:.4f}",
-            f"[{row.interval.low:.3f}, {row.interval.high:.3f}]",
+            f"[{row.interval.low:.4f}, {row.interval.high:.4f}]",
             row.letters,
             row.run_id,
         )
@@ -28,6 +30,9 @@ def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
         lines["First"] = f"{first.model}, the only model"
     elif len(best := [str(row.model) for row in found.rows if row.ranks[0] == 1]) > 1:
         lines["First"] = f"{', '.join(best)} are tied: any of them may be the best"
+    if found.low_coverage:
+        shares = (f"{model} ({percent(coverage)} scored)" for model, coverage in found.low_coverage.items())
+        lines["Not ranked"] = f"{', '.join(shares)}: less than {percent(LEAST_COVERAGE)} of the rollouts are scored"
     if found.left_out:
         shares = (f"{model} ({count:,} of them)" for model, count in found.left_out.items())
         lines["Left out"] = f"{', '.join(shares)}: they ran too few of these examples"

@@ -6,8 +6,11 @@ import shlex
 from collections.abc import Callable
 
 from nightjar.analysis.judging import beside
+from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import counted
 from nightjar.reports.formats import cell, table
+from nightjar.reports.statistics import interval
+from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
@@ -31,7 +34,7 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
     name = f"[{cell(one.name)}]({url})" if url else cell(one.name)
     scored = f"{one.scored} of {one.rollouts}" if one.rollouts else "–"
     against = f"{beside(one)}, {counted(one.pairs, 'example')}" if one.against_night else "–"
-    cells = [name, cell(one.model), number(one.avg_reward, one.stderr), scored, against, change_of(one),
+    cells = [name, cell(one.model), reward_of(one), scored, against, change_of(one),
              number(one.cost), one.status or "no run"]  # fmt: skip
     return " | ".join(cells)
 
@@ -39,14 +42,18 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
 def change_of(one: NightEvaluation) -> str:
     if one.difference is None:
         return one.change
-    error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
-    return f"{one.change} ({one.difference:+.3f}{error})"
+    error = "" if one.difference_stderr is None else f", standard error {one.difference_stderr:.4f}"
+    return f"{one.change} ({one.difference:+.4f}{error})"
 
 
-def number(value: float | None, stderr: float | None = None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"
+def reward_of(one: NightEvaluation) -> str:
+    """Returns the mean reward with its 95 % interval, unless an earlier version recorded the night."""
+    found = "" if one.num_examples is None else interval(interval_of(summary_of(vars(one)))[0])
+    return f"{number(one.avg_reward)} {found}".rstrip()
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _remarks(night: Night) -> str:

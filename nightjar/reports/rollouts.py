@@ -21,6 +21,19 @@ FROM runs LEFT JOIN (FROM cost WHERE run_id = $run_id) AS paid USING (run_id)
 WHERE runs.run_id = $run_id
 """
 """The run ``$run_id``, with the cost and tokens of all its attempts, including failed attempts."""
+TEXTS = """
+    left(coalesce(
+        nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content',
+        prompt ->> '$'
+    ), 400) AS prompt,
+    left(answer, 400) AS target,
+    left(coalesce(
+        state ->> 'parsed_answer', state ->> 'extracted_answer', (state ->> '$.scores.*.answer')[1]
+    ), 400) AS answer
+"""
+"""SQL: the beginnings of the last prompt, the target and the parsed answer of a rollout, also Inspect's."""
+TURNS = "len(list_filter(completion ->> '$[*].role', lambda role: role = 'assistant'))"
+"""SQL: the number of turns of the model in a rollout."""
 _ERRORS = """
 SELECT
     coalesce(error_chain, error) AS chain, error_phase AS phase, count(*) AS count,
@@ -46,9 +59,12 @@ WITH seen AS (
 ),
 span AS (SELECT min(reward) AS low, (max(reward) - min(reward)) / $bars AS width, count(*) AS kinds FROM seen)
 SELECT
-    CASE WHEN kinds <= $kinds THEN reward ELSE low + width * least(floor((reward - low) / width), $bars - 1) END AS low,
+    CASE
+        WHEN kinds <= $kinds THEN reward
+        ELSE low + width * least(floor((reward - low) / width + 1e-9), $bars - 1)
+    END AS low,
     CASE WHEN any_value(kinds) <= $kinds THEN 0 ELSE any_value(width) END AS width,
-    sum(count)::BIGINT AS count
+    sum(count)::BIGINT AS count, min(reward) AS lowest, max(reward) AS highest
 FROM seen, span GROUP BY 1 ORDER BY 1
 """
 _OUTCOMES = """
@@ -65,6 +81,11 @@ SELECT
 """One row: ``errors``, ``rewards``, ``spreads`` and ``outcomes``, for ``$run_id``, ``$bars`` and ``$kinds``."""
 BARS, KINDS = 20, 12
 """Number of ranges of rewards, if a run has more than ``KINDS`` different rewards."""
+
+
+def ending(stop_condition: str | None, turns: int) -> str | None:
+    """Returns the stop condition of a rollout; None if it only says that the one turn of the environment is over."""
+    return None if stop_condition == "max_turns_reached" and turns <= 1 else stop_condition
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import isinf
+from math import isfinite, isinf
 
 from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
+from nightjar.reports.formats import durations
 from nightjar.statistics.intervals import Interval
 
 
@@ -38,8 +39,8 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an interval as text. For an infinite interval, the text is empty."""
-    return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
+    """Returns an interval as text. If its ends are not known, the text is empty."""
+    return "" if not isfinite(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
 def of_retries(found: Retries, alpha: float) -> str:
@@ -62,7 +63,7 @@ def _took(found: Runtime | None) -> str:
     if found is None or not found.latency_p50_ms:
         return ""
     times = (found.latency_p50_ms, found.latency_p90_ms, found.latency_p99_ms)
-    p50, p90, p99 = (f"{milliseconds / 1000:.3g} s" for milliseconds in times)
+    p50, p90, p99 = durations([milliseconds / 1000 for milliseconds in times])
     counts = {"retried requests": found.retries, "cached responses": found.cached_calls}
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     return ", ".join(

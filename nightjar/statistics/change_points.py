@@ -13,7 +13,7 @@ from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 Matrix = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWN = 2_000, 20_000, 200_000
 """The number of simulated series is chosen so that they have this many runs in all, within bounds."""
 _QUANTILE = 0.75
 """The quantile of neighbours' differences that measures noise between runs. A few changes of level do not affect it."""
-_OF_HALF_NORMAL = float(stats.halfnorm.ppf(_QUANTILE))
+_OF_HALF_NORMAL = float(special.ndtri((1 + _QUANTILE) / 2))
 _SHRINKAGE = 4.0
 """The number of differences at which an example's own variance weighs as much as the mean of all."""
 _FEWEST = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isclose, sqrt
 
 import numpy as np
 from scipy import special
@@ -27,6 +27,9 @@ class Interval:
 
     low: float
     high: float
+
+
+_UNKNOWN = Interval(-np.inf, np.inf)
 
 
 def t_interval(estimate: Estimate, clusters: int, alpha: float = 0.05) -> Interval:
@@ -51,6 +54,55 @@ def mean_interval(estimate: Estimate, clusters: int, alpha: float, span: float) 
         return interval
     more = unseen_share(clusters, alpha) * span
     return Interval(interval.low - more, interval.high + more)
+
+
+@dataclass(frozen=True)
+class MeanSummary:
+    """What the interval of a mean needs to know of its values. ``lowest`` and ``highest`` are None if unknown.
+
+    ``clusters`` counts the groups of dependent values: the examples of a run, unless the user names other groups.
+    """
+
+    estimate: Estimate
+    values: int
+    clusters: int
+    lowest: float | None
+    highest: float | None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The lowest and highest possible value: 0 and 1, or observed values beyond this range."""
+        seen = (self.estimate.mean, self.lowest, self.highest)
+        return reward_range(value for value in seen if value is not None)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether each cluster has one value, 0 or 1.
+
+        The variance of values between 0 and 1 is largest if no value is between: then it is that of a share.
+        """
+        mean, stderr = self.estimate.mean, self.estimate.stderr
+        if mean is None or self.values != self.clusters or self.span != (0.0, 1.0):
+            return False
+        if self.clusters == 1:
+            return mean in {0.0, 1.0}
+        return stderr is not None and isclose(stderr**2 * (self.clusters - 1), mean * (1 - mean), abs_tol=_ROUNDING)
+
+
+def interval_of(found: MeanSummary, alpha: float = 0.05) -> tuple[Interval, str]:
+    """Returns the interval of a mean that is shown everywhere, and the name of the method.
+
+    Wilson's interval for a share of independent examples, and else Student's t by cluster, cut to the possible range.
+    If all clusters are equal, the interval allows for unseen examples. Outside of 0 to 1 these could have any value.
+    """
+    if found.is_share:
+        assert found.estimate.mean is not None, "it is a share"
+        return wilson(round(found.estimate.mean * found.values), found.values, alpha), "Wilson"
+    is_bounded = found.span == (0.0, 1.0)
+    is_constant = found.estimate.stderr is not None and found.estimate.stderr <= _ROUNDING
+    interval = mean_interval(found.estimate, found.clusters, alpha, span=1.0)
+    shown = within_rewards(interval, found.span) if is_bounded or not is_constant else _UNKNOWN
+    return shown, "Student's t, by cluster"
 
 
 def wilson(successes: int, trials: int, alpha: float = 0.05) -> Interval:

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from nightjar.statistics.change_points import Matrix
 
@@ -55,7 +55,7 @@ def simultaneous_intervals(
     largest = np.zeros(_DRAWS)
     for loading in loadings:
         largest = np.maximum(largest, np.abs(normal @ loading))
-    alone = float(stats.t.isf(alpha / 2, things - 1))
+    alone = -float(special.stdtrit(things - 1, alpha / 2))
     return Simultaneous(estimates, errors * max(alone, float(np.quantile(largest / scale, 1 - alpha))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +39,20 @@ def variance_components(groups: Iterable[Sequence[float]]) -> Components:
     The estimators of Searle, Casella and McCulloch, "Variance Components" (1992), section 3.6, for groups of unequal
     size. A negative variance between groups becomes 0.
     """
-    values = [np.asarray(group, dtype=float) for group in groups if len(group)]
-    sizes = np.array([len(group) for group in values], dtype=float)
+    there = [group for group in groups if len(group)]
+    labels = np.repeat(np.arange(len(there)), [len(group) for group in there])
+    return labelled_components(np.array([*chain.from_iterable(there)], dtype=float), labels)
+
+
+def labelled_components(values: NDArray[np.float64], labels: NDArray[np.int64]) -> Components:
+    """Returns ``variance_components`` of values, given the number of each value's group."""
+    counts = np.bincount(labels)
+    sizes = counts[counts > 0].astype(float)
     spare = sizes.sum() - len(sizes)
     if not spare:
         return Components(None, None)
-    means = np.array([group.mean() for group in values])
-    within = float(sum(((group - mean) ** 2).sum() for group, mean in zip(values, means, strict=True)) / spare)
+    means = np.bincount(labels, values)[counts > 0] / sizes
+    within = float((_centred(values, labels) ** 2).sum() / spare)
     if len(sizes) < 2:  # noqa: PLR2004 - a spread needs two
         return Components(None, within)
     mean = (sizes * means).sum() / sizes.sum()
@@ -99,5 +107,5 @@ def marked_effect(
 
 
 def _centred(values: NDArray[np.float64], strata: NDArray[np.int64]) -> NDArray[np.float64]:
-    means: NDArray[np.float64] = np.bincount(strata, values) / np.bincount(strata)
+    means: NDArray[np.float64] = np.bincount(strata, values) / np.maximum(1, np.bincount(strata))
     return values - means[strata]

@@ -5,19 +5,20 @@ Environments of agents write the columns of ``COLUMNS`` to the results. A column
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from nightjar.view.conversation import LONGEST_NAME, Call, ModelCall, Passage, ReadCall, Room, Turn, folded
 from nightjar.view.diffs import LONGEST_DIFF, ChangedFile, changed_files
+from nightjar.view.passages import output_passages, passages
+from nightjar.view.room import Room
 from nightjar.view.terminal import Screen, screen
+from nightjar.view.tool_calls import LONGEST_NAME, Call, ReadCall, arguments_of, shown_arguments
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -57,11 +58,10 @@ _SHELLS = ("command", "cmd")
 
 @dataclass(frozen=True)
 class Command(Call):
-    """A tool call as in a terminal: the line of the command, and the output below it."""
+    """A tool call as in a terminal: the line of the command, and the result below it."""
 
     line: str = ""
     is_shell: bool = False
-    output: Screen | None = None
     seconds: float | None = None
     exit_code: int | None = None
 
@@ -157,58 +157,17 @@ def commands(steps: Sequence[AgentStep] = ()) -> ReadCall:
 
 
 def _command(call: Mapping[str, Any], result: Mapping[str, Any] | None, room: Room, step: AgentStep | None) -> Command:
-    name, arguments = str(call.get("name"))[:LONGEST_NAME], _arguments(call.get("arguments"))
+    name, arguments = str(call.get("name"))[:LONGEST_NAME], arguments_of(call)
     shell = next((key for key in _SHELLS if isinstance(arguments.get(key), str)), None)
     is_path = shell is None and isinstance(arguments.get("path"), str)
-    line = arguments.pop(shell) if shell else f"{name} {arguments.pop('path')}" if is_path else name
-    output = None if result is None else result.get("content")
+    short, long = shown_arguments(name, arguments, room, hidden=shell or ("path" if is_path else None))
     return Command(
         name,
-        list(_shown_arguments(arguments, room)),
-        line=room.beginning(line),
+        short,
+        long,
+        None if result is None else passages(result.get("content"), room, output_passages),
+        line=room.beginning(arguments[shell] if shell else f"{name} {arguments['path']}" if is_path else name),
         is_shell=shell is not None,
-        output=None if output is None else _output(_plain(output), room),
         seconds=step.seconds if step else None,
         exit_code=step.exit_code if step else None,
     )
-
-
-def _arguments(found: object) -> dict[str, Any]:
-    """Returns the arguments of a call. Arguments that are no JSON object have no name."""
-    with suppress(ValueError, RecursionError):
-        found = json.loads(found) if isinstance(found, str) else found
-    if isinstance(found, dict):
-        return dict(found)
-    return {"": found} if found else {}
-
-
-def _shown_arguments(arguments: Mapping[str, Any], room: Room) -> Iterator[Passage]:
-    for name, value in room.for_each(arguments.items()):
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        yield folded("code", room.beginning(text), str(name)[:LONGEST_NAME])
-
-
-def _plain(content: object) -> str:
-    """Returns the text of a message's content. Parts without text are described by their type."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    parts = [part if isinstance(part, Mapping) else {"text": str(part)} for part in content]
-    return "\n".join(
-        str(part["text"]) if "text" in part else f"[{part.get('type')}; see the raw JSON]" for part in parts
-    )
-
-
-def _output(text: str, room: Room) -> Screen:
-    read = room.beginning(text)
-    shown = screen(read)
-    room.reserve(max(0, len(shown.shown) + len(shown.folded) - len(read)))
-    return replace(shown, left_out=shown.left_out + len(text) - len(read))
-
-
-def with_model_calls(turns: list[Turn], calls: Sequence[ModelCall]) -> list[Turn]:
-    """Returns the turns with the model call of each, if there is one call for each turn of the assistant."""
-    places = [place for place, turn in enumerate(turns) if turn.role == "assistant"]
-    if len(places) != len(calls):
-        return turns
-    known = dict(zip(places, calls, strict=True))
-    return [replace(turn, model_call=known.get(place)) for place, turn in enumerate(turns)]

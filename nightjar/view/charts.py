@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from math import floor, isfinite, log10
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ _MOST_BARS = 100
 _LONGEST_LABEL = 60
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - any zone
 _LEAST_SPARK_SPAN = 0.02
+_BARS_BETWEEN_LABELS = 5
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,17 @@ class Scale:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a plot. ``x`` is in percent of the width; ``y`` and the ends of the interval are in pixels."""
+    """A point of a plot. ``x`` is in percent of the width; ``y`` and the ends of the interval are in pixels.
+
+    A point that must not be compared with others is drawn hollow (``is_hollow``).
+    """
 
     x: float
     y: float
     ends: list[float]
     text: str
     address: str = ""
+    is_hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """A line chart, as wide as the page. ``below`` gives the labels under the chart and their positions."""
+    """A line chart, as wide as the page. ``below`` gives the labels under the chart and their positions.
+
+    ``joined`` pairs the points that a line joins.
+    """
 
     HEIGHT: ClassVar = 180
     LEFT: ClassVar = 6.0
@@ -90,6 +99,7 @@ class Plot:
     below: list[tuple[float, str]]
     marks: list[Mark]
     label: str
+    joined: Sequence[tuple[Point, Point]]
 
 
 @dataclass(frozen=True)
@@ -103,11 +113,37 @@ class Bars:
 
 @dataclass(frozen=True)
 class Column:
+    """A column of a histogram, with the number of its rollouts. ``text`` describes the column in words.
+
+    ``x``, ``width`` and ``height`` are in percent. ``lowest`` and ``highest`` are rewards of rollouts in the column.
+    """
+
     x: float
     width: float
     height: float
-    label: str
+    count: int
+    lowest: float
+    highest: float
     text: str
+
+    @property
+    def condition(self) -> str:
+        """The rewards of the column as an SQL condition on rollouts."""
+        if self.lowest == self.highest:
+            return f"reward = {self.lowest!r}"
+        return f"reward BETWEEN {self.lowest!r} AND {self.highest!r}"
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A column per reward, or per range of rewards. ``below`` has the labels of the axis and their positions."""
+
+    HEIGHT: ClassVar = 112
+
+    columns: Sequence[Column]
+    below: Sequence[tuple[float, str]]
+    counts: Scale
+    label: str
 
 
 @dataclass(frozen=True)
@@ -168,24 +204,30 @@ def line(result: QueryResult, x: str, y: str) -> Plot:
         for place, (name, number) in sorted(zip(known, pairs, strict=True), key=lambda item: item[0])
     ]
     ends = [(point.x, point.text.rpartition(": ")[0]) for point in (points[0], points[-1])]
-    return Plot(points, up, ends, [], f"{y} over {x}: {counted(len(points), 'point')}")
+    return Plot(points, up, ends, [], f"{y} over {x}: {counted(len(points), 'point')}", list(pairwise(points)))
 
 
-def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Returns the columns of a reward chart from the ``rewards`` of ``reports.rollouts.TOGETHER``."""
-    most, total = max((row["count"] for row in rows), default=1), sum(row["count"] for row in rows)
-    has_ranges = bool(rows and rows[0]["width"])
-    start, step = (rows[0]["low"], rows[0]["width"]) if has_ranges else (0.0, 1.0)
-    room = 100 / (BARS if has_ranges else max(len(rows), 1))
+def histogram(rows: Sequence[Mapping[str, Any]]) -> Histogram | None:
+    """Returns the chart of the ``rewards`` of ``reports.rollouts.TOGETHER``. Returns None without rewards."""
+    if not rows:
+        return None
+    most, total, step = max(row["count"] for row in rows), sum(row["count"] for row in rows), rows[0]["width"]
+    bars = BARS if step else len(rows)
+    room = 100 / bars
     columns = []
     for number, row in enumerate(rows):
-        place = round((row["low"] - start) / step) if has_ranges else number
-        label = f"{row['low']:.4g}"
-        value = f"{label} to {row['low'] + step:.4g}" if has_ranges else label
+        place = round((row["low"] - rows[0]["low"]) / step) if step else number
+        value = f"{row['low']:.4g}" + (f" to {row['low'] + step:.4g}" if step else "")
         text = f"Reward {value}: {counted(row['count'], 'rollout')}, {row['count'] / total:.1%}"
-        height = round(100 * row["count"] / most, 2)
-        columns.append(Column(round(place * room, 2), round(room * 0.9, 2), height, label, text))
-    return columns
+        shape = (round((place + 0.05) * room, 2), round(room * 0.9, 2), round(100 * row["count"] / most, 2))
+        columns.append(Column(*shape, row["count"], row["lowest"], row["highest"], text))
+    if step:
+        edges = range(0, bars + 1, _BARS_BETWEEN_LABELS)
+        below = [(round(edge * room, 2), f"{rows[0]['low'] + edge * step:.4g}") for edge in edges]
+    else:
+        below = [(round(column.x + column.width / 2, 2), f"{column.lowest:.4g}") for column in columns]
+    label = f"Rewards of {counted(total, 'scored rollout')}"
+    return Histogram(columns, below, Scale(0, most, Histogram.HEIGHT, 0), label)
 
 
 def _pairs(result: QueryResult, x: str, y: str) -> list[tuple[Any, float]]:

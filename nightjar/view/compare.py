@@ -29,7 +29,8 @@ _PIXELS = 320
 _LEFT, _BOTTOM = 48, 34
 _LARGEST_DOT = 14.0
 _RUNS = """
-SELECT run_id, env_id, model, started_at, map_keys(avg_metrics) AS metrics
+SELECT run_id, env_id, model, started_at, map_keys(avg_metrics) AS metrics, avg_reward, stderr, num_examples, scored,
+    rollouts, coverage, reward_examples, lowest_reward, highest_reward
 FROM runs
 WHERE list_contains($runs, run_id)
 ORDER BY started_at NULLS FIRST, run_id

@@ -17,9 +17,10 @@ from nightjar.exporters.contents import as_json
 from nightjar.exporters.inspect_log import inspect_log, log_name
 from nightjar.reports.evaluation.gathering import Report
 from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
-from nightjar.view.charts import Scale, reward_columns
-from nightjar.view.conversation import pretty, turns
+from nightjar.view.charts import Scale, histogram
+from nightjar.view.conversation import as_messages, turns
 from nightjar.view.pages import standalone
+from nightjar.view.passages import pretty
 from nightjar.view.rollouts import readable
 from nightjar.warehouse.storage.segments import is_held
 
@@ -41,9 +42,12 @@ def run_page(found: StoredRun, limit: int) -> Export:
     """
     read = read_run(found, limit + (found.metadata.get("rollouts_per_example") or 1))
     run = read.row
+    weights = (run["metadata"] or {}).get("reward_weights")
     shown: list[dict[str, Any]] = []
     for _, rows in groupby(read.rollouts, key=lambda row: row["example_id"]):
-        example = [readable(row) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows]
+        example = [
+            readable(row, weights) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows
+        ]
         if shown and len(shown) + len(example) > limit:
             break
         shown += example
@@ -77,12 +81,12 @@ def render_html(report: Report) -> str:
         overview=overview,
         findings=findings,
         measures=measures,
-        reward_columns=reward_columns,
+        histogram=histogram,
         spreads=spreads,
         failures=failures,
         score=score,
         is_finite=isfinite,
-        conversation=lambda sample: [*turns(sample.prompt), *turns(sample.completion)],
+        conversation=lambda sample: turns([*as_messages(sample.prompt), *as_messages(sample.completion)]),
     )
 
 

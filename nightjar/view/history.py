@@ -14,9 +14,11 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.analysis import Change, trend
+from nightjar.analysis.run_statistics import summary_of
 from nightjar.errors import ConfigError
-from nightjar.statistics.estimates import Estimate
-from nightjar.statistics.intervals import t_interval
+from nightjar.reports.formats import percent
+from nightjar.statistics.coverage import has_low_coverage
+from nightjar.statistics.intervals import interval_of
 from nightjar.view.charts import Mark, Plot, Point, Scale
 from nightjar.view.pages import moment, page, records
 from nightjar.warehouse import Warehouse
@@ -26,20 +28,25 @@ router = APIRouter()
 MOST_RUNS = 200
 """The maximum number of runs drawn of a series. The newest runs are drawn."""
 _SERIES = """
-SELECT env_id, model, count(*) AS runs, arg_max(avg_reward, began) AS newest, arg_max(stderr, began) AS stderr,
-    arg_max(num_examples, began) AS num_examples,
-    arg_max(run_id, began) AS run_id, max(began) AS began
-FROM history JOIN (SELECT run_id, began, num_examples FROM finished_runs) USING (run_id)
-GROUP BY ALL
+WITH finished AS (
+    SELECT
+        env_id, model, run_id, avg_reward, stderr, num_examples, scored, rollouts, coverage, reward_examples,
+        lowest_reward, highest_reward, began(started_at, finished_at, published_at) AS began
+    FROM segments.runs WHERE is_finished(status, run_id)
+)
+SELECT env_id, model, count(*) AS runs, arg_max(finished, began) AS newest
+FROM finished
+GROUP BY env_id, model
 ORDER BY env_id, model
 """
 _RUNS = """
 SELECT
-    history.model, history.configuration, run_id, began, runs.scored, runs.num_examples, runs.coverage, runs.cost,
+    history.model, history.configuration, run_id, began, runs.scored, runs.rollouts, runs.num_examples,
+    runs.rollouts_per_example, runs.coverage, runs.cost, runs.env_version, runs.avg_reward, runs.stderr,
+    runs.reward_examples, runs.lowest_reward, runs.highest_reward, runs.time_ms / 1000 AS seconds,
     CASE WHEN $metric = 'reward' THEN runs.avg_reward ELSE runs.avg_metrics[$metric] END AS value,
-    CASE WHEN $metric = 'reward' THEN runs.stderr END AS stderr,
     {'environment': runs.env_version, 'environment''s code': runs.env_hash, 'scoring': runs.scoring_hash,
-        'served model': list_sort(runs.served_models)::VARCHAR, 'data': runs.dataset_fingerprint,
+        'served model': list_sort(runs.served_models)::VARCHAR, 'dataset': runs.dataset_fingerprint,
         'Nightjar': runs.nightjar_version} AS versions,
     map_keys(runs.avg_metrics) AS metrics
 FROM history JOIN runs USING (run_id) JOIN (SELECT run_id, began FROM finished_runs) USING (run_id)
@@ -59,7 +66,7 @@ class Asked(BaseModel):
 class Series:
     model: str
     runs: list[dict[str, Any]]
-    """Rows of the query, oldest first. Each row names the comparable run before it."""
+    """Rows of the query, oldest first. Each row names the run ``before`` it, and the last comparable run (``peer``)."""
     plot: Plot
     changed: list[tuple[int, dict[str, Any], str]]
     """For each mark of the plot: the mark's number, the run and a description of the change."""
@@ -98,8 +105,8 @@ def _changes(warehouse: Warehouse, asked: Asked) -> dict[str, Change]:
 def _all_series(runs: Sequence[dict[str, Any]], changes: Mapping[str, Change], metric: str) -> list[Series]:
     for run in runs:
         run["change"] = changes.get(run["run_id"])
-        found = t_interval(Estimate(run["value"], run["stderr"]), max(2, run["num_examples"] or run["scored"] or 2))
-        run["low"], run["high"] = (end if isfinite(end) else None for end in (found.low, found.high))
+        ends = _ends(run) if metric == "reward" else []
+        run["low"], run["high"] = ends or (None, None)
     heights = [run[name] for run in runs for name in ("value", "low", "high") if run[name] is not None]
     up = Scale.over(heights, Plot.HEIGHT, 0)
     time = Scale.over([run["began"].timestamp() for run in runs], Plot.LEFT, Plot.RIGHT)
@@ -107,9 +114,19 @@ def _all_series(runs: Sequence[dict[str, Any]], changes: Mapping[str, Change], m
     return [_series(model or "no model", list(members), up, time, metric) for (model, _), members in grouped]
 
 
+def _ends(run: Mapping[str, Any]) -> list[float]:
+    """Returns the ends of the interval of the mean reward; an empty list if they are unknown."""
+    found, _ = interval_of(summary_of(run))
+    return [found.low, found.high] if isfinite(found.low) else []
+
+
 def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metric: str) -> Series:
+    peers: dict[tuple[Any, ...], dict[str, Any]] = {}
     for before, run in zip([None, *runs], runs, strict=False):
-        run["before"] = before
+        run["before"], run["peer"] = before, None
+        if not has_low_coverage(run["coverage"]):
+            kind = (run["num_examples"], run["rollouts_per_example"], run["env_version"])
+            run["peer"], peers[kind] = peers.get(kind), run
     changed = [(number, run, text) for number, (run, text) in enumerate(_changed_runs(runs), start=1)]
     marks = [
         Mark(time.place(run["began"].timestamp()), str(number), text, run["change"] is not None)
@@ -118,7 +135,9 @@ def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metr
     label = f"{metric} of {len(runs):,} runs of {model}, from {moment(runs[0]['began'])} to {moment(runs[-1]['began'])}"
     days = {f"{run['began']:%Y-%m-%d}": time.place(run["began"].timestamp()) for run in (runs[0], runs[-1])}
     below = [(place, day) for day, place in days.items()]
-    plot = Plot([_point(run, up, time) for run in runs], up, below, marks, label)
+    points = {run["run_id"]: _point(run, up, time) for run in runs}
+    joined = [(points[run["peer"]["run_id"]], points[run["run_id"]]) for run in runs if run["peer"]]
+    plot = Plot(list(points.values()), up, below, marks, label, joined)
     return Series(model, runs, plot, changed)
 
 
@@ -138,7 +157,7 @@ def _changed_runs(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, An
 
 def _level_change(change: Change) -> str:
     runs = "" if change.earliest == change.latest else f", at one of the runs from {change.earliest} to {change.latest}"
-    return f"level: {change.before:.4f} → {change.after:.4f}{runs}"
+    return f"results changed by more than chance: mean {change.before:.4f} → {change.after:.4f}{runs}"
 
 
 def _short(value: str | None) -> str:
@@ -148,10 +167,14 @@ def _short(value: str | None) -> str:
 def _point(run: dict[str, Any], up: Scale, time: Scale) -> Point:
     ends = [run["low"], run["high"]] if run["low"] is not None and run["high"] is not None else []
     text = f"{moment(run['began'])}: {run['value']:.4f}" + (f" [{ends[0]:.4f}, {ends[1]:.4f}]" if ends else "")
+    text += f", {run['num_examples']:,} × {run['rollouts_per_example']:,}" if run["num_examples"] else ""
+    is_low = has_low_coverage(run["coverage"])
+    text += f", {percent(run['coverage'])} scored" if is_low else ""
     return Point(
         time.place(run["began"].timestamp()),
         up.place(run["value"]),
         [up.place(end) for end in ends],
         text,
         f"/runs/{quote(run['run_id'], safe='')}",
+        is_low,
     )

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from nightjar.analysis.judging import beside, find_night
 from nightjar.evaluation.nights import judged_now
-from nightjar.reports.nights import change_of, how_to_complete, why
+from nightjar.reports.nights import change_of, how_to_complete, reward_of, why
 from nightjar.view.pages import PageNumber, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night
@@ -55,7 +55,7 @@ def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespo
 def _one_night(request: Request, warehouse: Warehouse, night: Night | None) -> HTMLResponse:
     if night is None:
         raise HTTPException(404, "The warehouse has no such night.")
-    tools = {"summary": _summary, "beside": beside, "change_of": change_of, "why": why}
+    tools = {"summary": _summary, "beside": beside, "change_of": change_of, "reward_of": reward_of, "why": why}
     shown = _as_of_now(warehouse, night)
     return page(request, "night.html", night=shown, how_to_complete=how_to_complete, **tools)
 

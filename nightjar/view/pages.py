@@ -1,8 +1,8 @@
 """The shared parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
 
-Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols. Form fields keep
-invisible characters, because they are sent back (``| e``). Templates of reports are available too. On these pages, they
-extend the ``base.html`` of this package.
+Templates escape everything; only the filter ``rendered`` makes HTML of a model's text. Invisible characters are shown
+as symbols. Form fields keep invisible characters, because they are sent back (``| e``). Templates of reports are
+available too. On these pages, they extend the ``base.html`` of this package.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
+from math import isfinite
 from threading import BoundedSemaphore
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -22,20 +23,25 @@ from markupsafe import Markup
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
-from nightjar.reports.formats import visible
+from nightjar.reports.formats import duration, percent, visible
 from nightjar.reports.html import finished
-from nightjar.statistics.estimates import Estimate
-from nightjar.statistics.intervals import mean_interval
+from nightjar.reports.statistics import interval as interval_text
+from nightjar.statistics.coverage import has_low_coverage
+from nightjar.statistics.intervals import interval_of
+from nightjar.view.texts import marked, rendered
+from nightjar.view.texts.listings import highlighted
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
 from nightjar.warehouse.reading.result import AskedQuery
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 PageNumber = Annotated[int, Field(le=1_000_000), AfterValidator(lambda number: max(1, number))]
-_ALPHA = 0.05
-_MINUTE, _HOUR = 60, 3600
+_OF_PAGES = ("nightjar.view", "nightjar.reports")
+"""The packages whose templates make pages: what the first one has, the second one need not have."""
+_HOUR = 3600
 _WAIT_SECONDS = 5.0
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
 """Queries written by users may take long, so one process is kept for the pages."""
@@ -81,8 +87,15 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def compile_templates() -> None:
+    """Compiles the templates of all pages, each of which its first page would wait for."""
+    environment = _environment(*_OF_PAGES)
+    for name in environment.list_templates(["html"]):
+        environment.get_template(name)
+
+
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
-    text = _environment("nightjar.view", "nightjar.reports").get_template(template).render(request=request, **values)
+    text = _environment(*_OF_PAGES).get_template(template).render(request=request, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # lone surrogates become "?"
 
 
@@ -105,8 +118,10 @@ def _environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+        "number": number, "digits": digits, "count": count, "seconds": duration, "moment": moment, "ago": ago,
+        "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
+        "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
+        "code": code,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -118,15 +133,9 @@ def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: A
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
 
-def half_width(stderr: float, examples: int | None) -> float:
-    """Returns half the width of the 95 % interval of a mean (Student's t) from its clustered standard error.
-
-    If all examples have the same mean, the half-width is the change that one unseen example could cause.
-
-    >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
-    (0.2228, True)
-    """
-    return mean_interval(Estimate(0.0, stderr), max(2, examples or 2), _ALPHA, span=1.0).high
+def interval(run: Mapping[str, Any]) -> str:
+    """Returns the 95 % interval of a run's mean reward as text; empty if nothing is known. See ``summary_of``."""
+    return interval_text(interval_of(summary_of(run))[0])
 
 
 def breakable(name: str | None) -> Markup:
@@ -142,35 +151,38 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def few_digits(value: int) -> str:
+    """Formats a number in a few characters, for the labels of a chart.
+
+    >>> few_digits(960), few_digits(12_345), few_digits(1_000_000)
+    ('960', '12.3k', '1M')
+    """
+    for unit, factor in (("M", 1_000_000), ("k", 1_000)):
+        if value >= factor:
+            return f"{value / factor:.3g}{unit}"
+    return str(value)
+
+
+def code(text: str, language: str) -> Markup:
+    """Returns code as HTML, highlighted if the language is known."""
+    return Markup(highlighted(visible(text), language))  # noqa: S704 - every token is escaped
+
+
+def digits(value: float | None) -> str:
+    """Formats a number with the digits that it needs, at most four after the point.
+
+    >>> digits(3.0), digits(0.25), digits(1 / 3), digits(12345.0), digits(0.00002), digits(None)
+    ('3', '0.25', '0.3333', '12,345', '2e-05', '–')
+    """
+    if value is None:
+        return "–"
+    if not isfinite(value) or 0 < abs(value) < 0.0001:  # noqa: PLR2004 - the last digit that is shown
+        return f"{value:.3g}"
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
+
+
 def count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
-
-
-def share(value: float | None) -> str:
-    """Formats a share in percent, rounded down. Returns a dash for None.
-
-    >>> share(1.0), share(0.9991), share(None)
-    ('100 %', '99.9 %', '–')
-    """
-    if value is None:
-        return "–"
-    percent = int(value * 1000) / 10
-    return f"{percent:g} %"
-
-
-def seconds(value: float | None) -> str:
-    """Formats a duration in seconds. Returns a dash for None.
-
-    >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
-    ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
-    """
-    if value is None:
-        return "–"
-    if value < _MINUTE:
-        return f"{value:.3g} s" if value >= 1 or not value else f"{1000 * value:.3g} ms"
-    if value < _HOUR:
-        return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
-    return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"
 
 
 def size(value: int) -> str:
@@ -193,7 +205,7 @@ def ago(value: datetime | None) -> str:
     if value is None:
         return "–"
     seconds_ago = max(0, int((datetime.now(UTC) - value).total_seconds()))
-    for unit, length in (("day", 24 * _HOUR), ("hour", _HOUR), ("minute", _MINUTE)):
+    for unit, length in (("day", 24 * _HOUR), ("hour", _HOUR), ("minute", 60)):
         if times := seconds_ago // length:
             return f"{times} {unit}{'s' * (times > 1)} ago"
     return "just now"

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+from pydantic import Field
 
 from nightjar.core.failures import failure_class
 from nightjar.errors import MissingWarehouseError
-from nightjar.reports.rollouts import PARSED
-from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory, with_model_calls
-from nightjar.view.conversation import ModelCall, plain_text, pretty, turns
+from nightjar.reports.rollouts import PARSED, ending
+from nightjar.view.agents import agent_of, artifact_path, commands, read_columns, run_directory
+from nightjar.view.conversation import (
+    OUTLINED,
+    ModelCall,
+    as_messages,
+    has_colours,
+    plain_text,
+    raw_text,
+    turns,
+    with_answer,
+    with_model_calls,
+)
+from nightjar.view.diffs import MOST_WORDS, word_difference
 from nightjar.view.live_rollout import growing_page
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED, notes_of
 from nightjar.view.pages import Whole, page, records
+from nightjar.view.passages import pretty
 from nightjar.view.samples import Chosen, neighbours, only_run, run_queries
+from nightjar.view.scores import score_of
+from nightjar.view.tool_calls import read_call
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery, as_records, value_text
 
 router = APIRouter()
 
-_MOST_WORDS = 1_500
-"""The number of words compared of each text. The time grows with the square of this number."""
-_WORD = re.compile(r"\s{0,100}\S{1,100}|\s{1,100}")
 _ROLLOUT = "FROM rollouts WHERE run_id = $run AND example_id = $example AND rollout_index = $index"
 _STRIP = f"""
 SELECT example_id, rollout_index AS index, reward, correct, error, {IS_NOTED} AS noted FROM rollouts
@@ -52,9 +60,13 @@ FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = 
 
 
 class Asked(Chosen):
-    """The filters of the page of samples from which the rollout was opened, and another rollout to show beside it."""
+    """The filters of the page of samples from which the rollout was opened, and another rollout to show beside it.
+
+    With ``raw``, the rollout is returned as JSON, or the text of its ``message`` with this number.
+    """
 
     raw: bool = False
+    message: Annotated[int | None, Field(ge=1)] = None
     beside: str | None = None
     other: Whole | None = None
 
@@ -67,7 +79,7 @@ def show_rollout(
     warehouse: Warehouse = request.app.state.warehouse
     try:
         if asked.raw:
-            return _raw(_record(warehouse, key))
+            return _raw(_record(warehouse, key), asked.message)
         shown = _published(request, warehouse, key, asked)
     except (HTTPException, MissingWarehouseError):
         live: LiveRun | None = request.app.state.live.find(run_id, is_urgent=True)
@@ -77,7 +89,7 @@ def show_rollout(
         if live is None or found is None:
             raise
         if asked.raw:
-            return _raw(found)
+            return _raw(found, asked.message)
         shown = _unpublished(live, found)
     return page(request, "rollout.html", asked=asked, **shown)
 
@@ -112,7 +124,12 @@ def _stored(request: Request, key: dict[str, Any]) -> tuple[dict[str, Any], Path
         return unpublished, live.directory.path
 
 
-def _raw(rollout: Mapping[str, Any]) -> Response:
+def _raw(rollout: Mapping[str, Any], number: int | None) -> Response:
+    if number is not None:
+        messages = [*as_messages(rollout["prompt"]), *as_messages(rollout["completion"])]
+        if number > len(messages):
+            raise HTTPException(404, f"The rollout has no message {number}, only {len(messages)}.")
+        return PlainTextResponse(raw_text(messages[number - 1]).encode("utf-8", "replace"))
     return Response(json.dumps(rollout, default=value_text, indent=2), media_type="application/json")
 
 
@@ -127,10 +144,10 @@ def _published(request: Request, warehouse: Warehouse, key: dict[str, Any], aske
     return {
         "run": run,
         "is_published": True,
-        "rollout": readable(found, _directory_of(run, found)),
+        "rollout": readable(found, json.loads(run["reward_weights"] or "null"), _directory_of(run, found)),
         "strip": strip,
         "neighbours": around,
-        "among": neighbours(warehouse, run_id, asked, example_id) if asked.chosen else None,
+        "among": neighbours(warehouse, run_id, asked, example_id, rollout_index) if asked.chosen else None,
         "attempts": attempts,
         "noted": notes_of(request, run_id, example_id, rollout_index),
         "others": comparable,
@@ -143,7 +160,7 @@ def _unpublished(live: LiveRun, found: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": live.record,
         "is_published": False,
-        "rollout": readable(found, live.directory.path),
+        "rollout": readable(found, live.metadata.get("reward_weights"), live.directory.path),
         "strip": strip,
         "neighbours": dict.fromkeys(("prev", "next", "prev_example", "next_example")),
         "among": None,
@@ -152,26 +169,34 @@ def _unpublished(live: LiveRun, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def readable(found: Mapping[str, Any], run_dir: Path | None = None) -> dict[str, Any]:
+def readable(found: Mapping[str, Any], weights: object, run_dir: Path | None = None) -> dict[str, Any]:
     """Returns a row of ``rollouts`` with parsed JSON: turns for messages, and readable text for other values.
 
-    ``run_dir`` is the directory with the artifacts of an agent, if it is on this machine.
+    ``weights`` are the ``reward_weights`` of the run. ``run_dir`` is the directory with the artifacts of an agent, if
+    it is on this machine.
     """
     state = found["state"] or {}
     agent, calls = agent_of(state, run_dir), [_call(step) for step in found["trajectory"] or ()]
-    prompt = turns(found["prompt"], commands() if agent else None)
-    completion = turns(found["completion"], commands(agent.steps) if agent else None)
+    prompt = turns(found["prompt"], commands() if agent else read_call)
+    after = len(as_messages(found["prompt"])) + 1
+    parsed = next((_state_text(name, state[name]) for name in PARSED if name in state), None)
+    completion = turns(found["completion"], commands(agent.steps) if agent else read_call, after)
+    completion = with_answer(completion, parsed)
     own = {*PARSED, *(agent.columns if agent else ())}
     return {
         **found,
         "prompt": prompt,
-        "completion": with_model_calls(completion, calls) if agent else completion,
+        "completion": with_model_calls(completion, calls) if len(calls) > 1 else completion,
+        "outline": [*prompt, *completion] if len(prompt) + len(completion) > OUTLINED else [],
+        "has_terminal": agent is not None or has_colours([*prompt, *completion]),
         "agent": agent,
+        "score": score_of(found, weights),
         "info": pretty(found["info"]) if found["info"] else None,
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": calls,
-        "parsed": next((_state_text(name, state[name]) for name in PARSED if name in state), None),
+        "parsed": parsed,
+        "ended": ending(found["stop_condition"], sum(turn.role == "assistant" for turn in completion)),
         "state": {
             name: _state_text(name, value) for name, value in state.items() if value is not None and name not in own
         },
@@ -231,39 +256,10 @@ def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dic
         return {"strip": strip, "rollout": None}
     chosen = next((one for one in choices if one["index"] == asked.other), choices[0])
     other = _record(warehouse, {"run": asked.beside, "example": chosen["example_id"], "index": chosen["index"]})
-    before, after = plain_text(other["completion"]), plain_text(found["completion"])
+    difference = word_difference(plain_text(other["completion"]), plain_text(found["completion"]))
     return {
         "strip": choices,
         "rollout": other,
-        "changes": word_difference(before, after),
-        "most_words": None if has_few_words(before) and has_few_words(after) else _MOST_WORDS,
+        "changes": difference.folded,
+        "most_words": None if difference.is_whole else MOST_WORDS,
     }
-
-
-@dataclass(frozen=True)
-class Change:
-    """Words that are the ``same``, ``gone`` from the first text or ``new`` in the second."""
-
-    kind: str
-    text: str
-
-
-def word_difference(before: str, after: str) -> list[Change]:
-    """Returns how one text becomes another, word by word, for the first 1,500 words of each."""
-    old, new = _words(before), _words(after)
-    changes: list[Change] = []
-    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
-        if kind == "equal":
-            changes.append(Change("same", "".join(new[k:m])))
-        else:
-            changes += [Change("gone", "".join(old[i:j]))] if i < j else []
-            changes += [Change("new", "".join(new[k:m]))] if k < m else []
-    return changes
-
-
-def has_few_words(text: str) -> bool:
-    return not any(islice(_WORD.finditer(text), _MOST_WORDS, None))
-
-
-def _words(text: str) -> list[str]:
-    return [found[0] for found in islice(_WORD.finditer(text), _MOST_WORDS)]

@@ -21,13 +21,14 @@ from nightjar.evaluation.resuming import rescoring_command, restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
 from nightjar.importers import inspect_reader
+from nightjar.reports.formats import durations
 from nightjar.reports.rollouts import BARS, KINDS, RUN, TOGETHER, failures_of
 from nightjar.reports.statistics import pass_rows, run_findings
-from nightjar.view.charts import reward_columns
+from nightjar.view.charts import histogram
 from nightjar.view.live import is_published
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import NOTED, by_run
-from nightjar.view.pages import answers, count, number, page, records, seconds
+from nightjar.view.pages import answers, count, number, page, records
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -104,7 +105,7 @@ def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str,
         "told": run_findings(statistics, is_headed=False),
         "noted": notes,
         "overruled": records(warehouse, _OVERRULED, key) if notes and notes["overruled"] else [],
-        "rewards": reward_columns(rollouts["rewards"] or []),
+        "rewards": histogram(rollouts["rewards"] or []),
         "tables": [
             ("pass@k", _PASS_HEADINGS, pass_rows(statistics.pass_rates) if statistics.pass_rates[1:] else []),
             (
@@ -133,7 +134,7 @@ def _reported_rows(original: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def _spread_rows(spreads: Mapping[str, Sequence[float] | None]) -> list[tuple[str, ...]]:
     return [
-        (name, *(count(value) if isinstance(value, int) else seconds(value) for value in values))
+        (name, *([count(int(value)) for value in values] if isinstance(values[0], int) else durations(values)))
         for name, values in spreads.items()
         if values
     ]

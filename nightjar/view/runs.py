@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError
 from nightjar.view.charts import Spark
+from nightjar.view.columns import Columns
 from nightjar.view.live import live_runs
 from nightjar.view.notes import NOTED, by_run
 from nightjar.view.pages import PageNumber, answers, one_of, page, records
@@ -22,7 +23,7 @@ _POINTS = 30
 
 SORTS = {
     "started": "started_at DESC NULLS LAST",
-    "reward": "avg_reward DESC NULLS LAST",
+    "reward": "has_low_coverage(coverage), avg_reward DESC NULLS LAST",
     "cost": "cost DESC NULLS LAST",
     "time": "time_ms DESC NULLS LAST",
     "coverage": "coverage NULLS FIRST",
@@ -33,11 +34,28 @@ GROUPS = {
     "suite": "suite",
     "night": "began(started_at, finished_at, published_at)::DATE",
 }
+# Only runs of one kind are joined by a line: the same settings, size and version.
+_KIND = """hash(
+    settings(env_args, extra_env_kwargs, sampling_args), num_examples, rollouts_per_example, env_version
+)"""
+USUAL = {
+    "status": "status",
+    "history": "kind",
+    "examples": "num_examples",
+    "scored": "coverage",
+    "cost": "cost",
+    "time": "seconds",
+    "tags": "tags",
+    "version": "env_version",
+    "started": "started_at",
+}
+"""The usual columns of a run, besides its environment, model and reward, and the fields of ``_RUNS`` that fill them."""
+MORE = ("failed", "tokens", "suite")
 _RUNS = """
 SELECT
-    run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, num_examples, scored, failed, rollouts,
-    coverage, cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
-    hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind,
+    run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, reward_examples, lowest_reward,
+    highest_reward, num_examples, rollouts_per_example, scored, failed, rollouts, coverage, cost,
+    time_ms / 1000 AS seconds, env_version, input_tokens, output_tokens, count(*) OVER () AS found, {kind} AS kind,
     {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
 FROM runs
 WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)
@@ -47,19 +65,19 @@ WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND
 ORDER BY {group_order} NULLS LAST, {order}, run_id
 LIMIT $limit OFFSET $offset
 """
-_HISTORIES = """
+_HISTORIES = f"""
 WITH shown AS (
     SELECT
-        env_id, model, hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind, run_id, avg_reward AS reward,
+        env_id, model, {_KIND} AS kind, run_id, avg_reward AS reward,
         began(started_at, finished_at, published_at) AS began
     FROM segments.runs
-    WHERE is_finished(status, run_id) AND isfinite(avg_reward)
+    WHERE is_finished(status, run_id) AND isfinite(avg_reward) AND NOT has_low_coverage(coverage)
         AND (env_id, model) IN (SELECT (unnest($env_ids), unnest($models)))
     QUALIFY row_number() OVER (PARTITION BY env_id, model, kind ORDER BY began DESC, run_id) <= $points
 )
-SELECT env_id, model, kind, list({run_id: run_id, reward: reward} ORDER BY began, run_id) AS history
+SELECT env_id, model, kind, list({{run_id: run_id, reward: reward}} ORDER BY began, run_id) AS history
 FROM shown GROUP BY env_id, model, kind
-"""
+"""  # noqa: S608 - built from constants
 _CHOICES = """
 SELECT
     list_sort(array_agg(DISTINCT env_id)) AS env, list_sort(array_agg(DISTINCT model)) AS model,
@@ -76,6 +94,7 @@ class Asked(BaseModel):
     suite: str | None = None
     status: str | None = None
     tag: str | None = None
+    columns: list[str] = []
     sort: Annotated[str, one_of(SORTS)] = "started"
     group: Annotated[str | None, one_of(GROUPS)] = None
     page: PageNumber = 1
@@ -89,6 +108,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
     sql = _RUNS.format(
         order=SORTS.get(asked.sort, SORTS["started"]),
         group=group,
+        kind=_KIND,
         group_order=f"{group} DESC" if asked.group == "night" else group,
     )
     live = live_runs(request)
@@ -108,6 +128,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
         noted=by_run(noted),
         choices=choices,
         asked=asked,
+        columns=Columns.of(USUAL, MORE, asked.columns, found, roomy=("tags", "version", "time")),
         count=found[0]["found"] if found else 0,
         rows=ROWS,
         sorts=SORTS,

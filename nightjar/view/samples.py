@@ -1,7 +1,9 @@
-"""The samples of a run: one row per example, with a strip of its rollouts."""
+"""The samples of a run: one row per example, with a strip of its rollouts, or one row per rollout (``?by=rollout``)."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -10,6 +12,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError, WarehouseError
+from nightjar.reports.rollouts import TEXTS, TURNS, ending
+from nightjar.view.columns import Columns
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED
 from nightjar.view.pages import PageNumber, answers, one_of, page, records, user_query
@@ -23,27 +27,46 @@ TIMEOUT_SECONDS = 10.0
 MOST_NEIGHBOURS = 10_000
 MOST_SQUARES = 64
 SORTS = {
-    "example": "example_id",
-    "worst": "mean NULLS FIRST",
-    "best": "mean DESC NULLS LAST",
-    "spread": "spread DESC NULLS LAST",
-    "longest": "output_tokens DESC NULLS LAST",
-    "slowest": "total_ms DESC NULLS LAST",
+    "example": ("example_id", "example_id, rollout_index"),
+    "worst": ("mean NULLS FIRST", "reward NULLS FIRST"),
+    "best": ("mean DESC NULLS LAST", "reward DESC NULLS LAST"),
+    "spread": ("spread DESC NULLS LAST", "spread DESC NULLS LAST, example_id"),
+    "longest": ("output_tokens DESC NULLS LAST", "output_tokens DESC NULLS LAST"),
+    "slowest": ("total_ms DESC NULLS LAST", "total_ms DESC NULLS LAST"),
 }
+"""The orders of examples and of rollouts."""
 KINDS = {
-    "wrong": "count(*) FILTER (NOT correct) > 0",
-    "right": "count(*) FILTER (correct) > 0",
-    "failed": "count(error) > 0",
-    "flaky": "bool_or(correct) AND NOT bool_and(correct)",
-    "truncated": "bool_or(is_truncated)",
-    "filtered": "bool_or(outcome = 'content_filtered')",
-    "timed out": "bool_or(outcome = 'timed_out')",
-    "empty": "bool_or(outcome = 'empty')",
-    "noted": "bool_or(noted)",
+    "wrong": ("count(*) FILTER (NOT correct) > 0", "NOT correct"),
+    "right": ("count(*) FILTER (correct) > 0", "correct"),
+    "failed": ("count(error) > 0", "error IS NOT NULL"),
+    "flaky": ("bool_or(correct) AND NOT bool_and(correct)", "is_flaky"),
+    "truncated": ("bool_or(is_truncated)", "is_truncated"),
+    "filtered": ("bool_or(outcome = 'content_filtered')", "outcome = 'content_filtered'"),
+    "timed out": ("bool_or(outcome = 'timed_out')", "outcome = 'timed_out'"),
+    "empty": ("bool_or(outcome = 'empty')", "outcome = 'empty'"),
+    "noted": ("bool_or(noted)", "noted"),
 }
+"""Conditions on an example and on a rollout."""
+LISTS = ("example", "rollout")
+USUAL = {
+    "id": "id",
+    "prompt": "prompt",
+    "target": "target",
+    "answer": "answers",
+    "spread": "spread",
+    "error": "error",
+    "tokens": "output_tokens",
+}
+"""The usual columns of an example or a rollout, besides its rewards, and the fields that fill them.
+
+A column for each metric follows them.
+"""
+MORE = ("time", "attempts", "ended")
+MOST_METRICS = 4
+"""The number of metrics that are usual columns."""
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold,
-    run_dir
+    run_dir, map_keys(avg_metrics) AS metrics, metadata -> 'reward_weights' AS reward_weights
 FROM segments.runs WHERE run_id = $run
 """
 _COMPARABLE = """
@@ -63,6 +86,8 @@ _CONDITION = """(
 ) AND len([
 {condition}
 ]) = 1"""
+_OUTCOME = "outcome_of(error, error_chain, stop_condition, is_truncated)"
+"""What the view ``rollouts`` has, too. The view also has the texts, for conditions, and takes twice as long."""
 _OTHER = """other AS (
     SELECT hash_a AS example_hash, correct_b >= 0.5 AS is_right FROM paired([$run], [$against])
 ),"""
@@ -70,9 +95,9 @@ _JOIN = "JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_
 _SAMPLES = """
 WITH {other} asked AS (
     SELECT
-        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, outcome, output_tokens, total_ms,
-        {noted} AS noted, {holds} AS holds
-    FROM rollouts WHERE run_id = $run
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, {noted} AS noted, {holds} AS holds
+    FROM {rollouts} AS rollouts WHERE run_id = $run
 ), grouped AS (
     SELECT
         example_id,
@@ -82,23 +107,49 @@ WITH {other} asked AS (
         stddev_samp(reward) AS spread,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
-        list(
-            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: noted}}
-            ORDER BY rollout_index
-        )[:{most}] AS strip,
         count(*) AS rollouts
     FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
+), shown AS (
+    SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
+    FROM grouped {join}
+    ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+), strips AS (
+    SELECT
+        example_id,
+        list(
+            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: {noted}}}
+            ORDER BY rollout_index
+        )[:{most}] AS strip
+    FROM segments.rollouts WHERE run_id = $run AND example_id IN (SELECT example_id FROM shown)
+    GROUP BY example_id
 )
-SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
+FROM shown JOIN strips USING (example_id) ORDER BY {order}, example_id
+"""
+_ROLLOUTS = """
+WITH {other} asked AS (
+    SELECT
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
+        output_tokens, total_ms, attempts, {noted} AS noted, {holds} AS holds, {of_examples}
+    FROM {rollouts} AS rollouts WHERE run_id = $run
+    WINDOW same AS (PARTITION BY example_id)
+), grouped AS (FROM asked WHERE holds AND ({kind}))
+SELECT grouped.* EXCLUDE (example_hash, holds, is_flaky, is_right), count(*) OVER () AS found
 FROM grouped {join}
-ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+ORDER BY {order}, example_id, rollout_index LIMIT $limit OFFSET $offset
 """
-_PROMPTS = """
-SELECT example_id, left(any_value(coalesce(
-    nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content', prompt ->> '$'
-)), 400) AS prompt
-FROM rollouts WHERE run_id = $run AND list_contains($examples, example_id) GROUP BY example_id
+# What a rollout has from its example; computed only if used, because the windows take as long as all the rest.
+_OF_EXAMPLES = """
+        bool_or(correct) OVER same AND NOT bool_and(correct) OVER same AS is_flaky,
+        avg(correct::INTEGER) OVER same >= 0.5 AS is_right, stddev_samp(reward) OVER same AS spread
 """
+_NO_EXAMPLES = "NULL AS is_flaky, NULL AS is_right, NULL AS spread"
+_TEXTS = f"""
+SELECT
+    example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, state ->> 'sample_id' AS id, {TEXTS}
+FROM rollouts
+WHERE run_id = $run AND list_contains($examples, example_id) AND list_contains($indexes, rollout_index)
+ORDER BY example_id, rollout_index
+"""  # noqa: S608 - built from constants
 
 
 class Chosen(BaseModel):
@@ -109,15 +160,17 @@ class Chosen(BaseModel):
     where: str | None = None
     against: str | None = None
     sort: Annotated[str, one_of(SORTS)] = "example"
+    by: Annotated[str, one_of(LISTS)] = "example"
 
     @property
     def chosen(self) -> dict[str, str]:
         """The values that differ from the defaults, for links that keep the filters."""
         values = {name: getattr(self, name) for name in Chosen.model_fields}
-        return {name: value for name, value in values.items() if value and (name, value) != ("sort", "example")}
+        return {name: value for name, value in values.items() if value not in ("", Chosen.model_fields[name].default)}
 
 
 class Asked(Chosen):
+    columns: list[str] = []
     page: PageNumber = 1
 
 
@@ -130,7 +183,11 @@ def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]
         if live is None:
             raise
         shown = _unpublished(live, asked)
-    return page(request, "samples.html", asked=asked, kinds=KINDS, sorts=SORTS, rows=ROWS, **shown)
+    metrics = [f"metric {name}" for name in shown["run"].get("metrics") or []]
+    usual = USUAL | dict.fromkeys(metrics[:MOST_METRICS], "metrics")
+    columns = Columns.of(usual, [*metrics, *MORE], asked.columns if shown["is_published"] else (), shown["examples"])
+    chosen = {"asked": asked, "kinds": KINDS, "sorts": SORTS, "lists": LISTS, "rows": ROWS, "columns": columns}
+    return page(request, "samples.html", **chosen, **shown)
 
 
 def _published(request: Request, run_id: str, asked: Asked) -> dict[str, Any]:
@@ -148,7 +205,7 @@ def _published(request: Request, run_id: str, asked: Asked) -> dict[str, Any]:
     return {
         "run": only_run(run, run_id),
         "is_published": True,
-        "examples": _with_prompts(warehouse, run_id, found),
+        "examples": _with_texts(warehouse, run_id, found),
         "count": found[0]["found"] if found else 0,
         "problem": problem,
         "pairs": pairs,
@@ -157,11 +214,12 @@ def _published(request: Request, run_id: str, asked: Asked) -> dict[str, Any]:
 
 
 def _unpublished(live: LiveRun, asked: Asked) -> dict[str, Any]:
-    """Returns the samples of a run that is only on disk. These samples have no search, no order and no prompts."""
+    """Returns the examples of a run that is only on disk. They have no search, no order and no texts."""
     found = live.examples(asked.show or "")
     return {
         "run": live.record,
         "is_published": False,
+        "others": [],
         "examples": found[ROWS * (asked.page - 1) : ROWS * asked.page],
         "count": len(found),
         "problem": None,
@@ -186,35 +244,72 @@ def only_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
     return found[0]
 
 
-def neighbours(warehouse: Warehouse, run_id: str, asked: Chosen, example_id: int) -> list[dict[str, Any] | None]:
-    """Returns the examples before and after an example, among the first 10,000 examples that match the filters."""
+def neighbours(
+    warehouse: Warehouse, run_id: str, asked: Chosen, example_id: int, index: int
+) -> list[dict[str, int] | None]:
+    """Returns the rollouts to open before and after a rollout, among the first 10,000 rows that match the filters.
+
+    In a list of examples, these are rollouts of other examples: the first that is not right, if there is one.
+    """
     try:
         with user_query() if asked.where else nullcontext():
             [found] = answers(warehouse, _examples(run_id, asked, MOST_NEIGHBOURS, 0), timeout_seconds=TIMEOUT_SECONDS)
     except WarehouseError:  # an invalid condition; the page of samples shows the error
         return [None, None]
-    around = zip([None, *found], found, [*found[1:], None], strict=False)
-    return next(([before, after] for before, one, after in around if one["example_id"] == example_id), [None, None])
+    rows = [{"example_id": row["example_id"], "index": _first_index(row)} for row in found]
+    around = zip([None, *rows], rows, [*rows[1:], None], strict=False)
+    is_row = {"example_id": example_id} | ({"index": index} if asked.by == "rollout" else {})
+    return next(([before, after] for before, row, after in around if is_row.items() <= row.items()), [None, None])
+
+
+def _first_index(row: Mapping[str, Any]) -> int:
+    if "strip" not in row:
+        return int(row["rollout_index"])
+    return int(next((one for one in row["strip"] if not one["correct"]), row["strip"][0])["index"])
 
 
 def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuery:
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
-    sql = _SAMPLES.format(
+    of_rollouts = asked.by == "rollout"
+    sql = (_ROLLOUTS if of_rollouts else _SAMPLES).format(
         most=MOST_SQUARES,
         noted=IS_NOTED,
+        rollouts="rollouts" if conditions else "segments.rollouts",
+        outcome="outcome" if conditions else _OUTCOME,
         holds=" AND ".join(conditions) or "true",
-        kind=KINDS.get(asked.show or "", "true"),
-        order=SORTS.get(asked.sort, SORTS["example"]),
+        kind=KINDS[asked.show][of_rollouts] if asked.show else "true",
+        order=SORTS[asked.sort or "example"][of_rollouts],
         other=_OTHER if asked.against else "",
         join=_JOIN if asked.against else "",
+        of_examples=_OF_EXAMPLES if asked.against or asked.show == "flaky" or asked.sort == "spread" else _NO_EXAMPLES,
     )
     values = {"run": run_id, "limit": limit, "offset": skipped}
     return sql, values | {name: value for name in ("q", "against") if (value := getattr(asked, name))}
 
 
-def _with_prompts(warehouse: Warehouse, run_id: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds the beginnings of the prompts, and reads them for these examples only."""
-    shown = [example["example_id"] for example in found]
-    rows = records(warehouse, _PROMPTS, {"run": run_id, "examples": shown}) if shown else []
-    prompts = {row["example_id"]: row["prompt"] for row in rows}
-    return [{**example, "prompt": prompts.get(example["example_id"])} for example in found]
+def _with_texts(warehouse: Warehouse, run_id: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds the beginning of the prompt, the target, the answers and the metrics, and reads them for these rows only."""
+    shown = list({row["example_id"] for row in found})
+    indexes = list({row["rollout_index"] for row in found if "rollout_index" in row} or range(MOST_SQUARES))
+    parameters = {"run": run_id, "examples": shown, "indexes": indexes}
+    texts: dict[int, list[dict[str, Any]]] = {}
+    for row in records(warehouse, _TEXTS, parameters) if shown else []:
+        texts.setdefault(row["example_id"], []).append(row)
+    return [{**row, **_told(texts.get(row["example_id"], []), row.get("rollout_index"))} for row in found]
+
+
+def _told(texts: list[dict[str, Any]], rollout_index: int | None) -> dict[str, Any]:
+    """Returns the texts and mean metrics of an example, or of one of its rollouts."""
+    own = [one for one in texts if rollout_index in {None, one["rollout_index"]}]
+    answers = Counter(one["answer"] for one in own if one["answer"] is not None)
+    values: dict[str, list[float]] = {}
+    for one in own:
+        for name, value in (one["metrics"] or {}).items():
+            if value is not None:
+                values.setdefault(name, []).append(value)
+    return {
+        **{name: own[0][name] if own else None for name in ("id", "prompt", "target")},
+        "answers": answers.most_common(),
+        "ended": ", ".join(sorted({end for one in own if (end := ending(one["stop_condition"], one["turns"]))})),
+        "metrics": {name: sum(seen) / len(seen) for name, seen in values.items()},
+    }

@@ -13,8 +13,11 @@ import logging
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
@@ -34,9 +37,23 @@ from nightjar.core.home import VIEW_PORT, WAREHOUSE_OF_VIEW
 from nightjar.core.ports import listen
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
-from nightjar.reports.html import style
-from nightjar.view import compare, history, live, live_rollout, nights, notes, rollouts, run, runs, samples, search, sql
-from nightjar.view.pages import page, standalone
+from nightjar.reports.html import icon, style
+from nightjar.view import (
+    compare,
+    history,
+    live,
+    live_rollout,
+    nights,
+    notes,
+    pairs,
+    rollouts,
+    run,
+    runs,
+    samples,
+    search,
+    sql,
+)
+from nightjar.view.pages import compile_templates, page, standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
 
@@ -51,10 +68,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGES = (runs, live, live_rollout, run, samples, rollouts, search, compare, nights, history, sql, notes)
+_PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
 _SHORTEST_TOKEN = 16
 _SHUTDOWN_SECONDS = 5
+_LONGEST_WARM_UP_SECONDS = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -80,8 +98,9 @@ def serve(
     is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
     name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
-    announce(address if access.token in {None, chosen} else f"{address}?token={access.token}")
     app = create_app(warehouse, access, command_of)
+    warm_up(app)
+    announce(address if access.token in {None, chosen} else f"{address}?token={access.token}")
     server = _Server(
         uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
     )
@@ -101,6 +120,24 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         process.stop()
+
+
+def warm_up(app: FastAPI) -> None:
+    """Makes the first page, so that its visitor waits neither for the templates nor for the state of the warehouse.
+
+    Then goes on with the other templates in the background. Waits a few seconds at most.
+    """
+    is_made = threading.Event()
+    asked = Request({"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": []})
+
+    def make() -> None:
+        with suppress(NightjarError):  # the first visitor sees the error
+            runs.show_runs(asked, runs.Asked())
+        is_made.set()
+        compile_templates()
+
+    threading.Thread(target=make, daemon=True).start()
+    is_made.wait(_LONGEST_WARM_UP_SECONDS)
 
 
 def _is_loopback(host: str) -> bool:
@@ -209,8 +246,12 @@ def create_app(
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
-    app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
-    app.add_api_route("/terminal.css", lambda: Response(standalone("terminal.css"), media_type="text/css"))
+    for name, text, kind in (
+        ("icon.svg", icon, "image/svg+xml"),
+        ("style.css", style, "text/css"),
+        *((name, partial(standalone, name), "text/css") for name in ("terminal.css", "texts.css", "conversation.css")),
+    ):
+        app.add_api_route(f"/{name}", _static(text, kind))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:
@@ -219,6 +260,11 @@ def create_app(
         app.add_exception_handler(kind, _show_error)
     app.add_exception_handler(Exception, _show_bug)
     return app
+
+
+def _static(text: Callable[[], str], kind: str) -> Callable[[], Response]:
+    made = cache(text)
+    return lambda: Response(made(), media_type=kind)
 
 
 def _show_error(request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ import pytest
 from markupsafe import escape
 
 from nightjar.view.conversation import plain_text, turns
-from nightjar.view.rollouts import has_few_words, word_difference
+from nightjar.view.diffs import word_difference
 
 
 def seen(turn):
@@ -20,8 +20,8 @@ def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
         {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
     ]
     [turn] = turns([{"role": "user", "content": parts}])
-    assert [kind for kind, _ in seen(turn)] == ["text", "maths", "text", "image", "link", "text", "note"]
-    assert "javascript:" in seen(turn)[5][1]
+    assert [kind for kind, _ in seen(turn)] == ["markdown", "image", "link", "code", "note"]
+    assert "javascript:" in seen(turn)[3][1]
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,6 @@ def test_an_image_is_shown_where_it_holds_nothing_but_pixels(url, kind):
         assert [passage.kind for passage in turn.passages] == [kind]
 
 
-def test_code_is_set_apart_also_without_an_end():
-    [turn] = turns([{"role": "assistant", "content": "A\n```python\nx = 1\n```\nB\n```\ny"}])
-    assert seen(turn) == [("text", "A"), ("code", "x = 1"), ("text", "B"), ("code", "y")]
-    assert turn.passages[1].label == "python"
-
-
 def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     call = {"id": "1", "name": "add", "arguments": "{a"}
     said = [
@@ -54,8 +48,8 @@ def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     ]
     first, second = turns(said)
     assert [call.result and call.result[0].text for call in first.calls] == ["4", None]
-    assert first.calls[0].arguments[0].text == "{a"
-    assert (second.role, seen(second)) == ("tool", [("text", "5")])
+    assert first.calls[0].short == [("", "{a")]
+    assert (second.role, seen(second)) == ("tool", [("output", "5")])
 
 
 @pytest.mark.slow
@@ -106,16 +100,17 @@ def test_what_is_no_conversation_is_shown_as_it_is(odd):
 
 
 def test_a_difference_is_of_words_and_bounded():
-    changes = word_difference("one two three", "one 2 three four")
-    assert [(change.kind, change.text) for change in changes] == [
+    difference = word_difference("one two three", "one 2 three four")
+    assert [(change.kind, change.text) for change in difference.changes] == [
         ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
     ]  # fmt: skip
     long = "word " * 100_000
-    assert (has_few_words("a b"), has_few_words(long)) == (True, False)
-    assert sum(len(change.text) for change in word_difference(long, "other" * 1_000_000)) < 200_000
+    cut = word_difference(long, "other" * 1_000_000)
+    assert (difference.is_whole, cut.is_whole) == (True, False)
+    assert sum(len(change.text) for change in cut.changes) < 200_000
 
 
 def test_plain_text_has_calls_too():
     call = {"id": "1", "name": "add", "arguments": '"2"'}
     said = [{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]
-    assert [plain_text(given) for given in (said, "text", None)] == ["So\nadd(2)\n\n", "text", ""]
+    assert [plain_text(given) for given in (said, "text", None)] == ['So\nadd("2")\n\n', "text", ""]

@@ -55,7 +55,7 @@ async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder):
         await evaluate(env_id="arithmetic", model="shown", base_url=server.url, num_examples=4)
     assert (await artifact("progress-arithmetic-shown")).data == 100.0
     title, *lines = (await artifact("results-arithmetic-shown")).data.splitlines()
-    assert title == "# Reward 1.0000 ± 0.0000"
+    assert title == "# Reward 1.0000 (standard error 0.0000)"
     expected = ("scored | 12 of 12 rollouts (100.0%)", "tokens | 168 in, 132 out", "cost | 3, failed attempts included",
                 "correct_answer | 1", "2 | 1.000 | 1.000")  # fmt: skip
     assert {*lines} >= {f"| {line} |" for line in expected}

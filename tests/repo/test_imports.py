@@ -20,7 +20,9 @@ PREFECT_SIDE = ("nightjar.hosting", "nightjar.flows", "nightjar.tasks", "nightja
 LATE = {
     "1.6 s, and rows may be lists": "datasets", "0.3 s, and an extra, for containers alone": "docker",
     "0.15 s, which who asks the warehouse leaves to the process that answers": "duckdb nightjar.warehouse.backend "
-    "nightjar.warehouse.database nightjar.warehouse.reading nightjar.evaluation.part_runs",
+    "nightjar.warehouse.database nightjar.warehouse.exported_runs nightjar.warehouse.reading "
+    "nightjar.evaluation.part_runs",
+    "0.5 s, FastAPI and the pages, which pass while the query process starts": "nightjar.view.server",
     "Prefect, 2.5 s, which reads its settings when it is imported": "nightjar.flows.dask_rescoring "
     "nightjar.flows.evaluation nightjar.tasks.away nightjar.tasks.sent_environments",
     "Prefect, 2.5 s: spent while its server starts, after usage errors are found": "nightjar.hosting.deployments",

@@ -28,8 +28,13 @@ DOCUMENTED = {
     "694b616765b8": "second night", "6b0e1f2a3b4c": "first night", "9f8e7d6c5b4a": "second night",
 }  # fmt: skip
 """The ids that the pages name, and which run each is."""
-OF_A_PUBLISH = {"runs": {"version", "run_dir", "published_at", "metadata"}}
-"""Columns in which a run that is published again differs."""
+OF_A_PUBLISH = {
+    "runs": {
+        *("version", "run_dir", "published_at", "metadata"),
+        *("reward_examples", "lowest_reward", "highest_reward"),
+    }
+}
+"""Columns in which a run that is published again differs; earlier releases did not compute the last three."""
 PARAMETERS = {"a": "6b-finetuning", "b": "6b-verification", "env": "gsm8k", "example": "0", "text": "apples"}
 """Values for parameters of named queries that have no default."""
 
@@ -138,7 +143,7 @@ class Copy:
     def __init__(self, folder):
         shutil.copytree(ROOT / "nightjar", folder / "nightjar", ignore=shutil.ignore_patterns("__pycache__"))
         self.folder = folder
-        last = "ALTER TABLE rollouts ADD COLUMN model_ms DOUBLE;\n"
+        last = "ALTER TABLE runs ADD COLUMN highest_reward DOUBLE;\n"
         self.edit("storage/tables.sql", last, f"{last}ALTER TABLE runs ADD COLUMN eval_name VARCHAR;\n")
         field = '    "api_client_type": "VARCHAR",\n'
         self.edit("writing/staging.py", field, f'{field}    "name": "VARCHAR",\n')

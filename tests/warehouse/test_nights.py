@@ -66,7 +66,10 @@ class TestVerdict:
         assert gsm8k.difference == pytest.approx(-14.5 / 40)
         # each of the 13 is the odd one of three, so the chance is about (1/3)**13
         assert gsm8k.p_worse < 0.001
-        assert "gsm8k worse by 0.362 ± 0.074 than on 2026-11-02 and 1 night before (40 examples)" in worse.line
+        assert (
+            "gsm8k worse by 0.3625 (standard error 0.0735) than on 2026-11-02 and 1 night before (40 examples)"
+            in worse.line
+        )
 
     def test_the_nights_after_are_compared_with_the_last_accepted_one(self, house):
         house.both("2026-11-01")

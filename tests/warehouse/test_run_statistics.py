@@ -1,6 +1,5 @@
 """The statistics of a run, against counts by hand and SciPy, and ``nightjar eval stats``."""
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -71,14 +70,6 @@ def test_categories_have_their_own_means(describe, field, otherwise):
     assert {name: (one.examples, one.value) for name, one in found.categories.items()} == {
         "law": (1, 1.0), "maths": (2, 0.5), otherwise: (1, 0.0)
     }  # fmt: skip
-
-
-def test_skewed_rewards_have_a_bootstrap(describe):
-    values = np.random.default_rng(2).exponential(size=40) ** 2
-    found = describe([[float(value)] for value in values])
-    assert found.reward.method == "cluster bootstrap, skewed rewards"
-    expected = stats.bootstrap((values,), np.mean, rng=np.random.default_rng(9)).confidence_interval
-    assert ends(found.reward.interval) == pytest.approx(tuple(expected), rel=0.06)
 
 
 def test_what_failed_is_bounded(describe):

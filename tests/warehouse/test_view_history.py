@@ -18,7 +18,8 @@ def warehouse(tmp_path_factory, run_writer):
         rollouts = [run_writer.rollout(number, 0, float(number < right)) for number in range(40)]
         told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": "gsm8k", "env_version": version,
                 "run_id": f"run-{night}", "started_at": f"{night}T02:00:00Z", "status": "completed", "rollouts": 40,
-                "scored": 40, "failed": 0, "avg_reward": right / 40, "stderr": 0.05, "num_examples": 40}  # fmt: skip
+                "scored": 40, "failed": 0, "avg_reward": right / 40, "stderr": 0.05, "num_examples": 40,
+                "rollouts_per_example": 1, "coverage": 1.0}  # fmt: skip
         warehouse.publish(run_writer.write(folder / night, rollouts, **told), tidies=False)
         begun = Night("nightly", night, "running", evaluations=[NightEvaluation("gsm8k", "missing", "gsm8k", "m")])
         warehouse.write_night(judge_night(warehouse, begun))
@@ -46,7 +47,7 @@ def test_nights_are_listed_the_newest_first_and_each_shows_its_evaluations(view)
 def test_history_has_every_series_with_intervals_and_marks(view):
     told = view.get("/history?env=gsm8k").text
     assert [float(value) for value in re.findall(r"<title>2026-11-0\d 02:00: (\S+) \[", told)] == [0.9, 0.9, 0.45]
-    assert "<title>level: 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
+    assert "<title>results changed by more than chance: mean 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
     assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
     assert told.count('<a href="/runs/run-2026-11-03"') == 3  # in the plot, beside the mark, in the table
     half = 2.0227 * 0.05  # Student's t at 97.5 % with 39 degrees of freedom
@@ -56,7 +57,7 @@ def test_history_has_every_series_with_intervals_and_marks(view):
 
 def test_history_shows_a_metric_and_explains_unknown_names(view):
     told = view.get("/history?env=gsm8k&metric=length")
-    assert "2026-11-03 02:00: 12.0000<" in told.text
+    assert "2026-11-03 02:00: 12.0000, 40 × 1<" in told.text
     for asked in ("env=none", "env=gsm8k&metric=none", "env=gsm8k&model=none", "env=%3Cscript%3E"):
         told = view.get(f"/history?{asked}")
         assert (told.status_code, "No finished run" in told.text, "<script>" in told.text) == (200, True, False)

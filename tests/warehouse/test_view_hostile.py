@@ -90,9 +90,8 @@ class Elements(HTMLParser):
             if name.startswith("on") or name == "style" or (name in {"href", "src", "action"} and not is_address):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
-        if tag in {"iframe", "object", "embed", "base"} or (
-            tag == "script" and attributes[0] != ("src", "/static/page.js")
-        ):
+        is_own = re.fullmatch(r"/static/\w+\.js", dict(attributes).get("src") or "")
+        if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and not is_own):
             self.odd.append(tag)
 
     def handle_data(self, data):

@@ -56,6 +56,7 @@ PAGES = (
     "/", "/?group=model", "/?q=nothing", "/runs/after", "/runs/running", "/runs/after/samples",
     "/runs/after/samples?where=nonsense", "/runs/after/1/1", "/runs/after/1/1?beside=before", "/runs/after/3/1",
     "/runs/running/0/0", "/runs/running/1/0",
+    "/runs/after/samples?by=rollout", "/samples?run=before&run=after", "/?columns=suite&columns=tags&columns=tokens",
     "/search?q=4", "/compare", "/compare?run=before&run=after", "/compare?run=before&run=after&run=large", "/history",
     "/history?env=gsm8k", "/nights", "/nights?suite=nightly&night=2026-11-22", "/sql",
     "/sql?q=leaderboard&chart=bars", "/notes",
@@ -260,6 +261,33 @@ def test_a_filter_changes_rows_and_address_and_the_back_button_undoes_it(page, p
     assert (rows(page), field.input_value()) == (expected, value)
 
 
+GROUND = "getComputedStyle(document.body).backgroundColor"
+AT_FIRST = """
+new MutationObserver(() => {
+    if (document.body) window.atFirst ??= document.documentElement.dataset.theme;
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Keeps the colours that a page has when its body begins, before anything of it is painted."""
+
+
+def test_the_colours_that_a_reader_chooses_are_kept_and_painted_from_the_start(page):
+    page.add_init_script(AT_FIRST)
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(GROUND)
+    page.get_by_role("button", name="Colours: Auto").click()
+    page.get_by_role("button", name="Colours: Light").press("Enter")
+    page.get_by_role("button", name="Colours: Dark").wait_for()
+    dark = page.evaluate(GROUND)
+    assert dark != light
+    visit(page, "/nights")
+    assert (page.evaluate(GROUND), page.evaluate("atFirst")) == (dark, "dark")
+    page.get_by_role("button", name="Colours: Dark").click()
+    assert page.evaluate(GROUND) == light  # of the system again
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(GROUND) == dark
+    assert page.evaluate("document.querySelector('.brand img').naturalWidth") > 0
+
+
 def test_typing_searches_at_once(page):
     visit(page, "/?sort=reward")
     page.get_by_label("Search").press_sequentially("larg")
@@ -267,7 +295,7 @@ def test_typing_searches_at_once(page):
     assert rows(page) == ["large"]
     visit(page, "/runs/after/samples")
     page.get_by_label("Search").press_sequentially("taken")
-    page.wait_for_url("**/samples?q=taken&sort=example")
+    page.wait_for_url("**/samples?q=taken&by=example&sort=example")
     assert rows(page) == ["1"]
 
 
@@ -280,7 +308,25 @@ def test_ticked_runs_stay_ticked_on_other_pages(page):
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/compare?run=before&run=after")
     visit(page, "/")
-    assert page.locator("input:checked").count() == 0
+    assert page.locator("[name=ticked]:checked").count() == 0
+
+
+def test_chosen_columns_are_in_the_address_and_stay_on_other_visits(page):
+    visit(page, "/?model=small")
+    page.get_by_text("Columns", exact=True).press("Enter")
+    page.get_by_label("suite", exact=True).press("Space")
+    page.wait_for_url("**/?model=small&**columns=suite")
+    assert page.get_by_role("columnheader", name="Suite").is_visible()
+    assert page.evaluate("document.activeElement.value") == "suite"
+    page.keyboard.press("Escape")
+    assert page.get_by_label("suite", exact=True).is_hidden()
+    visit(page, "/runs/after")
+    visit(page, "/?sort=reward")
+    page.wait_for_url("**/?sort=reward&**columns=suite")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("link", name="Usual columns").click()
+    page.wait_for_url("**/?sort=reward")
+    assert page.get_by_role("columnheader", name="Suite").count() == 0
 
 
 def test_wrong_answers_are_stepped_through(page):

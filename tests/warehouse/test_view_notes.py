@@ -63,7 +63,7 @@ def test_notes_are_shown_on_every_page_of_their_run(view, warehouse, run_writer,
     view.post("/notes", data={**FIRST, "overruled_reward": "1"})
     view.post("/notes", data={**FIRST, "example": "1", "mark": "interesting"})
     # Student's t of two examples is 12.706 (any table of it), and the standard error 0.25
-    assert "0.5000 ± 3.1766 2 noted, 1 overruled" in view.words("/")
+    assert "0.5000 [0.0000, 1.0000] 75 % scored 2 noted, 1 overruled" in view.words("/")
     assert "With overruled rewards 0.8333 , with 1 of 3 rewards replaced as in the notes" in view.words("/runs/run")
     assert "rollout 1: wrong, noted noted" in view.words("/runs/run/samples?show=noted&where=example_id=0")
     assert "rollout 1: wrong, noted" in view.words("/runs/run/0/0")

@@ -41,6 +41,8 @@ from nightjar.hosting.hosted_runs import (
 )
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi
+from nightjar.reports.formats import duration, percent
+from nightjar.statistics.coverage import LEAST_COVERAGE, has_low_coverage
 
 _NAME = "Environment | model"
 _UNLIMITED = 10_000
@@ -52,6 +54,8 @@ _WHOLE_WORDS: Any = {
 }
 _HEADINGS = ("Run", "Started", _NAME, "Status", "Type", "Examples", "Average", "Cost")
 _LOG_LINES = 10
+_LOW_COVERAGE = "*"
+_MOST_NAMED = 3
 
 
 def _known_status(status: str | None) -> str | None:
@@ -95,6 +99,8 @@ def eval_list(
     _print_runs(shown)
     if len(found) > page * limit:
         echo(f"{len(shown)} of {len(found)} runs. More: --page {page + 1}", err=True)
+    if low := [run for run in shown if _mark(run)]:
+        echo(_few_scored(low))
     echo("Next: nightjar eval get RUN | nightjar eval samples RUN" if shown else "There are no runs.", err=True)
 
 
@@ -143,9 +149,22 @@ def _cells(run: ListedRun) -> dict[str, str]:
         "Status": run.state,
         "Type": run.kind,
         "Examples": f"{'all' if examples == -1 else examples} × {run.value('rollouts_per_example')}",
-        "Average": "–" if reward is None else f"{reward:.3f}",
+        "Average": "–" if reward is None else f"{reward:.3f}{_mark(run)}",
         "Cost": "–" if cost is None else f"{cost:.2f}",
     }
+
+
+def _mark(run: ListedRun) -> str:
+    """Returns the mark of a run that has ended with too few scored rollouts to be compared with other runs."""
+    coverage = run.value("coverage")
+    return _LOW_COVERAGE if coverage is not None and has_low_coverage(coverage) else ""
+
+
+def _few_scored(low: Sequence[ListedRun]) -> str:
+    shares = ", ".join(f"{run.run_id} {percent(run.value('coverage'))}" for run in low[:_MOST_NAMED])
+    more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
+    enough = percent(LEAST_COVERAGE)
+    return f"{_LOW_COVERAGE} Not to be ranked, because less than {enough} of the rollouts are scored: {shares}{more}"
 
 
 def eval_get(
@@ -231,7 +250,7 @@ def _stored_description(run: StoredRun) -> dict[str, Any]:
         "Rescored": values.get("rescored_from") and f"from run {values['rescored_from']}",
         "Started": _moment(values.get("started_at")),
         "Finished": _moment(values.get("finished_at")),
-        "Runtime": values.get("time_ms") is not None and f"{values['time_ms'] / 1000:,.1f} s",
+        "Runtime": values.get("time_ms") is not None and duration(values["time_ms"] / 1000),
         "Rollouts": f"{values['num_examples']} examples × {values['rollouts_per_example']} = {values['rollouts']}",
         **(_scores(values) if "scored" in values else {}),
         "Cost": run.cost is not None and f"{run.cost:.4f}",

@@ -38,6 +38,7 @@ class RunMetadata:
     sampling_args: Mapping[str, Any]
     dataset_fingerprint: str | None = None
     pass_threshold: float
+    reward_weights: Mapping[str, Any] = field(default_factory=dict)
     state_columns: Sequence[str] = ()
     tags: Sequence[str] = ()
     suite: str | None = None

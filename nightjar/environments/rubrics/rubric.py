@@ -127,6 +127,14 @@ class Rubric:
         self._weights = list(weights)
 
     @property
+    def reward_weights(self) -> dict[str, Any]:
+        """The weights by metric; in a group of environments, a dict for each environment.
+
+        Metrics that a subclass adds to the rollouts itself are missing.
+        """
+        return {name: float(weight) for name, weight in zip(self.metric_names, self.weights, strict=True)}
+
+    @property
     def has_group_rewards(self) -> bool:
         """Whether a function scores whole groups."""
         return any(function.is_group for function in self._functions())

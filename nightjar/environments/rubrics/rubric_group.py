@@ -52,6 +52,14 @@ class RubricGroup(Rubric):
         return [weight for rubric in self.rubrics for weight in rubric.weights]
 
     @property
+    def reward_weights(self) -> dict[str, Any]:
+        weights: dict[str, Any] = {}
+        for rubric in self.rubrics:
+            for name, weight in rubric.reward_weights.items():
+                weights[distinct_name(name, weights)] = weight
+        return weights
+
+    @property
     def has_group_rewards(self) -> bool:
         return any(rubric.has_group_rewards for rubric in self.rubrics)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from nightjar import __version__
 from nightjar.analysis import RunStatistics, describe_run
 from nightjar.errors import ConfigError
-from nightjar.reports.rollouts import BARS, KINDS, PARSED, RUN, TOGETHER, Failure, failures_of
+from nightjar.reports.rollouts import BARS, KINDS, PARSED, RUN, TOGETHER, TURNS, Failure, ending, failures_of
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import as_records
 
@@ -28,12 +28,14 @@ _OF_A_KIND = 3
 _ROOM, _LEAST, _MOST = 2_000_000, 300, 8_000
 """The maximum number of characters of all samples of a report, and the minimum and maximum for one sample."""
 _MOST_CATEGORIES, _MOST_FAILURES = 50, 20
-_WRONG = """
+_WRONG = f"""
 SELECT CASE WHEN is_truncated THEN 'cut off' ELSE stop_condition END AS ending,
-    count(*) AS count
+    count(*) AS count,
+    (SELECT max({TURNS}) FROM (FROM segments.rollouts WHERE run_id = $run_id AND error IS NULL LIMIT 20)) AS turns
 FROM segments.rollouts WHERE run_id = $run_id AND error IS NULL AND NOT correct
 GROUP BY ALL ORDER BY count DESC, ending LIMIT 20
-"""
+"""  # noqa: S608 - built from constants
+"""The endings of wrong rollouts, and the number of turns of the first rollouts, which shows what the environment is."""
 _HAS_FIELD = "SELECT count(*) > 0 FROM rollouts WHERE run_id = $run_id AND info ->> $by IS NOT NULL"
 _SAMPLES = """
 WITH kinds AS (
@@ -87,7 +89,8 @@ class RunReport:
         cost: None if the price is unknown.
         by: the field of ``info`` with the categories; None without categories.
         hidden_categories: the number of categories left out of ``statistics``.
-        rewards: ``low``, ``width`` and ``count`` of each range of rewards. A range of one value has the width 0.
+        rewards: ``low``, ``width`` and ``count`` of each range of rewards, and its ``lowest`` and ``highest`` reward. A
+            range of one value has the width 0.
         spreads: the percentiles p50, p90 and p99 of a rollout's seconds and tokens.
         wrong: the number of wrong rollouts by stop condition.
         results: None unless requested.
@@ -235,8 +238,14 @@ def report_run(run_id: str, warehouse: Warehouse, by: str | None = None, alpha: 
         rewards=together["rewards"] or [],
         spreads={what: places for what, places in together["spreads"].items() if places},
         failures=failures[:_MOST_FAILURES],
-        wrong={row["ending"] or "not told": row["count"] for row in wrong if len(wrong) > 1 or row["ending"]},
+        wrong=_endings(wrong),
     )
+
+
+def _endings(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Returns the numbers of wrong rollouts by ending; an empty dict if no ending says anything."""
+    found = {ending(row["ending"], row["turns"] or 0) or "ordinary end": row["count"] for row in rows}
+    return {} if found.keys() == {"ordinary end"} else found
 
 
 def _field(run_id: str, warehouse: Warehouse, by: str | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from nightjar.analysis.run_statistics import Mean
 from nightjar.core.messages import content_text
 from nightjar.reports.evaluation.gathering import Report, RunReport, Sample
-from nightjar.reports.formats import fenced, finite, safe, text_table, visible
+from nightjar.reports.formats import duration, durations, fenced, finite, safe, text_table, visible
 from nightjar.reports.statistics import interval, run_findings
 
 HEADINGS = (
@@ -55,13 +55,7 @@ def score(mean: Mean) -> tuple[str, str]:
 
 def latencies(run: RunReport) -> tuple[str, str, str]:
     p50, p90, p99 = run.spreads.get("Generation") or (None, None, None)
-    return took(p50), took(p90), took(p99)
-
-
-def took(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return duration(p50), duration(p90), duration(p99)
 
 
 def findings(run: RunReport) -> dict[str, str]:
@@ -71,7 +65,7 @@ def findings(run: RunReport) -> dict[str, str]:
     lines["Tokens"] = "" if run.tokens is None else f"{run.input_tokens or 0:,} in, {run.output_tokens or 0:,} out"
     lines["Failed attempts"] = f"{run.failed_attempts:,}" if run.failed_attempts else ""
     lines["Cost"] = "" if run.cost is None else f"{run.cost:.4f}"
-    lines["Took"] = took(run.seconds) if run.seconds else ""
+    lines["Took"] = duration(run.seconds) if run.seconds else ""
     lines["Started"] = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
     lines["Versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items() if version)
     return {label: text for label, text in lines.items() if text}
@@ -94,8 +88,9 @@ def failures(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
 
 def spreads(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
     for what, places in run.spreads.items():
-        cells = [f"{value:,}" if isinstance(value, int) else took(value) for value in places]
-        yield what, cells[0], cells[1], cells[2]
+        is_count = all(isinstance(value, int) for value in places)
+        p50, p90, p99 = [f"{value:,}" for value in places] if is_count else durations(places)
+        yield what, p50, p90, p99
 
 
 def reward_rows(run: RunReport) -> Iterator[tuple[str, int]]:

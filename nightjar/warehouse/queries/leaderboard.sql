@@ -1,6 +1,7 @@
 -- Who leads in each environment: the newest full run of every model, best model first.
 --
--- Means are comparable only if the column dataset is the same.
+-- Means are comparable only if the column dataset is the same. A model is left out if less than 95 % of the rollouts of
+-- its run are scored: see the query coverage.
 --
 -- $env environment = NULL: only this environment
 SELECT
@@ -14,5 +15,5 @@ SELECT
     started_at,
     run_id
 FROM leaderboard
-WHERE $env IS NULL OR env_id = $env
+WHERE ($env IS NULL OR env_id = $env) AND NOT has_low_coverage
 ORDER BY env_id, avg_reward DESC NULLS LAST, model

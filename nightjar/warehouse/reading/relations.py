@@ -17,6 +17,7 @@ from nightjar.core.failures import (
     REFUSAL,
     TIMED_OUT_CONDITION,
 )
+from nightjar.statistics.coverage import LEAST_COVERAGE
 from nightjar.warehouse.database import parquet, quoted
 from nightjar.warehouse.storage.records import LINE_FILES, Records
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
@@ -61,10 +62,10 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
 @cache
 def views_script() -> str:
     folder = resources.files(__package__) / "views"
-    return _category_macros() + "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _VIEWS)
+    return _macros_of_constants() + "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in _VIEWS)
 
 
-def _category_macros() -> str:
+def _macros_of_constants() -> str:
     errors = "\n".join(f"    WHEN list_contains(chain, '{n}') THEN '{c}'" for n, c in ERROR_CATEGORIES.items())
     limits = "\n".join(f"    WHEN stop_condition = '{n}' THEN '{c}'" for n, c in LIMIT_CATEGORIES.items())
     outcomes = "\n".join(f"    WHEN list_contains(chain, '{n}') THEN '{o}'" for n, o in OUTCOMES_OF_ERRORS.items())
@@ -92,6 +93,7 @@ CREATE OR REPLACE MACRO outcome_of(error, error_chain, stop_condition, is_trunca
     ELSE 'scored'
 END;
 CREATE OR REPLACE MACRO is_model_error(category) AS category IN ({models});
+CREATE OR REPLACE MACRO has_low_coverage(coverage) AS coalesce(coverage, 0) < {LEAST_COVERAGE};
 """
 
 

@@ -185,6 +185,10 @@ class NightEvaluation:
     rollouts: int | None = None
     avg_reward: float | None = None
     stderr: float | None = None
+    num_examples: int | None = None
+    reward_examples: int | None = None
+    lowest_reward: float | None = None
+    highest_reward: float | None = None
     cost: float | None = None
     errors: dict[str, int] = field(default_factory=dict)
     reason: str | None = None

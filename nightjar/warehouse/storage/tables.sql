@@ -113,3 +113,6 @@ ALTER TABLE runs ADD COLUMN rescored_from VARCHAR;
 ALTER TABLE runs ADD COLUMN protocol VARCHAR;
 ALTER TABLE rollouts ADD COLUMN finish_reason VARCHAR;
 ALTER TABLE rollouts ADD COLUMN model_ms DOUBLE;
+ALTER TABLE runs ADD COLUMN reward_examples BIGINT;
+ALTER TABLE runs ADD COLUMN lowest_reward DOUBLE;
+ALTER TABLE runs ADD COLUMN highest_reward DOUBLE;

@@ -50,8 +50,14 @@ SELECT
     version_info ->> 'env_hash' AS env_hash,
     version_info ->> 'scoring_hash' AS scoring_hash,
     rescored_from,
-    api_client_type AS protocol
-FROM staged_run;
+    api_client_type AS protocol,
+    rewards.examples AS reward_examples,
+    rewards.lowest AS lowest_reward,
+    rewards.highest AS highest_reward
+FROM staged_run, (
+    SELECT count(DISTINCT example_id) AS examples, min(reward) AS lowest, max(reward) AS highest
+    FROM staged_results WHERE reward IS NOT NULL
+) AS rewards;
 
 -- The content of a rollout as a hash whose first byte is that of the environment. Files are sorted by it, so that the
 -- contents of one environment are adjacent, and a query about a run reads no others.

@@ -20,6 +20,7 @@ _USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"
 _COMPUTED = {
     *("version", "env_commit", "input_tokens", "output_tokens", "nightjar_version", "nightjar_commit", "run_dir"),
     *("metadata", "config", "env_hash", "scoring_hash", "protocol"),
+    *("reward_examples", "lowest_reward", "highest_reward"),
 }
 """The columns of ``runs`` that are not fields of ``metadata.json``; ``publish.sql`` computes these columns."""
 

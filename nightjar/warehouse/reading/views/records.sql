@@ -8,7 +8,8 @@ WITH reported AS (
             "status": "VARCHAR", "scored": "BIGINT", "rollouts": "BIGINT", "avg_reward": "DOUBLE", "stderr": "DOUBLE",
             "cost": "DOUBLE", "errors": "MAP(VARCHAR, BIGINT)", "reason": "VARCHAR", "against_night": "DATE", "against_run": "VARCHAR",
             "against_nights": "BIGINT", "pairs": "BIGINT", "unpaired": "BIGINT", "difference": "DOUBLE", "difference_stderr": "DOUBLE",
-            "p_worse": "DOUBLE", "differs": ["VARCHAR"], "flow_run_id": "VARCHAR"
+            "p_worse": "DOUBLE", "differs": ["VARCHAR"], "flow_run_id": "VARCHAR",
+            "num_examples": "BIGINT", "reward_examples": "BIGINT", "lowest_reward": "DOUBLE", "highest_reward": "DOUBLE"
         }]'), recursive := true)
     FROM segments.nights
 )

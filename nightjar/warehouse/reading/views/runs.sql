@@ -102,7 +102,7 @@ SELECT
     began(started_at, finished_at, published_at) AS began,
     coalesce(num_examples, 0) * coalesce(coverage, 0) AS scored_examples,
     scored_examples > 0.5 * max(scored_examples) OVER near AS is_full,
-    coalesce(coverage, 0) >= 0.95 OR NOT bool_or(coalesce(coverage, 0) >= 0.95) OVER near AS is_sound
+    NOT has_low_coverage(coverage) OR bool_and(has_low_coverage(coverage)) OVER near AS is_sound
 FROM segments.runs
 WHERE is_finished(status, run_id)
 WINDOW near AS (
@@ -114,7 +114,7 @@ WINDOW near AS (
 CREATE OR REPLACE VIEW leaderboard AS
 SELECT
     env_id, model, avg_reward, stderr, scored, coverage, status, started_at, run_id,
-    num_examples, env_args, sampling_args, dataset_fingerprint
+    num_examples, env_args, sampling_args, dataset_fingerprint, has_low_coverage(coverage) AS has_low_coverage
 FROM runs
 SEMI JOIN (
     SELECT run_id
@@ -211,6 +211,9 @@ COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL if no roll
 COMMENT ON COLUMN runs.scoring_hash IS 'SHA-256 of the scoring code: environment, rubric, reward functions, parser';
 COMMENT ON COLUMN runs.rescored_from IS 'the run whose rollouts this run scored again; NULL for a run that is not rescored';
 COMMENT ON COLUMN runs.part_of IS 'the run that this part belongs to, until all parts are joined; NULL for a whole run';
+COMMENT ON COLUMN runs.reward_examples IS 'number of examples with a scored rollout; NULL if an earlier version published the run';
+COMMENT ON COLUMN runs.lowest_reward IS 'lowest reward of a rollout; NULL as for reward_examples';
+COMMENT ON COLUMN runs.highest_reward IS 'highest reward of a rollout; NULL as for reward_examples';
 COMMENT ON COLUMN runs.cost IS 'cost of the recorded rollouts, in the currency of prices; NULL if there is no price, 0 for a rescored run';
 COMMENT ON COLUMN runs.metadata IS 'the whole metadata.json';
 COMMENT ON COLUMN runs.config IS 'the whole config.json';
@@ -238,6 +241,7 @@ COMMENT ON VIEW finished_runs IS 'the finished runs, and whether each can repres
 COMMENT ON COLUMN finished_runs.is_full IS 'whether the run has scored more than half as many examples as the largest run within ten days';
 COMMENT ON COLUMN finished_runs.is_sound IS 'whether at least 95 % of the rollouts are scored, or no run within ten days reaches 95 %';
 COMMENT ON VIEW leaderboard IS 'for every environment and model, the newest run that can represent the model';
+COMMENT ON COLUMN leaderboard.has_low_coverage IS 'whether less than 95 % of the planned rollouts are scored; such a run is not ranked';
 COMMENT ON VIEW history IS 'the finished runs in order of time';
 COMMENT ON COLUMN history.change IS 'difference of avg_reward from the previous run of the same configuration and dataset';
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over the examples whose rollouts are all scored';

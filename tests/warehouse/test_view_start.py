@@ -1,0 +1,47 @@
+"""The start of the web view: the first visitors wait for nothing that could have been done before."""
+
+import subprocess
+import sys
+
+from nightjar.warehouse import Warehouse
+
+VISITS = """
+import sys
+
+import psutil
+from fastapi.testclient import TestClient
+
+from nightjar.view.server import Access, create_app, warm_up
+from nightjar.warehouse import Warehouse
+
+app = create_app(Warehouse(sys.argv[1]), Access())
+seen = lambda: (set(sys.modules), {each.pid for each in psutil.Process().children()})
+with TestClient(app, base_url="http://localhost") as client:
+    assert client.get("/icon.svg").status_code == 200  # the client and the thread that answers
+    warm_up(app)
+    modules, processes = seen()
+    for path in sys.argv[2:]:
+        assert client.get(path).status_code == 200
+    print(*seen()[0] - modules, len(processes), seen()[1] == processes)
+"""
+
+
+def test_the_first_visitor_waits_for_no_import_and_no_process(tmp_path, run_writer):
+    Warehouse(tmp_path / "warehouse").publish(run_writer.write(tmp_path / "run", run_id="first"), tidies=False)
+    command = [sys.executable, "-c", VISITS, tmp_path / "warehouse", "/", "/runs/first"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["1", "True"]
+
+
+def test_a_view_without_a_warehouse_starts(tmp_path):
+    command = [sys.executable, "-c", VISITS, tmp_path / "missing", "/"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split()[-1] == "True"
+
+
+def test_pages_have_an_icon(tmp_path, browse):
+    view = browse(Warehouse(tmp_path / "warehouse"))
+    assert '<link rel="icon" href="/icon.svg" type="image/svg+xml">' in view.get("/").text
+    icon = view.get("/icon.svg")
+    assert icon.headers["content-type"].startswith("image/svg+xml")
+    assert icon.text.startswith("<svg ")
