@@ -44,7 +44,7 @@ def check_same(
 
 
 def check_recorded(directory: RunDirectory, asked: Mapping[str, Any], num_examples: int | None) -> None:
-    """Raises ``ResumeMismatchError`` if a folder without ``config.json``, as of verifiers, is of another run."""
+    """Raises ``ResumeMismatchError`` if a folder without ``config.json``, such as verifiers writes, has another run."""
     try:
         saved = orjson.loads((directory.path / "metadata.json").read_bytes())
     except (OSError, ValueError):
