@@ -27,6 +27,7 @@ DOCS = ROOT / "docs"
 SITE = ROOT / "nightjar" / "site"
 CONFIG = Path(__file__).with_name("zensical.toml")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:]+)\)")
+_FILE_NAME = re.compile(r"[\w/-]+\.md")
 _NEEDS = re.compile(r'^```(\w+) needs="([^"]+)"$', re.MULTILINE)
 _UNUSED = ("objects.inv", "assets/stylesheets/classic")
 
@@ -79,13 +80,18 @@ def write(path: Path, text: str) -> None:
 
 
 def for_site(page: Path, text: str) -> str:
-    """Returns a page as the site shows it: without links to files of the repository, and with titles of blocks."""
+    """Returns a page as the site shows it.
+
+    Links to files outside ``docs/`` become text, names of files become titles, and blocks show what they need.
+    """
 
     def replace_link(match: re.Match[str]) -> str:
         label, target = match.groups()
         path = (page.parent / target.partition("#")[0]).resolve()
         if not path.is_relative_to(DOCS):
             return label
+        if _FILE_NAME.fullmatch(label) and path.suffix == ".md":
+            label = path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
         return f"[{label}]({target.replace('.ipynb', '.md')})"
 
     return _NEEDS.sub(r'```\1 title="Needs \2"', _LINK.sub(replace_link, text))

@@ -44,7 +44,8 @@ def _overview() -> str:
 
 
 def _page(name: str) -> str:
-    parts = [f"# nightjar {name}", *_description(name)]
+    introduction = f"After this page, you know every flag of `nightjar {name}`."
+    parts = [f"# nightjar {name}", introduction, *_description(name)]
     for words in _subcommands(name):
         parts += [f"## nightjar {words}", *_description(words)]
     return "\n\n".join(parts)
@@ -62,10 +63,15 @@ def _description(words: str) -> Iterator[str]:
     for parameter in command.params:
         if record := parameter.get_help_record(context):
             panel = getattr(parameter, "rich_help_panel", None) or _kind(parameter)
-            panels.setdefault(panel, []).append((code(record[0]), escaped(record[1])))
+            panels.setdefault(panel, []).append((_names(record[0]), escaped(record[1])))
     for panel, rows in panels.items():
         yield f"**{panel}**"
         yield table(("name", "meaning"), rows)
+
+
+def _names(declaration: str) -> str:
+    """Returns ``-m, --model <str>`` as code that is broken between names only."""
+    return ", ".join(code(name, is_whole=True) for name in declaration.split(", "))
 
 
 def _kind(parameter: Any) -> str:

@@ -10,7 +10,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]#~^=+])")
 
 def escaped(text: str) -> str:
     """Returns text that Markdown shows as it is, on one line."""
-    marked = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    marked = _SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", text))
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
 
 
@@ -19,9 +19,16 @@ def sentence(text: str) -> str:
     return escaped(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
 
 
-def code(text: str) -> str:
+def code(text: str, *, is_whole: bool = False) -> str:
+    """Returns text as code. With ``is_whole``, no line is broken in it."""
     shown = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
-    return f"<code>{shown}</code>"
+    return f'<code class="whole">{shown}</code>' if is_whole else f"<code>{shown}</code>"
+
+
+def docstring(text: str) -> str:
+    """Returns a docstring's text, in which code stands between two pairs of backticks."""
+    parts = text.split("``")
+    return "".join(code(part) if number % 2 else escaped(part) for number, part in enumerate(parts))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

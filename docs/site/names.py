@@ -13,12 +13,14 @@ _PAGES = {
     "environments": (
         "Environments",
         "write environments, rubrics, parsers and tools",
-        ("environments", "compat", "core.calling"),
+        ("environments", "core.calling"),
     ),
     "rollouts": ("Rollouts and messages", "read and make messages, rollouts and their states", ("core",)),
     "endpoints": ("Endpoints", "make clients of endpoints", ("clients", "evaluation")),
     "errors": ("Errors", "catch the errors that Nightjar raises", ("errors",)),
+    "verifiers": ("Names of verifiers", "use the configuration classes of verifiers 0.1", ("compat",)),
 }
+"""The pages: title, what the reader can do, and the packages whose names the page has."""
 _STUBS = {
     "flows": "start Nightjar's flows from your own code",
     "tasks": "call Nightjar's Prefect tasks in your own flows",

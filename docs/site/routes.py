@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from markdown_text import code, escaped, table
+from markdown_text import code, docstring, table
 from starlette.routing import BaseRoute
 
 from nightjar.compat.nemo.serving.app import generate_app
@@ -45,7 +45,7 @@ def _model_server() -> Iterator[tuple[str, str, str]]:
     for route in routes.application().router.routes():
         path = route.resource.canonical if route.resource else ""
         if route.method not in {"HEAD", "*"}:
-            yield route.method, code(path), escaped(_purpose(route.handler))
+            yield route.method, code(path), docstring(_purpose(route.handler))
 
 
 def _purpose(handler: Callable[..., Any]) -> str:
@@ -62,7 +62,9 @@ def _first_sentence(text: str) -> str:
 def _described(found: Iterable[BaseRoute]) -> Iterator[str]:
     routes = [route for route in found if isinstance(route, APIRoute)]
     document = get_openapi(title="Nightjar", version="", routes=routes)
-    rows = [(", ".join(sorted(route.methods)), code(route.path), escaped(_purpose(route.endpoint))) for route in routes]
+    rows = [
+        (", ".join(sorted(route.methods)), code(route.path), docstring(_purpose(route.endpoint))) for route in routes
+    ]
     yield table(("method", "path", "answer"), rows)
     for route in routes:
         parameters = document["paths"][route.path_format][min(route.methods).lower()].get("parameters", [])
