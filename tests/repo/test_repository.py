@@ -15,6 +15,7 @@ from nightjar.cli.app import COMMANDS, GROUPS
 ROOT = Path(__file__).parents[2]
 GENERATED = re.compile(r"docs/reference/(?:(?:commands|python)/[\w-]+|sql|http)\.md")
 """Pages that the build of the site writes; test_site.py checks the links to them."""
+PAGE = re.compile(r"(?<![\w/.])docs/[\w/-]+\.(?:md|ipynb)")
 
 
 def test_every_command_is_documented() -> None:
@@ -62,3 +63,15 @@ def test_links_in_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             path = (document.parent / target).resolve()
             assert path.exists() or GENERATED.fullmatch(str(path.relative_to(ROOT))), f"{document.name}: {target}"
+
+
+def test_pages_that_code_and_configuration_name_exist() -> None:
+    folders = ("nightjar", "flows", "tasks", "blocks", "tests", "configs", "deployments")
+    files = [ROOT / "Makefile", ROOT / "pyproject.toml"]
+    files += [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".yaml", ".toml"}
+    ]
+    named = {(file, name) for file in files for name in PAGE.findall(file.read_text("utf-8"))}
+    assert len(named) > 50
+    missing = [f"{file.relative_to(ROOT)}: {name}" for file, name in named if not (ROOT / name).exists()]
+    assert [each for each in missing if not GENERATED.fullmatch(each.rpartition(" ")[2])] == []

@@ -142,9 +142,9 @@ def test_nightjar_docs_serves_pages_and_nothing_else(address: str) -> None:
 
 
 def test_an_unknown_page_is_an_error_that_names_the_nearest(site: Path) -> None:
-    out, err = docs(site, "docs/guides/night.md", "--no-browser", "--port", "0").communicate(timeout=60)
+    out, err = docs(site, "guides/night.md", "--no-browser", "--port", "0").communicate(timeout=60)
     assert out == ""
-    assert "There is no page 'docs/guides/night.md'. Choose one of: " in err
+    assert "There is no page 'guides/night.md'. Choose one of: " in err
     assert "guides/nights" in err
 
 

@@ -190,9 +190,9 @@ def _filled(values: NDArray[Any]) -> NDArray[Any]:
 
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    kind, missing = (float, np.nan) if np.issubdtype(values.dtype, np.number) else (object, None)
-    masked: Any = values.astype(kind)
-    filled: NDArray[Any] = masked.filled(missing)
+    is_number = np.issubdtype(values.dtype, np.number)
+    filled: NDArray[Any] = np.array(values.data, dtype=float if is_number else object)
+    filled[np.ma.getmaskarray(values)] = np.nan if is_number else None
     return filled
 
 
