@@ -196,7 +196,7 @@ def _plain(word: str) -> str:
 def overlap(given: list[str], wanted: list[str]) -> float:
     """Returns the harmonic mean of precision and recall of the distinct words, as the authors do.
 
-    It is 0.0 if numbers are wanted and none of these numbers is given.
+    It is 0.0 if the correct answer has numbers and the given answer has none of them.
     """
     said, right = set(given), set(wanted)
     numbers = {word for word in right if _NUMBER.fullmatch(word)}

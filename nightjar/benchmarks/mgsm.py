@@ -76,7 +76,7 @@ def load_environment(
     """
     codes = languages.replace(",", " ").split() if isinstance(languages, str) else list(languages)
     if unknown := [code for code in codes if code not in LANGUAGES]:
-        raise ConfigError(f"MGSM has no language {unknown[0]!r}. Choose among: {', '.join(LANGUAGES)}")
+        raise ConfigError(f"MGSM has no language {unknown[0]!r}. Choose one of: {', '.join(LANGUAGES)}")
     return SingleTurnEnv(
         eval_dataset=lambda: examples_of(
             load_rows(dataset, codes), to_example, dataset or DATA.repository, DATA.columns

@@ -93,7 +93,9 @@ PageOption = Annotated[int, option("Page number.", "--page", "-p", min=1, metava
 EnvIdArgument = Annotated[str, argument("Environment.", metavar="ENV")]
 MetricOption = Annotated[str, option("reward, correct (pass@1), or the name of a metric.", metavar="NAME")]
 AlphaOption = Annotated[float, option("Probability that an interval misses the true value.", min=0, max=1, metavar="X")]
-ClusterOption = Annotated[str | None, option("Field of info whose value related examples share.", metavar="FIELD")]
+ClusterOption = Annotated[
+    str | None, option("Field of info with the same value in related examples, such as 'passage'.", metavar="FIELD")
+]
 
 EnvArgument = Annotated[str | None, argument("Benchmark or environment: a name, path.py:name or a URI.", metavar="ENV")]
 BenchOption = Annotated[str | None, option("Same as ENV.", "--bench", "--benchmark", "-b", metavar="ENV")]

@@ -44,6 +44,7 @@ class EndpointClient(ProtocolClient[ClientT, MessagesT, ResponseT, ToolT]):
         return self.make_sdk_client(resolve_client_config(config))
 
     def make_endpoint(self, config: EndpointClientConfig) -> Endpoint:
+        """Returns the connection to the endpoint that the configuration names."""
         return Endpoint(config)
 
     @abstractmethod

@@ -45,7 +45,7 @@ class Watch(Protocol):
 
 
 watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
-"""The observer of requests in this context."""
+"""Observes the requests of this context; None outside a run."""
 
 
 async def repeat(

@@ -11,7 +11,7 @@ from nightjar.core.rollout.records import Key
 from nightjar.core.rollout.state import State
 
 GroupQueue: TypeAlias = "asyncio.Queue[Group | None]"
-"""Generated groups on their way to scoring. None follows the last group."""
+"""Groups that are generated and wait for scoring; None marks the end."""
 UnscoredGroups: TypeAlias = "dict[int, Group]"
 """Groups taken from a queue that are not scored yet, by ``id()``."""
 

@@ -49,7 +49,7 @@ _SETTLED = timedelta(seconds=30)
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
 _FLOW_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 _MISSING: dict[str, Any] = {"posture": Posture.Proactive, "for_each": {"prefect.resource.id"}, "threshold": 1}
-"""A trigger for an event that does not follow another event of the same resource in time."""
+"""Settings of a trigger that fires if an event is not followed in time by another event of the same resource."""
 
 
 async def dead_runs(client: PrefectClient) -> Change:

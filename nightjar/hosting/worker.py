@@ -101,7 +101,7 @@ async def _enter_with_spare(worker: ProcessWorker) -> ProcessWorker:
 
 
 async def _run_unprepared(worker: ProcessWorker, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:
-    """Runs a deployment. The code of Nightjar's own deployments is not prepared."""
+    """Runs a deployment. Skips Prefect's preparation of the code if the code is installed with Nightjar."""
     if not configuration._command_configured and _is_installed(configuration):  # noqa: SLF001
         configuration.command = command_to_string(_ENGINE)
         configuration._command_configured = True  # noqa: SLF001

@@ -194,7 +194,7 @@ def _converted(
 
 
 def _added_up(original: RunMetadata, results: ResultsWriter) -> RunMetadata:
-    """Returns metadata with the aggregates of the results; a count is the larger of those in metadata and rows."""
+    """Returns metadata with the aggregates of the results. If a recorded count is larger, it is kept."""
     hashes, most = results.hashes, results.most_rollouts
     num_examples = max(original.num_examples, len(hashes))
     rollouts_per_example = max(original.rollouts_per_example, most)

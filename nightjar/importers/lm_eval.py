@@ -79,8 +79,8 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     task, results_file = task_of(found.path), results_of(found.path)
     if task is None:
         raise WarehouseError(
-            f"{str(found.path)!r} has only the scores of lm-eval, and there are no samples of it beside it: nothing to "
-            "import. Run lm_eval with --log_samples, and keep its files in one folder"
+            f"{str(found.path)!r} has scores of lm-eval, but no file of samples beside it: nothing can be imported. "
+            "Run lm_eval with --log_samples, and keep its files in one folder"
         )
     content = read_object(results_file) if results_file else {}
     header = _Results.model_validate({**content, "n_shot": content.get("n-shot")})
@@ -169,7 +169,7 @@ class _Samples:
         return sorted(found, key=lambda name: known.index(name) if name in known else len(known))
 
     def _read(self, unreadable: list[str]) -> Iterator[Sample]:
-        """Yields all rows. If they do not name their filter, those of a document have the order of the filters."""
+        """Yields all rows. If rows do not name their filter, the rows of a document are in the order of the filters."""
         times: Counter[int] = Counter()
         for line in readable_lines(self._path, unreadable):
             try:

@@ -76,6 +76,6 @@ def _tasks(path: Path) -> list[str] | None:
 
 
 def _task(samples: Path, tasks: list[str]) -> str | None:
-    """Returns the longest task with which the name of a samples file without a date ends."""
+    """Returns the task of a samples file: the longest task name at the end of the file's name without its date."""
     fitting = [one for one in tasks if samples.suffix == ".jsonl" and f"_{samples.stem}".endswith(f"_{one}")]
     return max(fitting, key=len, default=None)

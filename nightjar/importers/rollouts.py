@@ -155,7 +155,7 @@ class ResultsWriter:
         found = fsum(rewards) / len(rewards)
         if not isclose(average, found, abs_tol=_AVERAGES_AGREE):
             _log.warning(
-                "%s: the average reward was given as %s, but the rows give %s; Nightjar's aggregates follow the rows.",
+                "%s: the recorded average reward is %s, but the average of the rows is %s. Nightjar uses the rows.",
                 source, average, found,
             )  # fmt: skip
 

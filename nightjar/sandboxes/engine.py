@@ -52,7 +52,7 @@ def connect(timeout_seconds: float) -> docker.DockerClient:
 
 
 class EngineRestarts:
-    """Waits while the engine restarts, so that a restart fails only the rollouts in progress and not those to come."""
+    """Waits until the engine has restarted, so that a restart fails only rollouts in progress and no later ones."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

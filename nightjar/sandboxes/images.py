@@ -140,7 +140,7 @@ def remove_images(client: Any) -> list[str]:
     for image in client.api.images(filters={"label": [f"{LABEL}={IMAGE_LABELS[LABEL]}"]}):
         names = image.get("RepoTags") or [image["Id"]]
         if image["Id"] in used:
-            logger.warning("The image %s stays: a container uses it", names[0])
+            logger.warning("The image %s is kept, because a container uses it", names[0])
             continue
         try:
             for name in names:  # by name, because some engines remove an image with several names only by force

@@ -139,7 +139,7 @@ class TaskContainer(Sandbox):
         self._failure = reason
 
     async def _remove_patiently(self, container: str) -> None:
-        """Removes the container, also if the engine restarts. What is left, the watcher of this process removes."""
+        """Removes the container, also if the engine restarts. The watcher of this process removes it if this fails."""
         try:
             await self.provider.run(self._remove, container)
         except Exception:  # noqa: BLE001 - the second attempt logs it
@@ -147,7 +147,9 @@ class TaskContainer(Sandbox):
             try:
                 await self.provider.run(self._remove, container)
             except Exception as error:  # noqa: BLE001 - the rollout is over, and has its result
-                logger.warning("The container %s stays for now: %s", self.id, error)
+                logger.warning(
+                    "The container %s could not be removed now, and is removed after this process: %s", self.id, error
+                )
 
     async def kill(self, words: str) -> None:
         """Kills the processes whose first environment contains ``words``."""
@@ -304,7 +306,7 @@ class TaskContainer(Sandbox):
 
 
 def _machine_limits() -> dict[str, int]:
-    """Returns limits that an engine with the limits of this process may set. ``pids_limit`` is the strict one."""
+    """Returns ulimits that an engine without special rights may set. ``pids_limit`` limits processes more strictly."""
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     own = {name: resource.getrlimit(kind)[1] for name, kind in kinds.items()}
     return {"core": 0} | {name: min(most, _HIGHEST) if most >= 0 else _HIGHEST for name, most in own.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import secrets
 import socket
 import threading
@@ -57,6 +58,7 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading import process
 
 COOKIE = "nightjar_view"
+TOKEN_VARIABLE = "NIGHTJAR_VIEW_TOKEN"  # noqa: S105 - a name
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -68,6 +70,7 @@ HEADERS = {
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
 _PORTS_TRIED = 20
+_SHORTEST_TOKEN = 16
 _SHUTDOWN_SECONDS = 5
 _LONGEST_WARM_UP_SECONDS = 3.0
 _log = logging.getLogger(__name__)
@@ -82,23 +85,35 @@ def serve(
 ) -> None:
     """Serves the web view until Ctrl-C. Any address except loopback requires a token.
 
-    If ``port`` is None, 4280 or the next free port is used. ``announce`` receives the address of the first page once
-    the server listens. ``command_of`` returns the command line that starts a run.
+    The token is the value of ``NIGHTJAR_VIEW_TOKEN``, or a new one. If ``port`` is None, 4280 or the next free port is
+    used. ``announce`` receives the address of the first page once the server listens. ``command_of`` returns the
+    command line that starts a run.
     """
     is_own = host == "localhost" or _is_loopback(host)
-    access = Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
+    chosen = None if is_own else _chosen_token()
+    access = (
+        Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), chosen or secrets.token_urlsafe(24))
+    )
     listening = listen(host, range(VIEW_PORT, VIEW_PORT + _PORTS_TRIED) if port is None else [port])
     is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
     name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     app = create_app(warehouse, access, command_of)
     warm_up(app)
-    announce(address if access.token is None else f"{address}?token={access.token}")
+    announce(address if access.token in {None, chosen} else f"{address}?token={access.token}")
     server = _Server(
         uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
     )
     app.state.is_ending = lambda: server.should_exit
     server.run(sockets=[listening])
+
+
+def _chosen_token() -> str | None:
+    """Returns the token of a view that keeps its address over restarts. It is a secret, so it is never printed."""
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token and len(token) < _SHORTEST_TOKEN:
+        raise ConfigError(f"{TOKEN_VARIABLE} must have at least {_SHORTEST_TOKEN} characters: openssl rand -hex 24")
+    return token or None
 
 
 class _Server(uvicorn.Server):
@@ -154,7 +169,9 @@ class Access:
         asked = parse_qs(scope["query_string"].decode("latin-1"))
         [given, *_] = asked.pop("token", [""])
         if not _is_equal(given, token):
-            return PlainTextResponse("Open the address that 'nightjar view' printed, which ends with a token.", 401)
+            return PlainTextResponse(
+                "Open the address that 'nightjar view' printed, which ends with ?token=TOKEN.", 401
+            )
         path = "/" + scope["path"].lstrip("/")  # a path with two leading slashes would lead to another server
         response = RedirectResponse(f"{path}?{urlencode(asked, doseq=True)}".rstrip("?"), 303)
         response.set_cookie(COOKIE, token, httponly=True, samesite="lax")  # "strict" would break links from a chat

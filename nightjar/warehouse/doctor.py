@@ -231,8 +231,8 @@ def _publish_remedy(folder: Folder, runs: Mapping[str, AsideRun]) -> str:
     elsewhere = sorted(run.run_dir or f"of {run_id!r}" for run_id, run in runs.items() if not run.is_here)
     named = ", ".join(elsewhere[:_FEW]) + (" …" if len(elsewhere) > _FEW else "")
     return (
-        f"{_publish_command(folder, here or ['RUN_DIR'])}{', and so' if here else ','} from wherever it is now the run "
-        f"directory {named}; where there is none any more, remove what was set aside"
+        f"{_publish_command(folder, here or ['RUN_DIR'])}{', and' if here else ', for'} the run directory {named}, "
+        "from the place where it is now. If it no longer exists, remove the files that were set aside"
     )
 
 

@@ -48,7 +48,7 @@ class AsideRun:
 
 @dataclass
 class Fixed:
-    """The result of a repair. ``examples_kept`` are packs whose examples stay, because later segments need them."""
+    """The result of a repair. ``examples_kept`` are packs whose examples were kept, because later segments use them."""
 
     set_aside: dict[str, Path] = field(default_factory=dict)
     examples_kept: list[str] = field(default_factory=list)
@@ -179,9 +179,10 @@ def set_aside(folder: Folder, name: str) -> Path:
 
 
 def runs_in(path: Path) -> dict[str, AsideRun]:
-    """Reads the runs from the first that is readable: ``runs.parquet``, ``segment.json``, the name of the segment.
+    """Returns the runs in a damaged segment.
 
-    Returns no runs if nothing is readable.
+    Reads ``runs.parquet``; if that is damaged, ``segment.json``; if that is damaged too, the name of the segment.
+    Returns no runs if none of these names a run.
     """
     query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
     with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):

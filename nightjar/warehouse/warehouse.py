@@ -78,7 +78,7 @@ class Warehouse:
         """Publishes a run directory, atomically.
 
         Replaces the run in the warehouse, unless the warehouse has newer attempts of the run. To publish many runs,
-        pass ``tidies=False`` and call ``tidy`` now and then.
+        pass ``tidies=False`` and call ``tidy`` after some of them.
         """
         report = self._backend.publish(Path(run_dir))
         if report.is_new and tidies:

@@ -56,7 +56,7 @@ class TestMGSM:
         assert len(examples) == 500
 
     def test_an_unknown_language_or_folder_is_an_error(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"no language 'xx'. Choose among: bn, de, en"):
+        with pytest.raises(ConfigError, match=r"no language 'xx'. Choose one of: bn, de, en"):
             mgsm.load_environment(languages=["xx"])
         with pytest.raises(DatasetError, match=r"a folder with files such as mgsm_de.tsv"):
             len(mgsm.load_environment(str(tmp_path / "none")).examples)

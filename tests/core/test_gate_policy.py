@@ -50,7 +50,7 @@ class TestFile:
             ("version: 1\nversion: 1", "'version' stands there twice"),
             ("version: 1\nbenchmarks: {a: {tier: critical}, a: {}}", "'a' stands there twice"),
             ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a"),
-            ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds"),
+            ("version: 1\ndefaults: {max_drop: null}", "defaults: there is no limit"),
             ("version: [", "while parsing a flow"),
             ("? [a]\n: 1", "unhashable"),
             ("", "is empty"),

@@ -1,10 +1,17 @@
 """Datasets of the hub: loaded by ``datasets`` once, from Nightjar's cache from then on."""
 
 import json
+import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from textwrap import dedent
+from threading import Thread
+from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from nightjar.environments.data import BenchmarkData, load_hub_dataset
 from nightjar.environments.data.hub import fetch_hub_dataset
@@ -49,3 +56,79 @@ def test_a_dataset_that_cannot_be_had_is_one_clear_error(repository):
         load_hub_dataset(str(repository), None, "train")
     with pytest.raises(DatasetError, match=r"split 'train'.*Without a network, pass a file"):
         BenchmarkData(str(repository), 2, "MIT", (), split="train").rows()
+
+
+BRANCH = "refs/convert/parquet"
+FILES = ("main/test/0000.parquet", "main/test/0001.parquet", "main/train/0000.parquet", "socratic/test/0000.parquet")
+WITHOUT_LIBRARY = """
+    import json, sys
+    sys.modules["datasets"] = sys.modules["pyarrow"] = None
+    from nightjar.environments.data import load_hub_dataset
+    print(json.dumps(load_hub_dataset("openai/gsm8k", sys.argv[1] or None, sys.argv[2])))
+"""
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A hub with the Parquet files of a dataset; each has one row, which names the file."""
+    for file in FILES:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        row = {"question": file, "number": 7, "choices": {"text": ["a", "b"]}, "missing": None}
+        parquet.write_table(pa.Table.from_pylist([row]), tmp_path / file)
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.do_GET()
+
+        def do_GET(self):
+            path = unquote(urlsplit(self.path).path)
+            if path == f"/api/datasets/openai/gsm8k/tree/{BRANCH}":
+                tree = [{"type": "file", "path": file, "size": 1, "oid": "0" * 40} for file in FILES]
+                self.answer(json.dumps(tree).encode())
+            elif path.startswith(prefix := f"/datasets/openai/gsm8k/resolve/{BRANCH}/"):
+                self.answer((tmp_path / path.removeprefix(prefix)).read_bytes())
+            else:
+                self.answer(b'{"error": "Repository not found"}', 404)
+
+        def answer(self, content, status=200):
+            self.send_response(status)
+            for name, value in {
+                "X-Repo-Commit": "0" * 40,
+                "ETag": f'"{hash(content)}"',
+                "Content-Length": len(content),
+            }.items():
+                self.send_header(name, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "split", "expected"),
+    [
+        ("main", "test", ["main/test/0000.parquet", "main/test/0001.parquet"]),
+        ("socratic", "test", ["socratic/test/0000.parquet"]),
+        ("main", "dev", "no Parquet files of split 'dev', found test, train"),
+        ("other", "test", "no Parquet files of configuration 'other', found main, socratic"),
+        ("", "test", "no Parquet files of configuration 'default', found main, socratic"),
+    ],
+)
+def test_without_the_library_rows_come_from_the_parquet_files_of_the_hub(hub, tmp_path, config, split, expected):
+    env = {**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path / "hf"), "NIGHTJAR_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", dedent(WITHOUT_LIBRARY), config, split]
+    ended = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    if isinstance(expected, str):
+        assert f"{expected}. For other datasets: pip install 'nightjar-evals[datasets]'" in ended.stderr
+    else:
+        found = json.loads(ended.stdout)
+        assert [row["question"] for row in found] == expected, ended.stderr
+        assert found[0] == {"question": expected[0], "number": 7, "choices": {"text": ["a", "b"]}, "missing": None}

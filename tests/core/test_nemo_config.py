@@ -236,7 +236,7 @@ def test_an_image_evaluates_the_model_itself(read):
         "legacy_params": {"limit_samples": 10}, "adapter_config": {"a": 1}, "extra_env": {"B": "c"},
         "extra_mounts": ["/d:/e"],
     }  # fmt: skip
-    with pytest.raises(ConfigError, match="type: container is for benchmarks container://IMAGE#TASK"):
+    with pytest.raises(ConfigError, match=r"solver: only benchmarks container://IMAGE#TASK"):
         read(PLAIN.replace("type: simple", "type: container"))
 
 

@@ -159,7 +159,7 @@ def test_the_installed_package_is_read_and_not_run(data, tmp_path, monkeypatch):
 def test_a_uri_loads_an_environment(data, tmp_path):
     env = load_environment(f"skills://sums?data_dir={tmp_path / 'dataset'}&split=test")
     assert [env.examples[number]["answer"] for number in range(2)] == [r"\frac{3}{4}", "4"]
-    with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose among: data_dir"):
+    with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose one of: data_dir"):
         load_environment("skills://sums?splt=test")
     with pytest.raises(ConfigError, match="skills://"):
         load_environment("skills://")

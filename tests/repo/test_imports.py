@@ -38,7 +38,6 @@ LATE = {
     "nightjar.compat.nemo.environments.skills",
     "as nightjar.runs.jsonl": "nightjar.warehouse.pricing nightjar.warehouse.served nightjar.warehouse.writing",
     "0.2 s, for example data sets and columns of the warehouse alone": "numpy",
-    "0.2 s, for Arrow tables alone": "pyarrow",
     "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone": "scipy",
     "not there on Windows": "resource termios tty", "0.1 s, for one function of the names of verifiers": "rich",
     "0.1 s, for --debug alone": "tqdm tqdm.contrib.logging",

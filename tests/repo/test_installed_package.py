@@ -101,6 +101,14 @@ def test_the_wheel_holds_nightjar_with_its_flows_and_sql_and_nothing_else(wheel:
     } <= names  # fmt: skip
 
 
+def test_the_wheel_holds_every_template_style_script_and_query(wheel: Path) -> None:
+    kept = subprocess.run(["git", "ls-files", "nightjar"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    data = {name for name in kept.split() if Path(name).suffix not in {".py", ""}}
+    assert len(data) > 50
+    assert data <= contents(wheel).keys()
+    assert not any("test" in Path(name).parts or Path(name).name.startswith("test_") for name in contents(wheel))
+
+
 def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(
     sdist: Path, wheel: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ DOCKERFILE = (DEPLOYMENTS / "Dockerfile").read_text()
 
 
 def compose() -> list[str]:
-    for command in (["docker", "compose"], ["docker-compose"]):
+    for command in (["docker", "compose"], ["docker-compose"], ["podman-compose"]):
         if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
             return command
     pytest.skip("docker compose is not here")
@@ -41,14 +41,19 @@ def test_the_compose_file_is_valid_and_says_what_is_to_be_set(folder: Path) -> N
     shutil.copy(folder / "example.env", folder / ".env")
     assert "set it in deployments/.env" in config(folder)
     text = (folder / ".env").read_text().replace("PASSWORD=\n", "PASSWORD=abc\n")
-    text = text.replace("STRING=\n", "STRING=us:def\n")
+    text = text.replace("STRING=\n", "STRING=us:def\n").replace("TOKEN=\n", "TOKEN=ghi\n")
     (folder / ".env").write_text(text)
     services = config(folder)["services"]
     assert {name: service["image"] for name, service in services.items()} == {
         "database": "postgres:17", "server": "nightjar", "deployments": "nightjar", "worker": "nightjar",
+        "view": "nightjar",
     }  # fmt: skip
-    knowing = {name for name, service in services.items() if "abc" in json.dumps(service)}
-    assert knowing == {"database", "server"}
+    for secret, services_with_it in (
+        ("abc", {"database", "server"}),
+        ("us:def", {"server", "deployments", "worker"}),
+        ("ghi", {"view"}),
+    ):
+        assert {name for name, service in services.items() if secret in json.dumps(service)} == services_with_it
     assert [port for service in services.values() for port in service.get("ports", [])] != []
 
 

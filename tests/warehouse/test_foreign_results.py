@@ -234,7 +234,7 @@ class TestVerifiers:
         imported(verifiers_run(sum_row(), sum_row(error="Error", reward=0.0), avg_reward=0.5))
         assert caplog.text == ""  # it counts the failed rollout as 0, Nightjar does not: no other difference
         imported(verifiers_run(sum_row(), avg_reward=0.5))
-        assert "0.5, but the rows give 1.0" in caplog.text
+        assert "is 0.5, but the average of the rows is 1.0" in caplog.text
 
     def test_the_same_results_give_the_same_bytes_in_any_folder(self, verifiers_run, tmp_path):
         path = verifiers_run(sum_row(), sum_row(1, 0.0))

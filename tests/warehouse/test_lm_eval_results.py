@@ -193,7 +193,7 @@ class TestFiles:
         for path in folder.glob("samples_*"):
             path.unlink()
         [found] = import_all(Warehouse(tmp_path / "warehouse"), [folder])
-        assert "has only the scores of lm-eval" in found.error
+        assert "no file of samples" in found.error
         assert "--log_samples" in found.error
 
     def test_samples_without_a_results_file_are_a_run_of_an_unknown_model(self, copied, read):

@@ -134,6 +134,16 @@ class TestAnswers:
         assert table.to_pydict() == {"reward": [0.0, 0.5, 1.0, None]}
         assert published.query_arrow("PIVOT metrics ON name USING avg(value) GROUP BY run_id").num_rows == 1
 
+    def test_columns_are_arrays_whose_missing_numbers_are_nan_and_other_missing_values_none(self, published):
+        given = "(VALUES ('a', 1.5::DOUBLE, 1, true), (NULL, NULL, NULL, NULL)) v(text, share, count, is_right)"
+        found = published.query_columns(f"SELECT *, NULL::VARCHAR AS nothing FROM {given}")
+        assert found["text"].tolist() == ["a", None]
+        assert found["is_right"].tolist() == [True, None]
+        assert found["nothing"].tolist() == [None, None]
+        assert [str(value) for name in ("share", "count") for value in found[name]] == ["1.5", "nan", "1.0", "nan"]
+        none = published.query_columns(f"SELECT text, share FROM {given} WHERE false")
+        assert [len(none[name]) for name in ("text", "share")] == [0, 0]
+
     @pytest.mark.parametrize(("sql", "message"), [
         ("SELEC 1", 'The query failed: Parser Error: syntax error at or near "SELEC"'),
         ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),

@@ -12,7 +12,8 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
+from nightjar.errors import ConfigError
+from nightjar.view.server import Access, create_app, serve
 from nightjar.warehouse import Warehouse
 
 
@@ -74,6 +75,11 @@ class TestRequests:
         assert "nightjar demo" in client().get("/").text
         assert "This page cannot be shown" in client().get("/no/such/page").text
         assert client().put("/").status_code == client().options("/").status_code == 405
+
+    def test_a_chosen_token_must_be_long(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("NIGHTJAR_VIEW_TOKEN", "short")
+        with pytest.raises(ConfigError, match="NIGHTJAR_VIEW_TOKEN must have at least 16 characters"):
+            serve(Warehouse(tmp_path / "warehouse"), "0.0.0.0", 0, print, lambda config: [])
 
     def test_a_token_is_required_once(self, client):
         asked = client((), "secret", base_url="http://any.example")

@@ -72,7 +72,9 @@ class GateRule(_Strict):
     @model_validator(mode="after")
     def _has_a_limit(self) -> Self:
         if self.max_drop is None and (self.max_relative_drop is None or self.relative_guard_below is not None):
-            raise ValueError("no limit holds: give max_drop, or max_relative_drop without relative_guard_below")
+            raise ValueError(
+                "there is no limit for all baselines: give max_drop, or max_relative_drop without relative_guard_below"
+            )
         return self
 
     def margin(self, baseline: float) -> float:

@@ -33,6 +33,7 @@ ANSWER_SECONDS = 3.0
 
 _SCARCE_BYTES = 2_000_000_000
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_OF_DEVELOPERS = frozenset({"dev", "docs", "screenshots"})
 _OTHER_KEYS = ("HF_TOKEN", "WANDB_API_KEY")
 
 
@@ -59,9 +60,9 @@ def python() -> Part:
 
 
 def extras() -> Part:
-    missing, found = [], []
-    for extra, packages in _packages_of_extras().items():
-        (found if all(map(_is_installed, packages)) else missing).append(extra)
+    packages = _packages_of_extras()
+    found = [extra for extra, names in packages.items() if all(map(_is_installed, names))]
+    missing = [extra for extra in packages if extra not in found]
     listed = ", ".join(found) or "none"
     if not missing:
         return Part(State.READY, listed)
@@ -73,7 +74,7 @@ def _packages_of_extras() -> Mapping[str, list[str]]:
     for line in requires("nightjar-evals") or ():
         requirement = Requirement(line)
         extra = str(requirement.marker or "").partition('extra == "')[2].partition('"')[0]
-        if extra and extra != "dev":
+        if extra and extra not in _OF_DEVELOPERS:
             found.setdefault(extra, []).append(requirement.name)
     return found
 

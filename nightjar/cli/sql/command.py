@@ -133,7 +133,7 @@ def _piped() -> str:
 
 def _show_catalog(session: SqlSession) -> None:
     if session.format is Format.PARQUET:
-        raise typer.BadParameter("Parquet takes the rows of a statement")
+        raise typer.BadParameter("Parquet can only hold the rows of a statement: give one")
     catalog = session.warehouse.catalog()
     if session.format is Format.TABLE and session.output is None:
         print_catalog(catalog)

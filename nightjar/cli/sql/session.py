@@ -93,7 +93,7 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
         return
     statements = session.warehouse.statements(text, timeout_seconds=session.timeout_seconds)
     if len(statements) > 1 and (session.output or session.format is Format.PARQUET):
-        raise typer.BadParameter(f"A file takes the rows of one statement, found {len(statements)}")
+        raise typer.BadParameter(f"A file can hold the rows of one statement only, found {len(statements)} statements")
     require_places(given, frozenset().union(*(statement.names for statement in statements)))
     for number, statement in enumerate(statements, start=1):
         if number > 1 and session.format is not Format.JSON:

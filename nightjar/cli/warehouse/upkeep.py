@@ -228,7 +228,9 @@ def prune(
     env: Annotated[str | None, option("Only runs of this environment.")] = None,
     model: Annotated[str | None, option("Only runs of this model.")] = None,
     status: Annotated[str | None, option("Only running, completed, incomplete, failed or cancelled runs.")] = None,
-    keep_last: Annotated[int, option("Number of runs of each environment and model that are kept.", min=0)] = 0,
+    keep_last: Annotated[
+        int, option("Number of runs to keep for each environment and model, the newest first.", min=0)
+    ] = 0,
     dry_run: Annotated[bool, option("Only show the runs to remove.", "--dry-run")] = False,
     yes: YesOption = False,
     warehouse: WarehouseOption = None,

@@ -66,7 +66,7 @@ async def code_sandbox_async(
     sandbox: Sandbox | None = None,
     timeout: float = SECONDS,  # noqa: ASYNC109 - the seed's name
 ) -> dict[str, Any]:
-    """Does the same as ``code_sandbox``, in the given sandbox, the sample's sandbox or a new sandbox."""
+    """Scores like ``code_sandbox``. Uses ``sandbox``, else the sample's sandbox, else a new one."""
     test = _test_of(sample)
     code = written_code(sample.response, test.entry_point)
     error = await failed_test(code, test, sandbox or sample.sandbox, timeout)

@@ -203,7 +203,7 @@ def load_toml_config(path: Path, extra_valid_fields: set[str] | None = None) -> 
 
 
 def _over(shared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Puts the fields of an evaluation over those of the file; a model and an endpoint_id replace each other."""
+    """Merges the fields of an evaluation into those of the file. A model replaces an endpoint_id, and the reverse."""
     replaced = {"model": "endpoint_id", "endpoint_id": "model"}
     left_out = {other for name, other in replaced.items() if name in table}
     return {**{name: value for name, value in shared.items() if name not in left_out}, **table}

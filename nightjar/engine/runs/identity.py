@@ -44,7 +44,7 @@ def check_same(
 
 
 def check_recorded(directory: RunDirectory, asked: Mapping[str, Any], num_examples: int | None) -> None:
-    """Raises ``ResumeMismatchError`` if a folder without ``config.json``, as of verifiers, is of another run."""
+    """Raises ``ResumeMismatchError`` if a folder without ``config.json``, such as verifiers writes, has another run."""
     try:
         saved = orjson.loads((directory.path / "metadata.json").read_bytes())
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def settle_id(directory: RunDirectory, given: str) -> str:
         if directory.has_metadata():
             directory.write_metadata({**directory.read_metadata(), "run_id": settled})
         logger.info(
-            "The run in %s was known only by its folder's name (%r): its id is %s now",
+            "The run in %s had only its folder's name (%r) as its id. Its new id is %s",
             directory.path, directory.run_id, settled,
         )  # fmt: skip
     else:

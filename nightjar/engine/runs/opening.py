@@ -92,7 +92,7 @@ class OpenRun:
         self.journal.forget()
         if unknown := self.journal.columns.unknown:
             logger.warning(
-                "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
+                "No rollout has the state columns (-C) %s: they are null in its results. Choose from: %s",
                 ", ".join(map(repr, unknown)), ", ".join(self.journal.columns.choices),
             )  # fmt: skip
         logger.info(

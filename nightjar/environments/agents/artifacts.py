@@ -127,7 +127,7 @@ def _is_of_tests(path: PurePosixPath) -> bool:
 
 
 def _is_excluded(inner: PurePosixPath, exclude: Sequence[str]) -> bool:
-    """Returns whether a path or a folder above it matches a pattern, from its start or from one of its parts."""
+    """Returns whether a pattern matches the path, a folder that contains it, or the end of one of these."""
     above = [inner, *inner.parents]
     ends = ["/".join(each.parts[start:]) for each in above for start in range(len(each.parts))]
     return any(fnmatch(end, pattern.strip("/")) for end in ends for pattern in exclude)

@@ -136,7 +136,7 @@ class HarborEnv(StatefulToolEnv):
         return state
 
     def start_clock(self, state: State, limit: asyncio.Timeout) -> None:
-        """Starts the times of the rollout and of the agent."""
+        """Starts the time limits of the rollout and of the agent."""
         self._trials[state["trajectory_id"]].start_clock(limit, self.timeout_seconds)
 
     async def get_prompt_messages(self, state: State) -> Messages:

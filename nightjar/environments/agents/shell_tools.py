@@ -55,7 +55,9 @@ class ShellTools:
             check_text(name, value)
         content = (await trial.sandbox.download(path)).decode("utf-8", "surrogateescape")
         if (count := content.count(old)) != 1:
-            raise ValueError(f"The text occurs {count} times in {path}, expected once. Give more of its surroundings")
+            raise ValueError(
+                f"The text occurs {count} times in {path}, but must occur once. Include more of the lines around it"
+            )
         await trial.sandbox.upload(content.replace(old, new).encode("utf-8", "surrogateescape"), path)
         return f"Edited {path}"
 

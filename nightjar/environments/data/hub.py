@@ -104,9 +104,11 @@ def _from_files(name: str, config: str | None, split: str, data_file: str | None
     hub = huggingface_hub.HfApi(library_name="nightjar")
     if data_file:
         return read_rows(hub.hf_hub_download(name, data_file, repo_type="dataset"))
-    of_branch = {"repo_type": "dataset", "revision": _PARQUET_BRANCH}
-    found = _parquet_files(hub.list_repo_files(name, **of_branch), config, split)
-    return read_parquet([Path(hub.hf_hub_download(name, file, **of_branch)) for file in found])
+    files = hub.list_repo_files(name, repo_type="dataset", revision=_PARQUET_BRANCH)
+    found = _parquet_files(files, config, split)
+    return read_parquet(
+        [Path(hub.hf_hub_download(name, file, repo_type="dataset", revision=_PARQUET_BRANCH)) for file in found]
+    )
 
 
 def _parquet_files(files: Sequence[str], config: str | None, split: str) -> list[str]:

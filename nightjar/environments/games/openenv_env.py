@@ -90,7 +90,7 @@ def _single_text_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call as an action. Raises ``ValueError`` if the name or a JSON object of arguments is missing."""
+    """Returns a tool call as an action. Raises ``ValueError`` without a name or a JSON object of arguments."""
     arguments = json.loads(tool_call.arguments)
     if not isinstance(arguments, dict):
         raise ValueError("tool arguments must be an object")  # noqa: TRY004 - it is the model's mistake

@@ -95,7 +95,7 @@ class InspectEnv(MultiTurnEnv):
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
         """Is never called, because the solvers of the task make all prompts."""
-        raise NotImplementedError("The solvers of the task answer the model")
+        raise NotImplementedError("The solvers of the task make all prompts")
 
     def start_clock(self, state: State, limit: asyncio.Timeout) -> None:  # noqa: ARG002 - for subclasses
         """Leaves the time limit to Inspect, which scores the unfinished sample when the limit is reached."""

@@ -86,7 +86,7 @@ class SampleRun:
                     await self._clean_up(self.task.cleanup)
 
     async def _clean_up(self, cleanup: Callable[[TaskState], Awaitable[None]]) -> None:
-        """Calls the clean-up of the task. A failure of it is only logged, as in Inspect."""
+        """Calls the clean-up of the task. Its failure is only logged, as in Inspect."""
         with anyio.CancelScope(shield=True):
             try:
                 await cleanup(self.state)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 OWN_ARGUMENTS = frozenset({"judge_model", "judge_base_url", "judge_api_key_var", "docker_image", "max_sandboxes"})
 """Arguments of the environment. All others are arguments of the task."""
 _loaded: dict[str, Task] = {}
-"""The task that was loaded for its defaults, until the run takes it."""
+"""A task that was loaded to read its defaults, until the run takes it. The key has its address and arguments."""
 
 
 def epochs_of(address: TaskAddress, env_args: dict[str, Any]) -> int:

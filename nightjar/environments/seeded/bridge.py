@@ -82,7 +82,7 @@ class SeededRows(Sequence[dict[str, Any]]):
 
 
 class SeededEnv(SingleTurnEnv):
-    """A benchmark as an environment. It seeds in its own event loop, and verifies in the run's event loop."""
+    """A benchmark as an environment. ``seed`` runs in an event loop of its own, ``verify`` in that of the run."""
 
     state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
 

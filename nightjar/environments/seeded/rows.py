@@ -136,7 +136,7 @@ def _from_hub(uri: str) -> list[Row]:
     parts = urlsplit(uri)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if unknown := query.keys() - {"split", "config"}:
-        raise DatasetError(f"{uri!r} has an unknown part {min(unknown)!r}. Choose among: split, config")
+        raise DatasetError(f"{uri!r} has an unknown part {min(unknown)!r}. Choose one of: split, config")
     return load_hub_dataset(f"{parts.netloc}{parts.path}".strip("/"), query.get("config"), query.get("split", "test"))
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -184,14 +184,16 @@ def _array_size(values: NDArray[Any]) -> int:
     return sum(map(_size, values)) if values.dtype == object else values.nbytes
 
 
-def _filled(values: Any) -> NDArray[Any]:
+def _filled(values: NDArray[Any]) -> NDArray[Any]:
     """Replaces missing values: by NaN in a column of numbers, by None in any other column."""
     import numpy as np
 
     if not isinstance(values, np.ma.MaskedArray):
-        return cast("NDArray[Any]", values)
+        return values
     is_number = np.issubdtype(values.dtype, np.number)
-    return values.astype(float).filled(np.nan) if is_number else values.astype(object).filled(None)
+    filled: NDArray[Any] = np.array(values.data, dtype=float if is_number else object)
+    filled[np.ma.getmaskarray(values)] = np.nan if is_number else None
+    return filled
 
 
 def _size(value: object) -> int:

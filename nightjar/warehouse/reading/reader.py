@@ -133,8 +133,8 @@ def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> Qu
 def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
     """Replaces an error that a damaged file causes by an error that names the segment, the runs and the remedy.
 
-    ``deep`` reads the files completely to find the damage. With ``is_users``, a user wrote the statement: most errors
-    have another cause, and no file is read.
+    ``deep`` reads the files completely to find the damage. ``is_users`` says that a user wrote the
+    statement; no file is read then, because most errors of such statements have another cause.
     """
     try:
         yield

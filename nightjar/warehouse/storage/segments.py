@@ -138,7 +138,7 @@ def is_pack_id(segment_id: str) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """Segments to read together, the runs in them that do not count, and the version of their tables."""
+    """Segments with the same version of the tables. ``without`` are runs in them that do not count."""
 
     segment_ids: tuple[str, ...]
     without: tuple[str, ...] = ()
@@ -215,7 +215,7 @@ class Catalog:
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Returns a version. Moments are in Unix time, 0 if unknown."""
+    """Returns the version of a run. Times are Unix times, 0 if unknown. A newer version is greater."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 

@@ -64,7 +64,7 @@ def _taken_apart(uri: str) -> tuple[str, dict[str, Any]]:
         return rest, {}
     if unknown:
         raise ConfigError(
-            f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(_OPTIONS))}"
+            f"{uri!r} has an unknown option {min(unknown)!r}. Choose one of: {', '.join(sorted(_OPTIONS))}"
         )
     if "timeout" in options:
         options["timeout"] = number_of(options["timeout"], "timeout", uri)

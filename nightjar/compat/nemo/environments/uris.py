@@ -36,7 +36,9 @@ def taken_apart(
     what, _, query = uri.partition("://")[2].partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := asked.keys() - {*options} | given.keys() - {*options, *others}:
-        raise ConfigError(f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(options))}")
+        raise ConfigError(
+            f"{uri!r} has an unknown option {min(unknown)!r}. Choose one of: {', '.join(sorted(options))}"
+        )
     if not what:
         raise ConfigError(f"{uri!r} has no name after ://")
     found: dict[str, Any] = {**asked, **given}

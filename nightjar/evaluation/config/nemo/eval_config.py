@@ -203,9 +203,9 @@ def _wrong_agents(benchmark: BenchmarkConfig, place: str) -> Iterator[str]:
             f"(found {benchmark.name!r})"
         )
     if isinstance(benchmark.solver, ContainerSolver) and not benchmark.name.startswith(IMAGES):
-        yield f"{place}.solver: type: container is for benchmarks {IMAGES}IMAGE#TASK (found {benchmark.name!r})"
+        yield f"{place}.solver: only benchmarks {IMAGES}IMAGE#TASK have type: container (found {benchmark.name!r})"
     if isinstance(benchmark.sandbox, DockerSandbox) and benchmark.sandbox.container_env:
-        yield f"{place}.sandbox.container_env: is for {SCHEME}PATH; code that is tested gets no variables"
+        yield f"{place}.sandbox.container_env: only benchmarks {SCHEME}PATH have it; code under test gets no variables"
 
 
 def parse_eval_config(raw: Mapping[str, Any]) -> EvalConfig:

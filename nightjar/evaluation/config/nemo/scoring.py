@@ -84,5 +84,5 @@ class ScoringConfig(Section):
         if self.primary is not None and self.primary not in names:
             raise ValueError(f"primary: there is no metric {self.primary!r}. Choose one of: {', '.join(names)}")
         if not self.include_defaults and self.judge is None:
-            raise ValueError("include_defaults: the benchmark always scores; false needs a judge")
+            raise ValueError("include_defaults: false needs a judge, because nothing else gives a reward then")
         return self
