@@ -46,7 +46,8 @@ def _record(evaluation: Evaluation, expected: Estimate) -> dict[str, Any]:
     return {
         "name": evaluation.label,
         "config": evaluation.config.model_dump(mode="json"),
-        "sources": dict(evaluation.sources),
+        "sources": evaluation.shown_sources,
+        "files": {source: str(path) for source, path in evaluation.files.items()},
         **asdict(expected),
     }
 
@@ -57,9 +58,10 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
     table.add_column("Field", no_wrap=True)
     table.add_column("Value", overflow="fold")
     table.add_column("From", no_wrap=True)
+    sources = evaluation.shown_sources
     for name, value in config.model_dump(mode="json").items():
         if value not in (None, [], {}, ""):
-            table.add_row(name, Text(shown(value)), evaluation.sources[name])
+            table.add_row(name, Text(shown(value)), sources[name])
     Console(markup=False, emoji=False).print(table)
     print_labelled(
         {
