@@ -18,7 +18,10 @@ from nightjar.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. ``unpublished`` and ``unpushed`` say why the run is not in the warehouse or not on the Hub."""
+    """How a run ended, with its cost in USD if the price of the model is known.
+
+    ``unpublished`` and ``unpushed`` say why the run is not in the warehouse or not on the Hub.
+    """
 
     path: Path
     metadata: RunMetadata
@@ -27,11 +30,20 @@ class Outcome:
     unpublished: Exception | None = None
     hub_url: str | None = None
     unpushed: Exception | None = None
+    cost: float | None = None
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
+        cost = run.directory.read_metadata().get("cost")
         return cls(
-            run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished, run.hub_url, run.unpushed
+            run.directory.path,
+            run.metadata,
+            warehouse.location,
+            run.error,
+            run.unpublished,
+            run.hub_url,
+            run.unpushed,
+            cost,
         )
 
     @property
