@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from nightjar.analysis.records import Category, Decision, Difference, Direction, Flip, Terms
+from nightjar.core.text import counted
 from nightjar.statistics.estimates import Estimate, mean_of_clusters
 from nightjar.statistics.exchange import holm, sign_flips
 from nightjar.statistics.intervals import (
@@ -259,9 +260,8 @@ def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms,
     if decision == "REGRESSION":
         return f"{what} is {worse} by at least {damage.low:.4f}: more than {limit}."
     if difference.is_identical:
-        sentence = (
-            f"{what} is identical in all {pairs:,} pairs; unseen examples may differ by up to {damage.high:.4f}: "
-        )
+        sentence = f"{what} is identical in all {counted(pairs, 'pair')}; "
+        sentence += f"unseen examples may differ by up to {damage.high:.4f}: "
         sentence += f"within {limit}" if decision == "PASS" else f"more than {limit}{_more(more)}"
     elif decision == "INCONCLUSIVE":
         sentence = f"{what} may or may not have {worsened} by more than {terms.max_drop:g}"

@@ -32,6 +32,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def counted_are(count: int, noun: str) -> str:
+    """Returns a number with its noun and the verb ``to be``.
+
+    >>> counted_are(1, "pair"), counted_are(2, "pair")
+    ('1 pair is', '2 pairs are')
+    """
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 def money(usd: float) -> str:
     """Returns an amount with four decimal places.
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from nightjar.core.failures import FailureClass, advice_line, class_of_chain, recorded_failures
 from nightjar.core.parts import Part
+from nightjar.core.text import counted
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory, RunMetadata, Summary
 from nightjar.errors import RunError, ScoringError
@@ -105,10 +106,12 @@ class Outcome:
         for chain, count in summary.errors.items():
             example = summary.error_examples[chain].partition("\n")[0]
             kind = class_of_chain(chain, summary.error_examples)
-            lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain} ({kind}). One of them: {example}")
+            failed = f"{count} of {counted(summary.rollouts, 'rollout')} failed with {chain} ({kind})"
+            lines.append(f"{failed}. One of them: {example}")
         if self.status != "completed":
             missing = summary.rollouts - summary.scored
-            lines.append(f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. {self._remedy()}")
+            some, are = f"{missing} of {counted(summary.rollouts, 'rollout')}", "is" if missing == 1 else "are"
+            lines.append(f"{some} of run {self.run_id} {are} missing. {self._remedy()}")
         lines += [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]
         return lines + [advice_line(kind) for kind in self.failures]
 

@@ -107,7 +107,8 @@ def verdict(found: Comparisons) -> str:
     ]
     parts += [f"{len(found.missing)} only in the baseline, not compared"] if found.missing else []
     parts += [f"{len(found.new)} only in the candidate"] if found.new else []
-    return f"Of {len(decisions) + len(found.missing) + len(found.new)} evaluations: {', '.join(parts)}."
+    everything = counted(len(decisions) + len(found.missing) + len(found.new), "evaluation")
+    return f"Of {everything}: {', '.join(parts)}."
 
 
 def comparison_report(found: Comparison) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from nightjar.analysis.judging import beside
-from nightjar.core.text import counted
+from nightjar.core.text import counted, counted_are
 from nightjar.reports.formats import cell, table
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
@@ -52,7 +52,7 @@ def number(value: float | None, stderr: float | None = None) -> str:
 def _remarks(night: Night) -> str:
     lines = [
         f"- {cell(one.name)}: different {', '.join(one.differs) or 'examples'} than on {one.against_night}; "
-        f"{one.pairs} examples are in both nights, {one.unpaired} in only one"
+        f"{counted_are(one.pairs, 'example')} in both nights, {one.unpaired} in only one"
         for one in night.evaluations
         if one.differs or one.unpaired
     ]

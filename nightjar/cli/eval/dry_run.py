@@ -77,7 +77,8 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
 def _rollouts(config: RunConfig, expected: Estimate) -> str:
     each = config.rollouts_per_example
     if config.num_examples != ALL_EXAMPLES:
-        return f"{expected.rollouts:,} ({config.num_examples:,} examples × {each}, or fewer if the dataset is smaller)"
+        examples = counted(config.num_examples, "example")
+        return f"{expected.rollouts:,} ({examples} × {each}, or fewer if the dataset is smaller)"
     known = "" if expected.rollouts is None else f"{expected.rollouts:,} "
     return f"{known}(all examples × {each})"
 
@@ -109,4 +110,4 @@ def _show_total(expected: Sequence[Estimate]) -> None:
     known = f"about {sum(costs):,.4f} USD" if costs else "cost unknown"
     rest = len(expected) - len(costs)
     without = f"; the cost of {rest} of {len(expected)} is unknown" if costs and rest else ""
-    echo(f"All:      {rollouts:,} rollouts, {known}{without}")
+    echo(f"All:      {counted(rollouts, 'rollout')}, {known}{without}")

@@ -21,6 +21,7 @@ from rich.segment import ControlType
 from nightjar.cli.eval.live_view import Frame, frame, full_screen, status_line
 from nightjar.cli.terminal import echo
 from nightjar.core.secrecy import hidden_in_log
+from nightjar.core.text import counted
 from nightjar.engine import Run, open_runs
 from nightjar.evaluation.bars import RunBars, title
 from nightjar.hosting.server import page_of
@@ -109,9 +110,9 @@ class _Display:
         said_at = loop.time()
         while True:
             for run in self._look():
-                echo(f"{title(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
+                echo(f"{title(run)}: {counted(run.progress.total, 'rollout')}, run {run.run_id}", err=True)
                 if run.progress.already_done:
-                    echo(f"{run.progress.already_done} of them are already done", err=True)
+                    echo(f"{run.progress.already_done} of them already done", err=True)
             if loop.time() - said_at >= _LINE_SECONDS:
                 said_at = loop.time()
                 for run in open_runs():

@@ -166,7 +166,7 @@ def _totals(runs: Sequence[Run]) -> Text:
     rate = sum(progress.rate for progress in active)
     parts = [
         f"{len(runs) - len(active)} ended, {len(active)} in progress",
-        f"{done:,} of {total:,} rollouts done",
+        f"{done:,} of {counted(total, 'rollout')} done",
         f"{rate:.1f}/s",
     ]
     if rate:
@@ -180,7 +180,7 @@ def _detail(run: Run) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("", ProgressBar(total=progress.total, completed=progress.done, width=_WIDE_BAR_WIDTH))
-    size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
+    size = f"{counted(metadata.num_examples, 'example')} × {metadata.rollouts_per_example}"
     failed = f", {progress.failed} failed" if progress.failed else ""
     waiting = f", {progress.unscored} generated, not scored yet" if progress.unscored else ""
     table.add_row("Rollouts", f"{progress.all_scored} of {progress.total} scored ({size}){failed}{waiting}")
@@ -233,7 +233,7 @@ def status_line(run: Run) -> str:
     progress = run.progress
     if progress.waiting:
         return harmless(f"waiting {progress.waiting}")
-    parts = [f"reward {reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
+    parts = [f"reward {reward(run)}", counted(progress.failed, "error"), f"{progress.rate:.1f}/s"]
     if progress.unscored:
         parts.insert(0, f"{progress.unscored} generated, not scored yet")
     if progress.retries:

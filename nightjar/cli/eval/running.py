@@ -204,7 +204,7 @@ def show_outcome(outcome: Outcome) -> None:
 def _summary_table(outcome: Outcome) -> Table:
     summary, metadata = outcome.summary, outcome.metadata
     table = Table.grid(padding=(0, 3))
-    size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
+    size = f"{counted(metadata.num_examples, 'example')} × {metadata.rollouts_per_example}"
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored ({size})")
     table.add_row("Avg reward", avg_reward(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
@@ -212,7 +212,7 @@ def _summary_table(outcome: Outcome) -> Table:
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if curve:
             values = "  ".join(f"{k}: {value:.3f}" for k, value in curve.items())
-            table.add_row(label, f"{values}  (over {summary.complete_examples} examples)")
+            table.add_row(label, f"{values}  (over {counted(summary.complete_examples, 'example')})")
     table.add_row("Errors", harmless(_errors(outcome)))
     if outcomes := shown_outcomes(summary.outcomes):
         table.add_row("Outcomes", outcomes)
@@ -285,7 +285,7 @@ def errors_of(outcome: Outcome) -> Iterator[str]:
     if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
         yield str(outcome.error)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
-        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
+        failed = f"{outcome.summary.failed} of {counted(outcome.summary.rollouts, 'rollout')} failed"
         yield f"{failed}. The first: {first.partition(chr(10))[0]}"
     yield from (str(reason) for reason in (outcome.unpublished, outcome.unpushed) if reason is not None)
 
