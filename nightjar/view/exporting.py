@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from itertools import chain, groupby
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from nightjar.analysis.run_statistics import Mean
@@ -23,6 +25,8 @@ from nightjar.view.pages import standalone
 from nightjar.view.rollouts import readable
 from nightjar.warehouse.storage.segments import is_held
 
+_HEAD_BYTES = 500_000
+"""The head of a page, which contains its style, is not longer."""
 _VERSION = "SELECT version FROM runs WHERE run_id = ?"
 
 
@@ -31,6 +35,7 @@ class Export:
     text: str
     shown: int
     rollouts: int
+    missing: int
     name: str
 
 
@@ -50,14 +55,23 @@ def run_page(found: StoredRun, limit: int) -> Export:
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
     text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
-    return Export(text, len(shown), read.rollout_count, f"{found.run_id}.html")
+    return Export(text, len(shown), read.rollout_count, read.missing, f"{found.run_id}.html")
+
+
+def is_page_of(path: Path, run_id: str) -> bool:
+    """Returns whether a file is the exported page of this run."""
+    mark = f'<meta name="nightjar-run" content="{escape(run_id)}">'
+    try:
+        with path.open("rb") as file:
+            return mark.encode() in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
 
 
 def run_log(found: StoredRun) -> Export:
     read = read_run(found)
-    return Export(
-        as_json(inspect_log(read.row, read.rollouts)), len(read.rollouts), read.rollout_count, log_name(read.row)
-    )
+    text = as_json(inspect_log(read.row, read.rollouts))
+    return Export(text, len(read.rollouts), read.rollout_count, read.missing, log_name(read.row))
 
 
 def _is_newer(found: StoredRun, version: str) -> bool:

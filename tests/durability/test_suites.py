@@ -156,6 +156,16 @@ class TestADryRun:
         assert server.stats().received == 0
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
 
+    @pytest.mark.parametrize(("env_id", "message"), [
+        ("harbor://missing", "There are no tasks in 'missing': there is no such folder"),
+        ("skills://missing?data_dir=nowhere", "nowhere"),
+        ("nope://missing", "Unknown scheme 'nope'://. Choose one of: "),
+    ])  # fmt: skip
+    def test_of_a_path_that_is_missing_fails_like_the_run(self, nightjar, serve, env_id, message):
+        ended = nightjar.eval(env_id, "--dry-run", server=serve())
+        assert ended.code == 1
+        assert message in ended.stderr
+
     def test_of_an_unknown_task_of_inspect_fails_like_the_run(self, nightjar, serve):
         server = serve()
         tasks = "from inspect_ai import Task, task\n@task\ndef sums():\n    return Task(dataset=[])\n"
