@@ -42,7 +42,7 @@ SELECT
     example_id, example_hash, coalesce(cluster, '') AS cluster, coalesce(category, '') AS category, value_a, value_b,
     coalesce(correct_a >= 0.5, false) AS right_a, coalesce(correct_b >= 0.5, false) AS right_b,
     scored_a, scored_b, failed_a, failed_b, hash_a, paired_by
-FROM paired($a, $b, metric := $metric) LEFT JOIN contents USING (example_hash)
+FROM paired($a, $b, metric := $metric, baseline_metric := $baseline_metric) LEFT JOIN contents USING (example_hash)
 ORDER BY example_id, example_hash
 """
 _ROUNDING = 1e-12
@@ -82,9 +82,11 @@ class Paired:
         *,
         cluster: str | None = None,
         metric: str = "reward",
+        baseline_metric: str | None = None,
         by: str | None = None,
     ) -> Paired:
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
+        asked |= {"baseline_metric": baseline_metric or metric}
         found = warehouse.query_arrow(_PAIRED, asked)
         return cls(**{name: found[name].to_numpy() for name in found.column_names})
 
@@ -256,7 +258,7 @@ def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
 
 def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
     damage, (worse, better, worsen, worsened) = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
-    what, limit = f"The mean {terms.metric}", f"the allowed {worsen} of {terms.max_drop:g}"
+    what, limit = f"The mean {terms.metric_name}", f"the allowed {worsen} of {terms.max_drop:g}"
     if decision == "REGRESSION":
         return f"{what} is {worse} by at least {damage.low:.4f}: more than {limit}."
     if difference.is_identical:
