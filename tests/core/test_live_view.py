@@ -66,7 +66,7 @@ def test_of_several_an_overview_and_one_in_detail(width):
     assert [line.split()[0][:6] for line in lines[2:5]] == ["first", "second", "third"]
     assert re.match(r"second-\S*…\S*columns ", lines[3]), "the middle of a long name is left out"
     assert [line.count("100/400") for line in lines[2:5]] == [1, 1, 1]
-    assert lines[5] == "third · run 0123456789ab"
+    assert lines[5:7] == ["", "third · run 0123456789ab"]
     assert max(map(len, lines)) <= min(width, 100), "a view that is not too wide for a terminal that becomes narrower"
 
 

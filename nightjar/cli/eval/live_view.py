@@ -58,6 +58,8 @@ def frame(console: Console, runs: Sequence[Run], chosen: int = 0) -> Frame:
     left = room - _HEADER_ROWS - _HINT_ROWS
     if left - len(detail) < min(_FEWEST_ROWS, len(runs)):
         detail = []
+    elif left - len(detail) > len(runs):
+        detail = [[], *detail]
     lines = _rendered(console, _overview(runs, chosen, left - len(detail)), width)
     lines += [*detail, *_rendered(console, _hint(), width)]
     return Frame([_without_end(line) for line in lines[:room]])
