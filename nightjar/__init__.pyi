@@ -8,6 +8,7 @@ from .api import SqlResult as SqlResult
 from .api import TrendResult as TrendResult
 from .api import compare as compare
 from .api import evaluate as evaluate
+from .api import evaluate_async as evaluate_async
 from .api import open_run as open_run
 from .api import runs as runs
 from .api import sql as sql

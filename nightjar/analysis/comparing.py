@@ -27,7 +27,11 @@ from nightjar.warehouse import Warehouse
 _METRICS = "SELECT DISTINCT name FROM metrics WHERE list_contains([$a, $b], run_id) ORDER BY name"
 _MORE_SETTINGS = {"env_id": "environment", "env_version": "environment's version", "served_models": "served model"}
 _WORST_FIRST: Sequence[Decision] = ("REGRESSION", "INCONCLUSIVE", "PASS")
-_EXAMPLES = "SELECT run_id, value, scored FROM example_results([$a, $b], metric := $metric)"
+_EXAMPLES = """
+SELECT run_id, value, scored FROM example_results([$a], metric := $metric_a)
+UNION ALL
+SELECT run_id, value, scored FROM example_results([$b], metric := $metric_b)
+"""
 _RUNS = """
 SELECT
     runs.run_id, runs.env_id, coalesce(runs.config ->> 'name', runs.metadata ->> 'name', runs.env_id) AS name,
@@ -66,15 +70,21 @@ def compare_runs(
     direction: Direction = "higher",
     cluster: str | None = None,
     by: str | None = None,
+    baseline_metric: str | None = None,
 ) -> Comparison:
     """Compares two runs over the examples that both runs have scored. Examples are matched by content.
 
     ``selecting.selected`` describes how runs are named. ``Terms`` describes the other arguments.
     """
-    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by, baseline_metric)
     compared = compare_all(baseline, candidate, terms, warehouse=warehouse)
     if not compared.is_single:
-        names = [*(one.baseline.name or "" for one in compared.found), *compared.missing, *compared.new]
+        names = [
+            *(one.baseline.name or "" for one in compared.found),
+            *compared.missing,
+            *compared.new,
+            *compared.incomparable,
+        ]
         raise ConfigError(f"There are {len(names)} evaluations: {', '.join(names)}. Name one run for each side")
     return compared.found[0]
 
@@ -90,7 +100,7 @@ def compare_all(
     """Compares all evaluations that two sides share. Evaluations match by environment, and by name if necessary.
 
     ``excerpts`` is the number of broken and of fixed examples that get texts. Evaluations that cannot be compared are
-    listed as missing. But if each side is a single run, the ``ConfigError`` is raised.
+    listed as incomparable. But if each side is a single run, the ``ConfigError`` is raised.
     """
     terms = terms or Terms()
     warehouse = Warehouse.of(warehouse)
@@ -98,6 +108,7 @@ def compare_all(
         check_two_sides((baseline, candidate), a, b)
         matched = match_evaluations(where, a, b)
         found: list[Comparison] = []
+        incomparable: dict[str, str] = {}
         missing = dict.fromkeys(matched.only_a, "The candidate has no run of this evaluation")
         for before, after in matched.pairs:
             try:
@@ -105,11 +116,11 @@ def compare_all(
             except ConfigError as error:
                 if len(a) == len(b) == 1:
                     raise
-                missing[f"run {before}"] = str(error)
+                incomparable[f"run {before} and run {after}"] = str(error)
     found.sort(
         key=lambda one: (_WORST_FIRST.index(one.decision), -damage_of(one.difference.interval, terms.direction).high)
     )
-    return Comparisons(found, missing, matched.only_b)
+    return Comparisons(found, missing, matched.only_b, incomparable)
 
 
 def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
@@ -162,7 +173,15 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
 
 def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Paired:
     a, b = before.run_id, after.run_id
-    paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
+    paired = Paired.read(
+        warehouse,
+        [a],
+        [b],
+        cluster=terms.cluster,
+        metric=terms.metric,
+        baseline_metric=terms.baseline_metric,
+        by=terms.by,
+    )
     if not paired.is_pair.any():
         raise ConfigError(
             _no_metric(warehouse, a, b, terms) or _nothing_in_common(warehouse, before, after, len(paired))
@@ -175,9 +194,8 @@ def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Pa
 
 def _no_metric(warehouse: Warehouse, a: str, b: str, terms: Terms) -> str:
     names = ["reward", "correct", *(name for (name,) in warehouse.query(_METRICS, {"a": a, "b": b}).rows)]
-    if terms.metric in names:
-        return ""
-    return f"No rollout of run {a!r} or {b!r} has {terms.metric!r}. Choose one of: {', '.join(names)}"
+    unknown = [metric for metric in terms.metrics if metric not in names]
+    return f"No rollout of run {a!r} or {b!r} has {unknown[0]!r}. Choose one of: {', '.join(names)}" if unknown else ""
 
 
 def _nothing_in_common(warehouse: Warehouse, before: Side, after: Side, asked: int) -> str:
@@ -203,7 +221,8 @@ def _differing(warehouse: Warehouse, before: Mapping[str, Any], after: Mapping[s
 
 def _sides(warehouse: Warehouse, records: Mapping[str, Mapping[str, Any]], terms: Terms) -> tuple[Side, Side]:
     a, b = records
-    found = warehouse.query_columns(_EXAMPLES, {"a": a, "b": b, "metric": terms.metric})
+    metric_a, metric_b = terms.metrics
+    found = warehouse.query_columns(_EXAMPLES, {"a": a, "b": b, "metric_a": metric_a, "metric_b": metric_b})
     run_id, value, scored = (found[name] for name in ("run_id", "value", "scored"))
     before, after = (
         _side(record, value[run_id == of], scored[run_id == of], terms.alpha) for of, record in records.items()

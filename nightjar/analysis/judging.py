@@ -133,7 +133,9 @@ def _verdict(evaluations: Sequence[NightEvaluation]) -> Verdict:
 
 def _line(night: Night, verdict: Verdict) -> str:
     complete = sum(one.status == "completed" for one in night.evaluations)
-    parts = [f"{night.suite} {night.night} {verdict}: {complete} of {len(night.evaluations)} evaluations complete"]
+    parts = [
+        f"{night.suite} {night.night} {verdict}: {complete} of {counted(len(night.evaluations), 'evaluation')} complete"
+    ]
     parts += [f"{one.name} worse by {_amount(one)}" for one in night.evaluations if one.change == "worse"]
     parts += [f"{one.name} better by {_amount(one)}" for one in night.evaluations if one.change == "better"]
     parts += [_missing(one) for one in night.evaluations if one.status != "completed"]
@@ -161,7 +163,7 @@ def _missing(one: NightEvaluation) -> str:
     if one.run_id is None:
         return f"{one.name} has no run" + (f": {one.reason}" if one.reason else "")
     lacking = (one.rollouts or 0) - (one.scored or 0)
-    return f"{one.name} lacks {lacking} of {one.rollouts} rollouts"
+    return f"{one.name} lacks {lacking} of {counted(one.rollouts or 0, 'rollout')}"
 
 
 def _differing(one: NightEvaluation) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from nightjar.analysis.records import Category, Decision, Difference, Direction, Flip, Terms
+from nightjar.core.text import counted
 from nightjar.statistics.estimates import Estimate, mean_of_clusters
 from nightjar.statistics.exchange import holm, sign_flips
 from nightjar.statistics.intervals import (
@@ -41,7 +42,7 @@ SELECT
     example_id, example_hash, coalesce(cluster, '') AS cluster, coalesce(category, '') AS category, value_a, value_b,
     coalesce(correct_a >= 0.5, false) AS right_a, coalesce(correct_b >= 0.5, false) AS right_b,
     scored_a, scored_b, failed_a, failed_b, hash_a, paired_by
-FROM paired($a, $b, metric := $metric) LEFT JOIN contents USING (example_hash)
+FROM paired($a, $b, metric := $metric, baseline_metric := $baseline_metric) LEFT JOIN contents USING (example_hash)
 ORDER BY example_id, example_hash
 """
 _ROUNDING = 1e-12
@@ -81,9 +82,11 @@ class Paired:
         *,
         cluster: str | None = None,
         metric: str = "reward",
+        baseline_metric: str | None = None,
         by: str | None = None,
     ) -> Paired:
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
+        asked |= {"baseline_metric": baseline_metric or metric}
         found = warehouse.query_columns(_PAIRED, asked)
         return cls(**found)
 
@@ -255,13 +258,12 @@ def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
 
 def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
     damage, (worse, better, worsen, worsened) = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
-    what, limit = f"The mean {terms.metric}", f"the allowed {worsen} of {terms.max_drop:g}"
+    what, limit = f"The mean {terms.metric_name}", f"the allowed {worsen} of {terms.max_drop:g}"
     if decision == "REGRESSION":
         return f"{what} is {worse} by at least {damage.low:.4f}: more than {limit}."
     if difference.is_identical:
-        sentence = (
-            f"{what} is identical in all {pairs:,} pairs; unseen examples may differ by up to {damage.high:.4f}: "
-        )
+        sentence = f"{what} is identical in all {counted(pairs, 'pair')}; "
+        sentence += f"unseen examples may differ by up to {damage.high:.4f}: "
         sentence += f"within {limit}" if decision == "PASS" else f"more than {limit}{_more(more)}"
     elif decision == "INCONCLUSIVE":
         sentence = f"{what} may or may not have {worsened} by more than {terms.max_drop:g}"

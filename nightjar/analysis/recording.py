@@ -49,7 +49,7 @@ def _of_comparison(found: Comparison) -> RecordedComparison:
         benchmark=b.env_id or "",
         decision=found.decision,
         reason=found.reason,
-        metric=terms.metric,
+        metric=terms.metric_name,
         direction=f"{terms.direction}_is_better",
         baseline_runs=[a.run_id],
         candidate_runs=[b.run_id],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal
 
@@ -29,6 +29,18 @@ class Terms:
     direction: Direction = "higher"
     cluster: str | None = None
     by: str | None = None
+    baseline_metric: str | None = None
+    """The metric of the baseline. If None, both sides have the same metric."""
+
+    @property
+    def metrics(self) -> tuple[str, str]:
+        """The metric of the baseline and of the candidate."""
+        return self.baseline_metric or self.metric, self.metric
+
+    @property
+    def metric_name(self) -> str:
+        before, after = self.metrics
+        return after if before == after else f"{after} (baseline: {before})"
 
     def __post_init__(self) -> None:
         for name in ("max_drop", "alpha"):
@@ -203,21 +215,22 @@ class Comparison:
 class Comparisons:
     """Several evaluations of a baseline and a candidate, the worst decision first.
 
-    ``missing`` gives the reason for each baseline evaluation that was not compared. ``new`` has the evaluations that
-    only the candidate has.
+    ``missing`` and ``new`` have the evaluations that only the baseline or only the candidate has. ``incomparable``
+    gives the reason for each evaluation of both sides that cannot be compared, such as different questions.
     """
 
     found: list[Comparison]
     missing: Mapping[str, str]
     new: list[str]
+    incomparable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_single(self) -> bool:
         """Whether there is one evaluation, which was compared."""
-        return len(self.found) == 1 and not self.missing and not self.new
+        return len(self.found) == 1 and not (self.missing or self.new or self.incomparable)
 
     @property
     def decision(self) -> Decision:
         """The worst decision. It is not PASS if an evaluation of the baseline was not compared."""
         worst = self.found[0].decision if self.found else "INCONCLUSIVE"
-        return "INCONCLUSIVE" if worst == "PASS" and self.missing else worst
+        return "INCONCLUSIVE" if worst == "PASS" and (self.missing or self.incomparable) else worst

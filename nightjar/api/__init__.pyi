@@ -2,6 +2,7 @@
 from .comparisons import ComparisonResult as ComparisonResult
 from .comparisons import compare as compare
 from .evaluating import evaluate as evaluate
+from .evaluating import evaluate_async as evaluate_async
 from .queries import SqlResult as SqlResult
 from .queries import sql as sql
 from .run import Run as Run

@@ -1,4 +1,4 @@
-"""Runs an evaluation in a thread with its own event loop, with a progress bar and interrupts in the calling thread."""
+"""Runs an evaluation in a thread with its own event loop, with a progress bar and interrupts in the caller."""
 
 from __future__ import annotations
 
@@ -52,6 +52,31 @@ def run_in_thread(work: Work, progress: bool | None) -> Outcome:
                     raise
                 evaluation.stop()
     return evaluation.outcome.result()
+
+
+async def wait_for_thread(work: Work, progress: bool | None) -> Outcome:
+    """Runs an evaluation like ``run_in_thread``, while the event loop of the caller goes on.
+
+    Cancelling the caller stops the run, and ``CancelledError`` is raised when the run is published. Cancelling the
+    caller again raises it at once.
+    """
+    is_shown = _is_seen() if progress is None else progress
+    evaluation = _Evaluation(work)
+    ended = asyncio.wrap_future(evaluation.outcome)
+    with RunBars(partial(tqdm, disable=not is_shown)) as bars:
+        while not ended.done():
+            try:
+                await asyncio.wait([ended], timeout=_FRAME_SECONDS)
+                for run in evaluation.begun():
+                    bars.add(run)
+                bars.show()
+            except asyncio.CancelledError:
+                if evaluation.is_stopping:
+                    raise
+                evaluation.stop()
+    if evaluation.is_stopping:
+        raise asyncio.CancelledError(f"The evaluation was cancelled: {ended.exception() or ended.result().run_id}")
+    return ended.result()
 
 
 def _is_seen() -> bool:

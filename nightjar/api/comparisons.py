@@ -81,6 +81,7 @@ def compare(
     max_drop: float = 0.05,
     alpha: float = 0.05,
     metric: str = "reward",
+    baseline_metric: str | None = None,
     direction: Direction = "higher",
     by: str | None = None,
     cluster: str | None = None,
@@ -95,6 +96,7 @@ def compare(
         max_drop: how much worse the candidate's mean may be.
         alpha: the chance that the interval misses the true difference.
         metric: ``reward``, ``correct`` (pass@1), or the name of a metric.
+        baseline_metric: the metric of the baseline, if it has another name there (default: ``metric``).
         direction: which values are better.
         by: also compare each value of this field of the examples' info, or of ``task``.
         cluster: a field of info; examples with the same value are dependent.
@@ -110,7 +112,7 @@ def compare(
     given = next((run.stored.warehouse for run in sides if isinstance(run, Run)), None)
     where = Warehouse.of(given if warehouse is None else warehouse)
     a, b = (side.reference if isinstance(side, Run) else side for side in sides)
-    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by, baseline_metric)
     return ComparisonResult(compare_all(a, b, terms, warehouse=where), where)
 
 

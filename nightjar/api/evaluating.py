@@ -1,17 +1,17 @@
-"""``evaluate``: runs an evaluation from a script or a notebook, and publishes it."""
+"""``evaluate`` and ``evaluate_async``: run an evaluation from a script or a notebook, and publish it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from nightjar.api.background import run_in_thread
+from nightjar.api.background import Work, run_in_thread, wait_for_thread
 from nightjar.api.run import Run, open_run
 from nightjar.api.settings import RunSettings, shows_settings
-from nightjar.core.text import nearest
+from nightjar.core.text import counted, nearest
 from nightjar.engine.runs import RunDirectory
 from nightjar.environments import Environment
 from nightjar.errors import ConfigError, RunError
@@ -76,6 +76,58 @@ def evaluate(
         >>> run = evaluate("gsm8k", model="openai/gpt-4.1-mini", num_examples=100)  # doctest: +SKIP
         >>> run.summary.mean, run.summary.interval  # doctest: +SKIP
     """
+    work, target = _prepared(env, settings, resume, output_dir, warehouse)
+    return _stored(run_in_thread(work, progress), target)
+
+
+@shows_settings
+async def evaluate_async(
+    env: str | Path | Environment,
+    *,
+    resume: bool | str | Path | Run = False,
+    output_dir: str | Path | None = None,
+    warehouse: str | Path | Warehouse | None = None,
+    progress: bool | None = None,
+    **settings: Unpack[RunSettings],
+) -> Run:
+    """Evaluates a model in an environment, like ``evaluate``, while the event loop of the caller goes on.
+
+    The run has a thread and an event loop of its own. Cancelling the caller's task stops the run, publishes the
+    finished rollouts, and raises ``CancelledError``; the same call with ``resume=True`` does the rest.
+
+    Args:
+        env: the name of an environment, the path of its file, or an ``Environment``.
+        **settings: the fields of ``RunConfig``.
+        resume: True resumes the newest unfinished run with the same settings; see ``evaluate``.
+        output_dir: the folder for run directories (default: ``./outputs``).
+        warehouse: where the run is published (default: ``NIGHTJAR_WAREHOUSE``, else ``./outputs/warehouse``).
+        progress: show a progress bar (default: in a notebook and on a terminal).
+
+    Returns:
+        The run, as ``evaluate`` returns it.
+
+    Raises:
+        ConfigError: if a setting is wrong, or if the environment or a key is missing.
+        RunError: if the run cannot start, or if it failed, for instance because the endpoint refuses every request.
+        WarehouseError: if the warehouse cannot be written; no request was made.
+
+    Example:
+        >>> runs = await asyncio.gather(  # doctest: +SKIP
+        ...     evaluate_async("gsm8k", model="small"), evaluate_async("gsm8k", model="large")
+        ... )
+    """
+    work, target = _prepared(env, settings, resume, output_dir, warehouse)
+    return _stored(await wait_for_thread(work, progress), target)
+
+
+def _prepared(
+    env: str | Path | Environment,
+    settings: RunSettings,
+    resume: bool | str | Path | Run,
+    output_dir: str | Path | None,
+    warehouse: str | Path | Warehouse | None,
+) -> tuple[Work, Warehouse]:
+    """Checks the arguments, and returns the evaluation and the warehouse of its run."""
     if unknown := settings.keys() - RunSettings.__annotations__.keys():
         name = min(unknown)
         raise ConfigError(f"Unknown setting {name!r}. {nearest(name, RunSettings.__annotations__)}")
@@ -90,8 +142,7 @@ def evaluate(
         resume=_resumed(resume),
         env=env if isinstance(env, Environment) else None,
     )
-    outcome = _finished(work, progress)
-    return Run(StoredRun(RunDirectory(outcome.path).read_metadata(), outcome.path, target))
+    return lambda on_open: work(on_open=on_open), target
 
 
 def _evaluation(env: str | Path | Environment, given: Mapping[str, Any]) -> Evaluation:
@@ -114,13 +165,12 @@ def _resumed(resume: bool | str | Path | Run) -> str | None:
     return str(resume.stored.directory.path)
 
 
-def _finished(work: Callable[..., Any], progress: bool | None) -> Outcome:
-    """Runs an evaluation to its end. Raises ``KeyboardInterrupt`` or ``RunError`` if it was stopped or failed."""
-    outcome: Outcome = run_in_thread(lambda on_open: work(on_open=on_open), progress)
+def _stored(outcome: Outcome, target: Warehouse) -> Run:
+    """Returns the run of an outcome. Raises ``KeyboardInterrupt`` or ``RunError`` if it was stopped or failed."""
     if outcome.status == "cancelled":
         summary = outcome.summary
         raise KeyboardInterrupt(
-            f"Run {outcome.run_id} was stopped with {summary.scored} of {summary.rollouts} rollouts scored. "
+            f"Run {outcome.run_id} was stopped with {summary.scored} of {counted(summary.rollouts, 'rollout')} scored. "
             "To resume it, repeat the call with resume=True"
         )
     if outcome.status == "failed" and isinstance(outcome.error, RunError):
@@ -128,4 +178,4 @@ def _finished(work: Callable[..., Any], progress: bool | None) -> Outcome:
         raise outcome.error
     for reason in outcome.reasons if not outcome.is_complete else ():
         logger.warning("%s", reason)
-    return outcome
+    return Run(StoredRun(RunDirectory(outcome.path).read_metadata(), outcome.path, target))

@@ -23,13 +23,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nightjar.core.home import read_config
 from nightjar.core.rollout.state import State
 from nightjar.environments import SingleTurnEnv
 from nightjar.environments.data import BenchmarkData
 from nightjar.environments.parsers import AfterThinkParser, Parser
 from nightjar.environments.rubrics import JudgeRubric
-from nightjar.environments.rubrics.judge_rubric import judge_config, the_verdict
+from nightjar.environments.rubrics.judge_rubric import chosen_judge_settings, judge_config, the_verdict
 from nightjar.environments.scorers.refusals import outcome_of
 from nightjar.errors import DatasetError
 
@@ -77,14 +76,11 @@ def load_environment(
 
     If it is None, the user's configured judge does. Without a judge, or if it is "", the wording decides.
     """
-    if judge_model is None:
-        own = read_config().get("judge", {})
-        judge_model = own.get("model")
-        judge_base_url = judge_base_url or own.get("base_url")
-        judge_api_key_var = judge_api_key_var or own.get("api_key_var")
-    judge = judge_config(judge_base_url, judge_api_key_var) if judge_model else None
+    chosen = chosen_judge_settings(judge_model, judge_base_url, judge_api_key_var)
+    judge_model = chosen["model"] if chosen else ""
+    judge = judge_config(chosen.get("base_url"), chosen.get("api_key_var")) if chosen else None
     rubric = JudgeRubric(
-        parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model or "", judge_prompt=JUDGE_PROMPT
+        parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model, judge_prompt=JUDGE_PROMPT
     )
     rubric.add_reward_func(right_by_judge if judge_model else right_by_text)
     for metric in (refusal, partial_refusal, refusal_by_prefix):

@@ -38,6 +38,9 @@ def compare(
     max_drop: Annotated[float, option("How much worse the candidate's mean may be.", min=0, metavar="X")] = 0.05,
     alpha: AlphaOption = 0.05,
     metric: Annotated[str, option("'reward', 'correct' (pass@1), or the name of a metric.", metavar="NAME")] = "reward",
+    baseline_metric: Annotated[
+        str | None, option("Metric of the baseline, if it has another name there (default: --metric).", metavar="NAME")
+    ] = None,
     direction: Annotated[Literal["higher", "lower"], option("Which values are better.")] = "higher",
     by: Annotated[
         str | None, option("Also compare each value of this field of info, or of 'task'.", metavar="FIELD")
@@ -63,7 +66,7 @@ def compare(
     """
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown exclude each other")
-    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by, baseline_metric)
     where, excerpts = Warehouse(resolve_warehouse(warehouse)), report.SHOWN_FLIPS if html else 0
     compared = compare_all(baseline, candidate, terms, warehouse=where, excerpts=excerpts)
     if as_json:

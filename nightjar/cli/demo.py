@@ -30,7 +30,7 @@ Next:
   nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
   nightjar model-server                                 the demo's model, in a second terminal
   nightjar eval run arithmetic -m demo -b http://127.0.0.1:8000/v1 -n 100
-  nightjar sql "SELECT * FROM leaderboard"
+  nightjar leaderboard arithmetic                       its models, with intervals and ties
   nightjar eval run gsm8k -m gpt-4.1-mini -p openai     a real model: export OPENAI_API_KEY first
   nightjar eval run --help"""
 

@@ -17,7 +17,7 @@ from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
 from nightjar.exporters import export_to_mlflow, export_to_wandb
 from nightjar.exporters.inspect_log import is_log_of
 from nightjar.reports.html import write_page
-from nightjar.view.exporting import Export, run_log, run_page
+from nightjar.view.exporting import Export, is_page_of, run_log, run_page
 
 
 class Program(StrEnum):
@@ -62,7 +62,7 @@ def export(
         raise typer.BadParameter("--into PLACE needs --to PROGRAM")
     found = find_stored_run(run, warehouse=warehouse)
     if html:
-        _write(html, run_page(found, limit))
+        _write_page(html, found, limit)
     if log:
         _write_log(log, found)
     match to:
@@ -72,6 +72,13 @@ def export(
             _write_mlflow(found, into)
         case Program.WANDB:
             _write_wandb(found, Path(into or "."))
+
+
+def _write_page(path: Path, found: StoredRun, limit: int) -> None:
+    """Writes a page into a folder, or to a file. Replaces only a page of the same run."""
+    if path.is_file() and not is_page_of(path, found.run_id):
+        raise ConfigError(f"{str(path)!r} is not a page of run {found.run_id!r} by Nightjar, so it is kept.")
+    _write(path, run_page(found, limit))
 
 
 def _write_log(path: Path, found: StoredRun) -> None:
@@ -108,7 +115,7 @@ def _write_mlflow(found: StoredRun, destination: str | None) -> None:
 
 def _write_wandb(found: StoredRun, destination: Path) -> None:
     written = export_to_wandb(found, destination)
-    echo(f"Wrote {harmless(str(written.folder))}: {written.shown:,} of {written.rollouts:,} rollouts")
+    echo(f"Wrote {harmless(str(written.folder))}: {written.shown:,} of {counted(written.rollouts, 'rollout')}")
     command = shlex.join(["wandb", "sync", str(written.folder)])
     echo(f"Nothing was sent. To upload the run: {harmless(command)}", err=True)
 
@@ -122,4 +129,7 @@ def _write(path: Path, exported: Export) -> None:
         path.mkdir(parents=True, exist_ok=True)
         path /= exported.name
     write_page(path, exported.text)
-    echo(f"Wrote {harmless(str(path))}: {exported.shown:,} of {exported.rollouts:,} rollouts")
+    echo(f"Wrote {harmless(str(path))}: {exported.shown:,} of {counted(exported.rollouts, 'rollout')}")
+    if exported.missing:
+        planned = exported.rollouts + exported.missing
+        echo(f"The run is not complete: {exported.missing:,} of {planned:,} planned rollouts are missing", err=True)

@@ -11,6 +11,10 @@ from nightjar.core.text import harmless
 
 
 def echo(text: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a value; on a terminal, control characters are replaced."""
-    stream = sys.stderr if err else sys.stdout
-    typer.echo(harmless(str(text)) if stream.isatty() else text, err=err, nl=nl)
+    """Prints a value; on a terminal, control characters are replaced.
+
+    A live view replaces the streams; ``typer.echo`` would write past it, and damage it, unless it is given the stream.
+    """
+    stream, own = (sys.stderr, sys.__stderr__) if err else (sys.stdout, sys.__stdout__)
+    shown = harmless(str(text)) if stream.isatty() else text
+    typer.echo(shown, file=None if stream is own else stream, err=err, nl=nl)

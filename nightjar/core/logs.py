@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 import orjson
 
@@ -121,8 +122,16 @@ def log_to_stderr(verbose: bool = False) -> None:
     logger.propagate = False
 
 
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to the current ``sys.stderr``. A live view replaces it, to show lines without damage to the view."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def _stderr_handler(formatter: logging.Formatter, level: int = logging.NOTSET) -> logging.Handler:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StderrHandler(sys.stderr)
     handler.setLevel(level)
     handler.addFilter(hidden_in_log)
     handler.setFormatter(formatter)

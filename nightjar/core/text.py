@@ -33,6 +33,25 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def counted_are(count: int, noun: str) -> str:
+    """Returns a number with its noun and the verb ``to be``.
+
+    >>> counted_are(1, "pair"), counted_are(2, "pair")
+    ('1 pair is', '2 pairs are')
+    """
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
+def money(usd: float) -> str:
+    """Returns an amount with four decimal places.
+
+    >>> money(1234.5), money(0.00001), money(0)
+    ('1,234.5000 USD', 'less than 0.0001 USD', '0.0000 USD')
+    """
+    least = 0.0001
+    return f"less than {least} USD" if 0 < usd < least else f"{usd:,.4f} USD"
+
+
 def with_error(mean: float, stderr: float | None, *, sign: Literal["-", "+"] = "-") -> str:
     """Returns a mean with its standard error, or without it if it is unknown."""
     return f"{mean:{sign}.4f}" + ("" if stderr is None else f" (standard error {stderr:.4f})")

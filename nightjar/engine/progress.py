@@ -50,7 +50,11 @@ class Progress:
 
     @property
     def done(self) -> int:
-        return self.already_done + self.scored + self.failed
+        return self.all_scored + self.failed
+
+    @property
+    def all_scored(self) -> int:
+        return self.already_done + self.scored
 
     @property
     def unscored(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from nightjar.clients.failures import Failure
 from nightjar.core.calling.limits import Places
 from nightjar.core.rollout.usage import usage_counts
+from nightjar.core.text import counted
 from nightjar.engine.limits import Budget
 from nightjar.engine.progress import Progress
 from nightjar.errors import RunAbortedError
@@ -84,7 +85,7 @@ class FailureGuard:
         limit = self._limit_after_success if self.has_succeeded else first
         if len(self._alike) >= limit:
             self._abort = RunAbortedError(
-                f"Stopped: {len(self._alike)} rollouts in a row failed in the same way. {failure.message}",
+                f"Stopped: {counted(len(self._alike), 'rollout')} in a row failed in the same way. {failure.message}",
                 is_outage=failure.is_connection and self.has_succeeded,
             )
         self.check()

@@ -13,6 +13,7 @@ from nightjar.clients.pace import Pace
 from nightjar.core.calling.limits import Places
 from nightjar.core.calling.loops import HomeLoop
 from nightjar.core.rollout.records import Key
+from nightjar.core.text import counted
 from nightjar.engine.engine import Engine
 from nightjar.engine.limits import Budget
 from nightjar.engine.plan import Group, GroupQueue, Plan, Shard, UnscoredGroups
@@ -206,7 +207,7 @@ class Run:
         if count := len(self._unscored[shard.number]):
             reason = self._engine.scoring_failure
             raise UnscoredError(
-                f"{count} of {len(shard.remaining)} groups of {shard.label} could not be scored: {reason}"
+                f"{count} of {counted(len(shard.remaining), 'group')} of {shard.label} could not be scored: {reason}"
             )
 
     async def _score(self, shard: Shard) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from nightjar.clients.credentials import resolve_api_key
-from nightjar.core.environment_id import INSPECT, EnvironmentId, is_uri
+from nightjar.core.environment_id import EnvironmentId, is_uri
 from nightjar.environments.packages.catalog import known_environment, list_environments
 from nightjar.errors import ConfigError, EnvironmentNotFoundError, EnvironmentVersionError, SandboxError
 from nightjar.evaluation.config import Evaluation, RunConfig
@@ -14,6 +15,10 @@ from nightjar.evaluation.config.precedence import WRITTEN
 
 _OF_IMAGES = "container://"
 _EPOCHS = "nightjar.environments.inspect_tasks.address:task_epochs"
+_HARBOR_TASKS = "nightjar.environments.agents.harbor_task:find_tasks"
+_ENVIRONMENT = "nightjar.environments.seeded.bridge:environment_of_uri"
+_SLOW_SCHEMES = frozenset({"container", "gym", "lm-eval", "vlmevalkit"})
+"""Schemes whose environments need a server, a container or a large package."""
 
 
 def check_environments(configs: Sequence[RunConfig]) -> None:
@@ -37,10 +42,20 @@ def check_engines(configs: Sequence[RunConfig]) -> None:
 
 
 def check_tasks(configs: Sequence[RunConfig]) -> None:
-    """Loads the tasks of Inspect, whose epochs are a default of the run. Sends no requests to a model."""
-    for config in configs:
-        if config.env_id.startswith(INSPECT):
+    """Checks what URIs name, if that is quick. Sends no requests to a model.
+
+    Loads the tasks of Inspect, whose epochs are a default of the run, and benchmarks of NeMo Skills; finds the tasks of
+    Harbor. Raises ``ConfigError`` for an unknown scheme.
+    """
+    for config in filter(lambda one: is_uri(one.env_id), configs):
+        scheme, _, path = config.env_id.partition("://")
+        if scheme == "inspect":
             pkgutil.resolve_name(_EPOCHS)(config.env_id, dict(config.env_args))
+        elif scheme == "harbor":
+            names = config.env_args.get("tasks")
+            pkgutil.resolve_name(_HARBOR_TASKS)(Path(path), [names] if isinstance(names, str) else names)
+        elif scheme not in _SLOW_SCHEMES:
+            pkgutil.resolve_name(_ENVIRONMENT)(config.env_id, dict(config.env_args))
 
 
 def check_named_keys(evaluations: Sequence[Evaluation]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from nightjar.core.environment_id import EnvironmentId
 from nightjar.engine import Budget
@@ -61,6 +63,31 @@ def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
     if price is None and (config.input_price, config.output_price) != (None, None):
         return config.input_price or 0.0, config.output_price or 0.0
     return price
+
+
+def cost_of(metadata: Mapping[str, Any], warehouse: Warehouse) -> float | None:
+    """Returns the cost of a run's recorded rollouts; None without a price, and for a run that was scored again."""
+    usage, model = metadata.get("usage"), metadata.get("model")
+    if not usage or not model or metadata.get("rescored_from") or not metadata.get("started_at"):
+        return None
+    prices = _price_at(str(metadata["started_at"]), model, warehouse)
+    if prices is None:
+        return None
+    return float(usage.get("input_tokens", 0) * prices[0] + usage.get("output_tokens", 0) * prices[1]) / 1e6
+
+
+def _price_at(moment: str, model: str, warehouse: Warehouse) -> Prices | None:
+    try:
+        prices = [one for one in warehouse.store().prices() if one.model == model and one.since <= _moment(moment)]
+    except WarehouseError:  # it has tables instead of a file of prices
+        return model_price(warehouse, model)
+    newest = max(prices, key=lambda one: one.since, default=None)
+    return None if newest is None else (newest.input, newest.output)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from nightjar.core.files import replace_file
 from nightjar.core.messages import dump_messages, normalize_messages
 from nightjar.core.parts import Part
 from nightjar.core.secrecy import resolve
+from nightjar.core.text import counted
 from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
 from nightjar.engine.limits import shared_budget
 from nightjar.engine.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
@@ -129,7 +130,7 @@ def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
     }
     if lost := sorted(other - mended):
         raise ConfigError(
-            f"{len(lost)} examples of run {source.run_id!r} differ from the examples that environment "
+            f"{counted(len(lost), 'example')} of run {source.run_id!r} differ from the examples that environment "
             f"{prepared.config.env_id!r} has now, for instance example {lost[0]}: the dataset has changed"
         )
     if mended:

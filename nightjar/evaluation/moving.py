@@ -52,7 +52,7 @@ def pull_from(run: StoredRun, target: Warehouse, output_dir: Path | None = None)
         is_taken = take_over(copy, directory)
     report = target.publish(directory.path)
     if is_taken:
-        note_published(directory)
+        note_published(directory, target)
     return Moved(run.run_id, directory.path, is_taken or report.is_new)
 
 

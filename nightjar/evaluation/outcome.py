@@ -9,6 +9,7 @@ from typing import Self
 
 from nightjar.core.failures import FailureClass, advice_line, class_of_chain, recorded_failures
 from nightjar.core.parts import Part
+from nightjar.core.text import counted
 from nightjar.engine import Run
 from nightjar.engine.runs import RunDirectory, RunMetadata, Summary
 from nightjar.errors import RunError, ScoringError
@@ -18,7 +19,10 @@ from nightjar.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. ``unpublished`` and ``unpushed`` say why the run is not in the warehouse or not on the Hub."""
+    """How a run ended, with its cost in USD if the price of the model is known.
+
+    ``unpublished`` and ``unpushed`` say why the run is not in the warehouse or not on the Hub.
+    """
 
     path: Path
     metadata: RunMetadata
@@ -27,11 +31,20 @@ class Outcome:
     unpublished: Exception | None = None
     hub_url: str | None = None
     unpushed: Exception | None = None
+    cost: float | None = None
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
+        cost = run.directory.read_metadata().get("cost")
         return cls(
-            run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished, run.hub_url, run.unpushed
+            run.directory.path,
+            run.metadata,
+            warehouse.location,
+            run.error,
+            run.unpublished,
+            run.hub_url,
+            run.unpushed,
+            cost,
         )
 
     @property
@@ -93,10 +106,12 @@ class Outcome:
         for chain, count in summary.errors.items():
             example = summary.error_examples[chain].partition("\n")[0]
             kind = class_of_chain(chain, summary.error_examples)
-            lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain} ({kind}). One of them: {example}")
+            failed = f"{count} of {counted(summary.rollouts, 'rollout')} failed with {chain} ({kind})"
+            lines.append(f"{failed}. One of them: {example}")
         if self.status != "completed":
             missing = summary.rollouts - summary.scored
-            lines.append(f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. {self._remedy()}")
+            some, are = f"{missing} of {counted(summary.rollouts, 'rollout')}", "is" if missing == 1 else "are"
+            lines.append(f"{some} of run {self.run_id} {are} missing. {self._remedy()}")
         lines += [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]
         return lines + [advice_line(kind) for kind in self.failures]
 

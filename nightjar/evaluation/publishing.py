@@ -12,6 +12,7 @@ from nightjar.core.parts import Part
 from nightjar.engine.runs import RunDirectory, end_crashed, give_new_id, runs_folder
 from nightjar.errors import RunConflictError, RunDirectoryError, RunError, WarehouseError
 from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.costs import cost_of
 from nightjar.warehouse import PublishReport, Warehouse
 from nightjar.warehouse.location import publish_command
 from nightjar.warehouse.writing.conflicts import check_publishable
@@ -48,7 +49,7 @@ def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
         raise WarehouseError(
             f"{reason}. The results are in {directory.path}. To publish them later: {command}"
         ) from error
-    note_published(directory)
+    note_published(directory, warehouse)
     return report
 
 
@@ -70,10 +71,15 @@ def _publish_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> 
     return report
 
 
-def note_published(directory: RunDirectory) -> None:
+def note_published(directory: RunDirectory, warehouse: Warehouse) -> None:
+    """Adds the time of the publish to ``metadata.json``, and the cost of the run if the price is known."""
     published_at = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
+        metadata = directory.read_metadata()
+        cost = cost_of(metadata, warehouse)
+        directory.write_metadata(
+            {**metadata, "published_at": published_at, **({"cost": cost} if cost is not None else {})}
+        )
     except RunDirectoryError as error:
         logger.warning("The run is published, but its metadata cannot be updated: %s", error)
 

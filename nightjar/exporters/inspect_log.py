@@ -82,7 +82,7 @@ def _spec(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -> dict
         "task": run["env_id"],
         "task_version": run["env_version"] or 0,
         "task_args": run["env_args"] or {},
-        "dataset": {"name": run["env_id"], "samples": len(ids), "sample_ids": ids},
+        "dataset": {"name": run["env_id"], "samples": max(run["num_examples"] or 0, len(ids)), "sample_ids": ids},
         "model": run["model"],
         "model_base_url": run["base_url"],
         "model_args": run["sampling_args"] or {},

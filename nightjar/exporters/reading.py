@@ -33,6 +33,11 @@ class ReadRun:
         """The number of rollouts of the run, of which ``rollouts`` may have only the first."""
         return int((self.row["scored"] or 0) + (self.row["failed"] or 0))
 
+    @property
+    def missing(self) -> int:
+        """The number of planned rollouts that the run does not have, for instance because it was killed."""
+        return max(0, (self.row["rollouts"] or 0) - self.rollout_count)
+
 
 def read_run(found: StoredRun, limit: int | None = None, *, with_state: bool = True) -> ReadRun:
     """Returns the run with its first ``limit`` rollouts (None: all).

@@ -42,7 +42,7 @@ def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
         ("Run", a.run_id, b.run_id, ""),
         ("Environment", a.env_id or "", b.env_id or "", ""),
         ("Model", a.model or "", b.model or "", ""),
-        (f"Avg {found.terms.metric}", _mean(a), _mean(b), change),
+        (f"Avg {found.terms.metric_name}", _mean(a), _mean(b), change),
         ("Scored", _scored(a), _scored(b), ""),
         ("Runtime", _seconds(a.time_ms), _seconds(b.time_ms), _share(a.time_ms, b.time_ms)),
         _figures("Tokens in", a.input_tokens, b.input_tokens, ","),
@@ -109,7 +109,9 @@ def verdict(found: Comparisons) -> str:
     ]
     parts += [f"{len(found.missing)} only in the baseline, not compared"] if found.missing else []
     parts += [f"{len(found.new)} only in the candidate"] if found.new else []
-    return f"Of {len(decisions) + len(found.missing) + len(found.new)} evaluations: {', '.join(parts)}."
+    parts += [f"{len(found.incomparable)} in both, but not comparable"] if found.incomparable else []
+    everything = counted(len(decisions) + len(found.missing) + len(found.new) + len(found.incomparable), "evaluation")
+    return f"Of {everything}: {', '.join(parts)}."
 
 
 def comparison_report(found: Comparison) -> str:
@@ -134,7 +136,7 @@ def comparisons_report(found: Comparisons) -> str:
 
 
 def one_sided(found: Comparisons) -> list[str]:
-    return [f"{name}: {why}" for name, why in found.missing.items()] + [
+    return [f"{name}: {why}" for name, why in {**found.missing, **found.incomparable}.items()] + [
         f"{name}: The baseline has no run of this evaluation" for name in found.new
     ]
 

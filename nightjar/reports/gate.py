@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nightjar.core.text import with_error
+from nightjar.core.text import counted, counted_are, with_error
 from nightjar.reports.formats import cell, finite, table
 
 if TYPE_CHECKING:  # the night's flow loads this module, and SciPy takes 0.8 s
@@ -80,7 +80,7 @@ def _details(one: GatedBenchmark) -> Iterator[str]:
     if one.difference is not None:
         yield f"{one.metric}, {one.difference.method}; p = {one.p:.2g}, {one.p_adjusted:.2g} adjusted for all."
     if by_question := one.paired_by.get("question"):
-        yield f"{by_question:,} pairs are by question and answer."
+        yield f"{counted_are(by_question, 'pair')} by question and answer."
     for window in one.windows:
         several = f"{window.nights} nights" if window.nights > 1 else "This night"
         by = f"{with_error(window.damage, window.stderr, sign='+')}, p = {window.p:.2g}"
@@ -94,5 +94,5 @@ def _details(one: GatedBenchmark) -> Iterator[str]:
 
 def _named(run_ids: Sequence[str]) -> str:
     if len(run_ids) > _MOST_NAMED:
-        return f"{len(run_ids)} runs, {run_ids[0]} to {run_ids[-1]}"
+        return f"{counted(len(run_ids), 'run')}, {run_ids[0]} to {run_ids[-1]}"
     return ", ".join(run_ids) or "none"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nightjar.analysis.judging import beside
 from nightjar.analysis.run_statistics import summary_of
-from nightjar.core.text import counted
+from nightjar.core.text import counted, counted_are
 from nightjar.reports.formats import cell, table
 from nightjar.reports.statistics import interval
 from nightjar.statistics.intervals import interval_of
@@ -59,7 +59,7 @@ def number(value: float | None) -> str:
 def _remarks(night: Night) -> str:
     lines = [
         f"- {cell(one.name)}: different {', '.join(one.differs) or 'examples'} than on {one.against_night}; "
-        f"{one.pairs} examples are in both nights, {one.unpaired} in only one"
+        f"{counted_are(one.pairs, 'example')} in both nights, {one.unpaired} in only one"
         for one in night.evaluations
         if one.differs or one.unpaired
     ]

@@ -7,6 +7,7 @@ import shlex
 from scipy import stats
 
 from nightjar.analysis.planning import PILOT, Plan
+from nightjar.core.text import counted
 
 HEADINGS = ("rollouts each", "examples", "rollouts", "time", "cost", "smallest drop")
 
@@ -36,7 +37,7 @@ def plan_findings(found: Plan) -> dict[str, str]:
     lines["Between"] = f"variance of {known.between:.4f} between examples, which pairing removes"
     lines["Within"] = f"variance of {known.within:.4f} of one rollout from run to run" + _unless_known(found)
     lines["Difference"] = f"variance of {known.difference:.4f} between two runs on an example, {_source(found)}"
-    lines["Dataset"] = "" if found.dataset is None else f"{found.dataset:,} examples"
+    lines["Dataset"] = "" if found.dataset is None else counted(found.dataset, "example")
     lines["Advice"] = advice(found)
     return {label: text for label, text in lines.items() if text}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite, isinf
 
 from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
+from nightjar.core.text import counted
 from nightjar.reports.formats import durations
 from nightjar.statistics.intervals import Interval
 
@@ -21,7 +22,8 @@ def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, s
         **(head if is_headed else {}),
         "Avg reward": mean(reward),
         "Interval": "" if isinf(reward.interval.low) else f"{100 * (1 - found.alpha):g} %: {reward.method}",
-        "Scored": f"{reward.scored:,} of {found.rollouts:,} rollouts, {reward.examples:,} examples{_clusters(reward)}",
+        "Scored": f"{reward.scored:,} of {counted(found.rollouts, 'rollout')}, "
+        f"{counted(reward.examples, 'example')}{_clusters(reward)}",
         "Failed": _failed(found),
         "Spread": ""
         if variance.shared is None
@@ -47,7 +49,7 @@ def of_retries(found: Retries, alpha: float) -> str:
     effect = found.effect
     if effect is None:
         return ""
-    many = f"{found.count:,} rollouts took more than one attempt"
+    many = f"{counted(found.count, 'rollout')} took more than one attempt"
     apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
     if not found.matter(alpha):
         return f"{many}; their rewards are like those of the other rollouts ({apart})"

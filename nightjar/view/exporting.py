@@ -7,9 +7,11 @@ from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from itertools import chain, groupby
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -29,6 +31,8 @@ from nightjar.view.passages import pretty
 from nightjar.view.rollouts import readable
 from nightjar.warehouse.storage.segments import is_held
 
+_HEAD_BYTES = 500_000
+"""The head of a page, which contains its style, is not longer."""
 _VERSION = "SELECT version FROM runs WHERE run_id = ?"
 
 
@@ -37,6 +41,7 @@ class Export:
     text: str
     shown: int
     rollouts: int
+    missing: int
     name: str
 
 
@@ -58,6 +63,18 @@ def run_page(found: StoredRun, limit: int) -> Export:
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
+    text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
+    return Export(text, len(shown), read.rollout_count, read.missing, f"{found.run_id}.html")
+
+
+def is_page_of(path: Path, run_id: str) -> bool:
+    """Returns whether a file is the exported page of this run."""
+    mark = f'<meta name="nightjar-run" content="{escape(run_id)}">'
+    try:
+        with path.open("rb") as file:
+            return mark.encode() in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
     script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
     text = standalone(
         "export.html",
@@ -73,9 +90,8 @@ def run_page(found: StoredRun, limit: int) -> Export:
 
 def run_log(found: StoredRun) -> Export:
     read = read_run(found)
-    return Export(
-        as_json(inspect_log(read.row, read.rollouts)), len(read.rollouts), read.rollout_count, log_name(read.row)
-    )
+    text = as_json(inspect_log(read.row, read.rollouts))
+    return Export(text, len(read.rollouts), read.rollout_count, read.missing, log_name(read.row))
 
 
 def _is_newer(found: StoredRun, version: str) -> bool:

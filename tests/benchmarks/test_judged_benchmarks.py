@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nightjar.benchmarks import healthbench, simpleqa, xstest
-from nightjar.environments.rubrics.judge_rubric import the_verdict
+from nightjar.environments.rubrics.judge_rubric import chosen_judge_settings, the_verdict
 from nightjar.environments.scorers.refusals import outcome_of
-from nightjar.errors import ScoringError
+from nightjar.errors import ConfigError, ScoringError
 from nightjar.model_server import Answer, FixedAnswer, ModelServer, last_user_text
 
 
@@ -328,3 +328,22 @@ class TestXSTest:
         assert rewards(env, [(example, *env.reference_replies(example)) for example in examples]) == [1.0] * 450
         assert rewards(env, [(example, "") for example in examples]) == [0.0] * 450
         assert sum(example["answer"] == "compliance" for example in examples) == 250
+
+
+@pytest.mark.parametrize("model", [None, ""])
+def test_the_endpoint_of_a_judge_without_its_model_is_refused(monkeypatch, tmp_path, model):
+    monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="judge_base_url: name the model of the judge as well, with judge_model"):
+        xstest.load_environment(judge_model=model, judge_base_url="http://127.0.0.1:9/v1")
+
+
+def test_the_configured_judge_is_asked_at_the_endpoint_that_is_named_without_the_key_of_another(monkeypatch, tmp_path):
+    monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text(
+        '[judge]\nmodel = "j"\nbase_url = "https://a.example/v1"\napi_key_var = "K"\n'
+    )
+    assert chosen_judge_settings(None) == {"model": "j", "base_url": "https://a.example/v1", "api_key_var": "K"}
+    elsewhere = {"model": "j", "base_url": "http://127.0.0.1:9/v1"}
+    assert chosen_judge_settings(None, "http://127.0.0.1:9/v1") == elsewhere
+    assert chosen_judge_settings("other") == {"model": "other"}
+    assert chosen_judge_settings("") is None

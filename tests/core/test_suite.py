@@ -48,6 +48,86 @@ def test_an_evaluation_overrides_the_values_of_its_suite(load):
     assert {each.config.suite for each in (first, second)} == {"nightly"}
 
 
+def test_flags_override_both_the_evaluation_and_its_suite(load):
+    first, second = load(SEED, num_examples=7, max_concurrent=8, temperature=0.5)
+    assert [each.config.num_examples for each in (first, second)] == [7, 7]
+    assert [each.config.max_concurrent for each in (first, second)] == [8, 8]
+    assert (first.sources["num_examples"], first.sources["env_args"]) == ("flag", "[[eval]]")
+    shown = [second.shown_sources[name] for name in ("num_examples", "rollouts_per_example", "env_id", "max_retries")]
+    assert shown == ["flag", "suite file nightly.toml", "[[eval]] of nightly.toml", "built-in"]
+
+
+SAMPLED = 'sampling = {top_p = 0.9, temperature = 0.2}\n[[eval]]\nenv_id = "gsm8k"\n'
+
+
+def test_sampling_parameters_of_flags_are_merged_with_those_of_the_file(load):
+    [one] = load(SAMPLED, sampling_args={"temperature": 0.8, "top_k": 5})
+    assert one.config.sampling_args == {"top_p": 0.9, "temperature": 0.8, "top_k": 5}
+    assert one.shown_sources["sampling_args"] == "flag, suite file nightly.toml"
+
+
+ELSEWHERE = """\
+model = "m"
+base_url = "https://one.example/v1"
+api_key_var = "KEY_OF_ONE"
+headers = {"X-Team" = "$TOKEN_OF_ONE"}
+input_price = 3.0
+output_price = 9.0
+[[eval]]
+env_id = "gsm8k"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "key", "headers", "price"),
+    [
+        ({}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, 3.0),
+        ({"base_url": "https://one.example/v2"}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, 3.0),
+        ({"model": "other"}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, None),
+        ({"base_url": "https://two.example/v1", "api_key_var": "KEY_OF_TWO"}, "KEY_OF_TWO", {}, None),
+        ({"provider": "openai"}, "OPENAI_API_KEY", {}, None),
+    ],
+)
+def test_a_flag_that_names_another_endpoint_never_sends_the_key_and_headers_of_the_file_there(
+    load, typed, key, headers, price
+):
+    [one] = load(ELSEWHERE, **typed)
+    assert (one.config.api_key_var, one.config.headers, one.config.input_price) == (key, headers, price)
+    assert one.config.model == typed.get("model", "m")
+
+
+@pytest.mark.parametrize("name", ["name", "env_args", "env_source", "part", "hf_hub_dataset_name"])
+def test_a_flag_for_one_evaluation_is_refused(load, name):
+    with pytest.raises(ConfigError, match=f"{name}: belongs to one evaluation of a suite"):
+        load(SEED, **{name: "x"})
+
+
+SWEEP = """\
+[[ablation]]
+env_id = "arithmetic"
+[ablation.sweep]
+rollouts_per_example = [1, 4]
+[ablation.sweep.sampling_args]
+temperature = [0.0, 1.0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "flag", "name"),
+    [
+        ({"rollouts_per_example": 2}, "rollouts_per_example", "rollouts_per_example"),
+        ({"temperature": 0.5}, "temperature", "temperature"),
+        ({"sampling_args": {"temperature": 0.5}}, "sampling_args", "temperature"),
+    ],
+)
+def test_a_flag_does_not_override_a_sweep(load, typed, flag, name):
+    with pytest.raises(
+        ConfigError, match=rf"{flag}: the suite has several values of {name} \(.*nightly.toml, line 3\)"
+    ):
+        load(SWEEP, **typed)
+    assert len(load(SWEEP, num_examples=3)) == 4
+
+
 def test_evaluations_of_the_same_environment_get_names(load):
     three = load('[[eval]]\nid = "gsm8k"\n[[eval]]\nid = "gsm8k"\nseed = 1\n[[eval]]\nid = "gsm8k"\nname = "cold"\n')
     assert [each.label for each in three] == ["gsm8k", "gsm8k-2", "cold"]

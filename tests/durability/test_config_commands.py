@@ -49,5 +49,5 @@ def test_what_is_set_is_used_until_it_is_unset(nightjar, serve):
 
     assert config("unset", "eval.model").code == 0
     plan = json.loads(nightjar.start("eval", "run", "essays", "--dry-run", "--json").wait().stdout)
-    assert (plan["config"]["model"], plan["sources"]["model"]) == ("openai/gpt-4.1-mini", "default")
-    assert (plan["config"]["num_examples"], plan["sources"]["num_examples"]) == (1, "config")
+    assert (plan["config"]["model"], plan["sources"]["model"]) == ("openai/gpt-4.1-mini", "built-in")
+    assert (plan["config"]["num_examples"], plan["sources"]["num_examples"]) == (1, "user config")

@@ -39,7 +39,7 @@ def test_only_what_meets_the_condition_is_done_again(nightjar, serve, failed):
     ended = nightjar.start("eval", "retry", run_id[:6]).wait()
     assert (ended.code, server.stats().received) == (0, limited + len(broken))
     assert chains(run) == [None] * 40
-    assert "Next:      nightjar sql" in ended.stdout
+    assert "Next:      nightjar view" in ended.stdout
     assert nightjar.start("eval", "retry", run_id).wait().code == 0
     assert server.stats().received == limited + len(broken)  # no rollout remains
 

@@ -94,8 +94,9 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["-n", "3", "-m", "m"], "model, num_examples must be set in the suite's file"),
-    (["-e", "x.toml"], "endpoints_path must be set in the suite's file"),
+    (["-a", '{"largest": 9}'], "'--env-args' / '-a': belongs to one evaluation of a suite: set it in the suite's file"),
+    (["--name", "x"], "'--name': belongs to one evaluation of a suite"),
+    (["-c", "0"], "'--max-concurrent' / '-c': Input should be greater than or equal to 1 (found 0)"),
     (["--resume", "outputs/x"], "--resume PATH works with one"),
     (["--hosted", "--follow"], "--follow works with one"),
 ])  # fmt: skip
@@ -106,6 +107,15 @@ def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, mess
     [line] = ended.stderr.splitlines()
     assert message in line
     assert server.stats().received == 0
+
+
+def test_flags_override_the_file_for_all_evaluations(nightjar, typed, serve):
+    server, other = serve(keep_requests=100), serve(keep_requests=100)
+    flags = ("-n", "1", "-r", "1", "-m", "small", "-b", other.url, "-T", "0.1", "-c", "1")
+    assert typed(SUITE.format(url=server.url), *flags).wait().code == 0
+    assert server.stats().received == 0
+    assert [(one.body["model"], one.body["temperature"]) for one in other.requests] == [("small", 0.1)] * 2
+    assert nightjar.sql("SELECT model, num_examples, config ->> 'max_concurrent' FROM runs") == [("small", 1, "1")] * 2
 
 
 def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed):
@@ -127,9 +137,11 @@ class TestADryRun:
         received = server.stats().received
         ended = typed(text.replace("num_examples = 6", "num_examples = 60"), "--dry-run", "--json").wait().ok()
         first, second = json.loads(ended.stdout)
-        assert (first["sources"]["num_examples"], second["sources"]["num_examples"]) == ("suite", "[[eval]]")
-        assert second["sources"]["sampling_args"] == "[[eval]]"
-        assert first["sources"]["max_retries"] == "default"
+        sources = (first["sources"]["num_examples"], second["sources"]["num_examples"])
+        assert sources == ("suite file nightly.toml", "[[eval]] of nightly.toml")
+        assert second["sources"]["sampling_args"] == "[[eval]] of nightly.toml"
+        assert first["sources"]["max_retries"] == "built-in"
+        assert first["files"] == {"suite": "nightly.toml"}
         assert (second["rollouts"], second["earlier_runs"]) == (120, 2)
         assert second["input_tokens"] == pytest.approx(120 * tokens_in)
         assert second["cost"] == pytest.approx(120 * tokens_in / 1000)
@@ -143,6 +155,16 @@ class TestADryRun:
         assert "num_examples          -1" in ended.stdout
         assert server.stats().received == 0
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
+
+    @pytest.mark.parametrize(("env_id", "message"), [
+        ("harbor://missing", "There are no tasks in 'missing': there is no such folder"),
+        ("skills://missing?data_dir=nowhere", "nowhere"),
+        ("nope://missing", "Unknown scheme 'nope'://. Choose one of: "),
+    ])  # fmt: skip
+    def test_of_a_path_that_is_missing_fails_like_the_run(self, nightjar, serve, env_id, message):
+        ended = nightjar.eval(env_id, "--dry-run", server=serve())
+        assert ended.code == 1
+        assert message in ended.stderr
 
     def test_of_an_unknown_task_of_inspect_fails_like_the_run(self, nightjar, serve):
         server = serve()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nightjar.cli.eval.live import view
+from nightjar.cli.eval.live_view import frame
 from nightjar.engine import open_runs
 from nightjar.errors import NightjarError
 from nightjar.evaluation import evaluate
@@ -23,7 +23,7 @@ from nightjar.warehouse import Warehouse
 
 SVG = Path(__file__).parents[2] / "docs" / "images" / "suite.svg"
 ERROR_RATES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.35, 0.45)
-WIDTH = 100
+WIDTH, HEIGHT = 100, 40
 SECONDS = 9.0
 
 
@@ -37,8 +37,8 @@ async def main():
         runs = [asyncio.create_task(run(number, server, Path(folder))) for number, server in enumerate(servers)]
         await asyncio.sleep(SECONDS)
         under_way = sorted(open_runs(), key=lambda one: one.metadata.name or "")
-        console = Console(width=WIDTH, record=True, file=io.StringIO(), force_terminal=True)
-        console.print(view(under_way, len(under_way) - 1))
+        console = Console(width=WIDTH, height=HEIGHT, record=True, file=io.StringIO(), force_terminal=True)
+        console.print(frame(console, under_way, len(under_way) - 1))
         drawn = console.export_svg(title="nightjar eval run suite.toml")
         SVG.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))  # nothing from elsewhere
         for task in runs:

@@ -12,7 +12,7 @@ from scipy import stats
 from nightjar.analysis import compare_all, compare_runs
 from nightjar.analysis.measuring import Paired, measure
 from nightjar.errors import ConfigError
-from nightjar.reports.comparison import findings, side_rows
+from nightjar.reports.comparison import findings, side_rows, verdict
 from nightjar.statistics.intervals import Interval
 
 GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k"
@@ -215,6 +215,15 @@ class TestMetrics:
         found = compare_runs(*runs, metric="correct")
         assert (found.candidate.mean, found.difference.mean, found.difference.p_mcnemar) == (0.5, -0.5, 2 * 0.5**6)
 
+    def test_a_side_may_have_another_metric(self, runs):
+        # the baseline's steps are 0 to 11, with the mean 5.5; the candidate's rewards are 1 and 0.4, six times each
+        found = compare_runs(*runs, metric="reward", baseline_metric="steps", max_drop=10.0)
+        assert (found.baseline.mean, found.candidate.mean) == (5.5, pytest.approx(0.7))
+        assert (found.difference.mean, found.pairs) == (pytest.approx(-4.8), 12)
+        assert found.reason.startswith("The mean reward (baseline: steps) is lower by at most")
+        with pytest.raises(ConfigError, match=r"No rollout of run 'a' or 'b' has 'stepps'\. Choose one of: reward"):
+            compare_runs(*runs, baseline_metric="stepps")
+
     def test_where_lower_is_better(self, runs):
         found = compare_runs(*runs, metric="steps", max_drop=1.0, direction="lower")
         assert found.decision == "REGRESSION"
@@ -265,10 +274,22 @@ class TestSeveralEvaluations:
         sides = [{"gsm8k": ([1.0] * 200, {}), "mmlu": (mmlu, {})} for mmlu in ([None, 1.0], [1.0, None])]
         found = self.compare(house, *sides)
         assert (found.decision, [one.decision for one in found.found]) == ("INCONCLUSIVE", ["PASS"])
-        [why] = found.missing.values()
-        assert "too many rollouts failed" in why
-        with pytest.raises(ConfigError, match=r"There are 2 evaluations: gsm8k, run before-mmlu\. Name one run"):
+        [(name, why)] = found.incomparable.items()
+        assert (name, "too many rollouts failed" in why) == ("run before-mmlu and run after-mmlu", True)
+        assert (found.missing, found.new) == ({}, [])
+        several = r"There are 2 evaluations: gsm8k, run before-mmlu and run after-mmlu\. Name one run"
+        with pytest.raises(ConfigError, match=several):
             compare_runs(house.folder / "before", house.folder / "after")
+
+    def test_an_evaluation_with_other_questions_is_in_both_sides_but_not_comparable(self, house):
+        for side, content in (("before", "old"), ("after", "new")):
+            for env_id, hashes in (("gsm8k", "gsm8k"), ("mmlu", content)):
+                place = house.folder / side / env_id
+                house.write(f"{side}-{env_id}", [1.0] * 200, place=place, hashes=hashes, env_id=env_id)
+        found = compare_all(house.folder / "before", house.folder / "after")
+        [why] = found.incomparable.values()
+        assert "200 and 200 examples, all with different content" in why
+        assert verdict(found) == "Of 2 evaluations: 1 passed, 1 in both, but not comparable."
 
 
 class TestSides:

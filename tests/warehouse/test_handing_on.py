@@ -101,6 +101,26 @@ def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehou
     assert json.loads((tmp_path / "log.json").read_text())["status"] == "error"
 
 
+def test_an_export_of_a_killed_run_says_what_was_planned(run_dir, nightjar, tmp_path):
+    metadata = json.loads((run_dir / "metadata.json").read_text())
+    (run_dir / "metadata.json").write_text(json.dumps({**metadata, "num_examples": 5, "rollouts": 10}))
+    ended = nightjar("export", run_dir, "--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json")
+    assert ended.err.count("The run is not complete: 6 of 10 planned rollouts are missing\n") == 2
+    log = json.loads((tmp_path / "log.json").read_text())
+    assert log["eval"]["dataset"]["samples"] == 5
+    assert log["results"] | {"scores": []} == {"total_samples": 10, "completed_samples": 3, "scores": []}
+
+
+def test_a_page_replaces_only_a_page_of_the_same_run(run_dir, nightjar, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("<p>mine</p>")
+    kept = nightjar("export", run_dir, "--html", path)
+    assert (kept.code, path.read_text()) == (1, "<p>mine</p>")
+    assert "is not a page of run 'r1' by Nightjar, so it is kept" in kept.err
+    path.unlink()
+    assert [nightjar("export", run_dir, "--html", path).code for _ in range(2)] == [0, 0]
+
+
 def test_usage_and_write_errors(run_dir, nightjar, tmp_path):
     assert nightjar("export", run_dir).code == 2
     ended = nightjar("export", run_dir, "--html", tmp_path / "missing" / "run.html")

@@ -1,5 +1,6 @@
 """What a run says that its model costs holds where the warehouse has no price of it."""
 
+import json
 import logging
 
 import pytest
@@ -24,10 +25,12 @@ def run(tmp_path):
 
 
 async def test_the_first_run_of_a_model_sets_its_price(run, tmp_path, caplog):
-    await run(**PRICED)
+    ended = await run(**PRICED)
     house = Warehouse(tmp_path / "house")
     [(tokens_in, tokens_out, cost)] = house.query("SELECT input_tokens, output_tokens, cost FROM runs").rows
     assert cost == pytest.approx((1_000 * tokens_in + 10_000 * tokens_out) / 1e6)
+    assert ended.cost == pytest.approx(cost)
+    assert json.loads((ended.path / "metadata.json").read_bytes())["cost"] == ended.cost
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     await run(input_price=2.0)
     [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -36,5 +39,7 @@ async def test_the_first_run_of_a_model_sets_its_price(run, tmp_path, caplog):
 
 
 async def test_a_run_without_a_price_sets_none(run, tmp_path):
-    await run()
+    ended = await run()
+    assert ended.cost is None
+    assert "cost" not in json.loads((ended.path / "metadata.json").read_bytes())
     assert Warehouse(tmp_path / "house").query("SELECT cost FROM runs").rows == [(None,)]

@@ -137,6 +137,42 @@ class TestEvaluating:
 
         assert asyncio.run(in_a_notebook()).status == "completed"
 
+    async def test_two_run_at_once_in_async_code_while_its_event_loop_goes_on(self, folder):
+        turns = 0
+
+        async def count_turns():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.01)
+
+        asked = {"num_examples": 4, "rollouts_per_example": 1, "max_concurrent": 1}
+        with ModelServer(HalfRight(), faults=Faults(latency_ms=100)) as server:
+            counting = asyncio.create_task(count_turns())
+            models = ("first", "second")
+            began = [nj.evaluate_async("arithmetic", model=model, base_url=server.url, **asked) for model in models]
+            runs = await asyncio.gather(*began)
+            counting.cancel()
+            assert server.stats().peak_in_flight == 2
+        assert [(run.model, run.status) for run in runs] == [("first", "completed"), ("second", "completed")]
+        assert turns > 20
+
+    async def test_cancelling_its_task_stops_the_run_keeps_what_is_finished_and_raises(self, folder):
+        asked = {"model": "cancelled", "num_examples": 40, "rollouts_per_example": 1, "max_concurrent": 4}
+        with ModelServer(HalfRight(), faults=Faults(latency_ms=200)) as server:
+            task = asyncio.create_task(nj.evaluate_async("arithmetic", base_url=server.url, **asked))
+            while not any(run.progress.scored for run in open_runs()):  # noqa: ASYNC110 - it is in another thread
+                await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        [stopped] = nj.runs(model="cancelled")
+        assert (stopped.status, 1 <= stopped.summary.scored < 40) == ("cancelled", True)
+
+    async def test_in_async_code_a_wrong_setting_is_refused(self, server):
+        with pytest.raises(ConfigError, match="Unknown setting 'modell'"):
+            await nj.evaluate_async("arithmetic", modell="m")
+
     def test_the_same_environment_serves_several_runs_and_resumes(self, server):
         env = environment()
         asked = {"base_url": server.url, "rollouts_per_example": 1}

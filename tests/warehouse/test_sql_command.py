@@ -89,6 +89,11 @@ class TestTables:
             "62.89", "one,", "two",
         ]  # fmt: skip
         assert "0.6666666666666666" in run(query, "--full").stdout
+        query = "SELECT 0.00012345678 AS a, 12.5::DECIMAL(18, 2) AS b, [2 / 3, 1 / 3] AS c, {x: [1 / 3]} AS d"
+        assert run(query).stdout.splitlines()[2].split("  ") == [
+            "0.000123", "12.50", "[0.6667, 0.3333]", '{"x": [0.3333]}',
+        ]  # fmt: skip
+        assert "0.6666666666666666" in run(query, "--format", "json").stdout
 
     @pytest.mark.parametrize(("columns", "statement", "lines"), [
         (120, "SELECT completion->>'$[0].content' AS text, 1 AS n FROM rollouts LIMIT 1",

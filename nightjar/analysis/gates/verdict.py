@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nightjar.analysis.gates.policy import TIERS, Correction, GatePolicy, GateRule, Tier
 from nightjar.analysis.measuring import Paired, chance_of_damage, damage_if_failed_wrong, damage_of, measure, needed
 from nightjar.analysis.records import Difference, Direction, Terms
+from nightjar.core.text import counted, counted_are
 from nightjar.statistics.exchange import holm
 from nightjar.statistics.windows import WindowTest, chance_of_so_much_damage, window_tests
 
@@ -237,7 +238,8 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
         examples = f"{found.not_asked:,} of the baseline's {one.evidence.baseline_examples:,} examples"
         reason += f" {examples} are not in the candidate."
     if ambiguous := found.paired_by.get("position"):
-        reason += f" {ambiguous:,} pairs are by position, because several examples have the same question and answer."
+        by_position = f"{counted_are(ambiguous, 'pair')} by position"
+        reason += f" {by_position}, because several examples have the same question and answer."
     if more:
         reason += f" About {more:,} examples would be enough for a decision, if the damage is as estimated."
     return replace(found, outcome=outcome, reason=reason, p_adjusted=p, pairs_needed=more)
@@ -250,7 +252,10 @@ def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str
     if difference is None:
         return "INSUFFICIENT", _nothing_to_compare(evidence)
     if pairs < policy.min_pairs:
-        return "INSUFFICIENT", f"Only {pairs} examples are scored in both sides; {policy.min_pairs} are required."
+        return (
+            "INSUFFICIENT",
+            f"Only {counted_are(pairs, 'example')} scored in both sides; {policy.min_pairs} are required.",
+        )
     if p <= policy.level:
         return "BREACH", _breach(one, difference, p)
     doubt = _doubt(one, difference)
@@ -280,7 +285,8 @@ def _doubt(one: _Measured, difference: Difference) -> str:
     if at_most > terms.max_drop:
         return f"The candidate may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
     if evidence.not_made:
-        return f"{evidence.not_made:,} rollouts of the candidate are missing. To run them: nightjar eval retry."
+        many, are = counted(evidence.not_made, "rollout"), "is" if evidence.not_made == 1 else "are"
+        return f"{many} of the candidate {are} missing. To run them: nightjar eval retry."
     at_worst = damage_if_failed_wrong(difference, terms.direction)
     if at_worst > terms.max_drop:
         worst = f"If all failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}"

@@ -46,7 +46,8 @@ def _record(evaluation: Evaluation, expected: Estimate) -> dict[str, Any]:
     return {
         "name": evaluation.label,
         "config": evaluation.config.model_dump(mode="json"),
-        "sources": dict(evaluation.sources),
+        "sources": evaluation.shown_sources,
+        "files": {source: str(path) for source, path in evaluation.files.items()},
         **asdict(expected),
     }
 
@@ -57,9 +58,10 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
     table.add_column("Field", no_wrap=True)
     table.add_column("Value", overflow="fold")
     table.add_column("From", no_wrap=True)
+    sources = evaluation.shown_sources
     for name, value in config.model_dump(mode="json").items():
         if value not in (None, [], {}, ""):
-            table.add_row(name, Text(shown(value)), evaluation.sources[name])
+            table.add_row(name, Text(shown(value)), sources[name])
     Console(markup=False, emoji=False).print(table)
     print_labelled(
         {
@@ -75,7 +77,8 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
 def _rollouts(config: RunConfig, expected: Estimate) -> str:
     each = config.rollouts_per_example
     if config.num_examples != ALL_EXAMPLES:
-        return f"{expected.rollouts:,} ({config.num_examples:,} examples × {each}, or fewer if the dataset is smaller)"
+        examples = counted(config.num_examples, "example")
+        return f"{expected.rollouts:,} ({examples} × {each}, or fewer if the dataset is smaller)"
     known = "" if expected.rollouts is None else f"{expected.rollouts:,} "
     return f"{known}(all examples × {each})"
 
@@ -107,4 +110,4 @@ def _show_total(expected: Sequence[Estimate]) -> None:
     known = f"about {sum(costs):,.4f} USD" if costs else "cost unknown"
     rest = len(expected) - len(costs)
     without = f"; the cost of {rest} of {len(expected)} is unknown" if costs and rest else ""
-    echo(f"All:      {rollouts:,} rollouts, {known}{without}")
+    echo(f"All:      {counted(rollouts, 'rollout')}, {known}{without}")

@@ -15,6 +15,7 @@ from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.artifacts import write_all
 from nightjar.compat.nemo.engine.results import bundle_of_run
 from nightjar.compat.nemo.engine.sharding import EvaluationPart, merged, missing_steps, part_of, shard_part
+from nightjar.core.text import counted
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, NightjarError
 from nightjar.evaluation import Outcome
@@ -98,7 +99,8 @@ def _merge(parts: Sequence[EvaluationPart], folder: Path, repeats: int | None) -
     mean, coverage = scores["mean_reward"]["value"], scores["coverage"]
     reward = "no reward" if mean is None else f"mean reward {mean:.4f}"
     covered = f"coverage {coverage['value'] or 0:.1%} ({coverage['scored']:,} of {coverage['total']:,})"
-    echo(f"Wrote {paths['bundle']}: {len(parts)} parts, {bundle['n_results']:,} steps, {reward}, {covered}")
+    amounts = f"{counted(len(parts), 'part')}, {counted(bundle['n_results'], 'step')}"
+    echo(f"Wrote {paths['bundle']}: {amounts}, {reward}, {covered}")
     missing = missing_steps(parts, bundle)
     for sentence in missing:
         echo(f"Warning: {bundle['benchmark']['name']}: {sentence}", err=True)

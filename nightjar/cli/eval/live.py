@@ -6,25 +6,24 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
+from rich.control import Control
 from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.segment import ControlType
 
+from nightjar.cli.eval.live_view import Frame, frame, full_screen, status_line
 from nightjar.cli.terminal import echo
 from nightjar.core.secrecy import hidden_in_log
-from nightjar.core.text import harmless
+from nightjar.core.text import counted
 from nightjar.engine import Run, open_runs
-from nightjar.evaluation.bars import RunBars, reward, title
+from nightjar.evaluation.bars import RunBars, title
 from nightjar.hosting.server import page_of
 from nightjar.hosting.temporary_server import is_temporary
 
@@ -34,9 +33,7 @@ Style: TypeAlias = Literal["auto", "screen", "plain", "none"]
 
 _FRAME_SECONDS = 0.25
 _LINE_SECONDS = 10.0
-_BAR_WIDTH = 12
-_MOST_KINDS = 3
-_FASTEST_SHOWN = 10_000.0
+_MOST_MESSAGES = 1_000
 _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozenset({"k", "\x1b[A", "\x1b[D"})
 
 
@@ -50,24 +47,25 @@ def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
     return next(iter(given.values()), "auto")
 
 
-@contextmanager
-def display(style: Style = "auto") -> Iterator[None]:
-    """Shows the progress of the runs of this process on stderr, from the first run on. Requires an event loop."""
+@asynccontextmanager
+async def display(style: Style = "auto") -> AsyncIterator[None]:
+    """Shows the progress of the runs of this process on stderr, from the first run on, until the block ends."""
     task = asyncio.get_running_loop().create_task(_Display(style).show())
     try:
         yield
     finally:
-        if task.done() and (broken := task.exception()) is not None:
-            logger.warning("The progress display stopped: %r", broken)
         task.cancel()
+        [ended] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(ended, Exception):
+            logger.warning("The progress display stopped: %r", ended)
 
 
 class _Display:
     def __init__(self, style: Style) -> None:
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, file=sys.stderr)
         self._style = style
         self._runs: dict[str, Run] = {}
-        self._chosen = 0
+        self._selected: str | None = None
 
     async def show(self) -> None:
         if self._style == "none":
@@ -76,28 +74,45 @@ class _Display:
             await asyncio.sleep(_FRAME_SECONDS)
         if self._style == "plain":
             await self._show_bars()
+        elif not self._console.is_terminal:
+            await self._show_lines()
         else:
-            await (self._show_live if self._console.is_terminal else self._show_lines)()
+            with _keys(self._select):
+                await (self._show_screen if self._style == "screen" else self._show_live)()
 
     async def _show_live(self) -> None:
-        is_screen = self._style == "screen"
-        with _keys(self._choose), Live(console=self._console, auto_refresh=False, screen=is_screen) as live:
-            try:
-                while True:
-                    self._look()
-                    live.update(view(list(self._runs.values()), self._chosen), refresh=True)
-                    await asyncio.sleep(_FRAME_SECONDS)
-            finally:
-                live.update(view(list(self._runs.values()), self._chosen), refresh=True)
+        """Draws below the lines that are printed meanwhile. At the end, the results take the place of the view."""
+        console, last, width = self._console, Frame([]), self._console.width
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while True:
+                self._look()
+                if console.width < width:
+                    _erase_rows(console, last.rows(console.width) - last.rows(width))
+                width, last = console.width, frame(console, list(self._runs.values()), self._chosen)
+                live.update(last, refresh=True)
+                await asyncio.sleep(_FRAME_SECONDS)
+
+    async def _show_screen(self) -> None:
+        with (
+            _collected_messages() as messages,
+            Live(
+                console=self._console, auto_refresh=False, screen=True, redirect_stdout=False, redirect_stderr=False
+            ) as live,
+        ):
+            while True:
+                self._look()
+                view = full_screen(self._console, list(self._runs.values()), self._chosen, list(messages))
+                live.update(view, refresh=True)
+                await asyncio.sleep(_FRAME_SECONDS)
 
     async def _show_lines(self) -> None:
         loop = asyncio.get_running_loop()
         said_at = loop.time()
         while True:
             for run in self._look():
-                echo(f"{title(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
+                echo(f"{title(run)}: {counted(run.progress.total, 'rollout')}, run {run.run_id}", err=True)
                 if run.progress.already_done:
-                    echo(f"{run.progress.already_done} of them are already done", err=True)
+                    echo(f"{run.progress.already_done} of them already done", err=True)
             if loop.time() - said_at >= _LINE_SECONDS:
                 said_at = loop.time()
                 for run in open_runs():
@@ -128,102 +143,54 @@ class _Display:
                 echo(f"Prefect: {page}", err=True)
         return begun
 
-    def _choose(self, key: str) -> None:
+    @property
+    def _chosen(self) -> int:
+        """The position of the run that the user has selected; otherwise, of the first run in progress."""
+        active = [run.run_id for run in self._runs.values() if run.metadata.finished_at is None]
+        return [*self._runs].index(self._selected or (active or [*self._runs])[0])
+
+    def _select(self, key: str) -> None:
         step = (key in _NEXT_KEYS) - (key in _PREVIOUS_KEYS)
-        self._chosen = (self._chosen + step) % max(1, len(self._runs))
+        if step and self._runs:
+            self._selected = [*self._runs][(self._chosen + step) % len(self._runs)]
 
 
-def view(runs: Sequence[Run], chosen: int = 0) -> RenderableType:
-    """Shows one run in detail, below an overview of all runs if there are several."""
-    detail = _detail(runs[chosen])
-    if len(runs) == 1:
-        return detail
-    hint = Text("j and k, or the arrow keys: select an evaluation", style="dim")
-    return Group(_overview(runs, chosen), detail, hint)
+def _erase_rows(console: Console, count: int) -> None:
+    """Erases rows above the cursor: those that lines took when the terminal became narrower and wrapped them."""
+    up: list[Any] = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)]
+    console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), *(up * count)))
 
 
-def _overview(runs: Sequence[Run], chosen: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("Evaluation", overflow="fold", ratio=1)
-    table.add_column("", no_wrap=True, width=_BAR_WIDTH)
-    for heading in ("Done", "Reward", "Failed", "Rate", "Left"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, run in enumerate(runs):
-        progress = run.progress
-        table.add_row(
-            Text(title(run), style="bold" if number == chosen else ""),
-            ProgressBar(total=progress.total, completed=progress.done, width=_BAR_WIDTH),
-            f"{progress.done}/{progress.total}",
-            reward(run),
-            str(progress.failed),
-            f"{progress.rate:.1f}/s",
-            _left(run) or "–" if run.metadata.finished_at is None else run.metadata.status,
-        )
-    return table
+class _Collector:
+    """A stream that keeps the lines written to it. In everything else, it is the stream in whose place it is."""
+
+    def __init__(self, stream: TextIO, lines: deque[str]) -> None:
+        self._stream = stream
+        self._lines = lines
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = f"{self._begun}{text}".split("\n")
+        self._lines.extend(whole)
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
-def _detail(run: Run) -> Panel:
-    progress, metadata = run.progress, run.metadata
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", ratio=1)
-    table.add_row("", ProgressBar(total=progress.total, completed=progress.done))
-    size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
-    waiting = f", {progress.unscored} generated, not scored yet" if progress.unscored else ""
-    table.add_row("Rollouts", f"{progress.done}/{progress.total} ({size}){waiting}")
-    table.add_row("Reward", "–" if progress.avg_reward is None else f"{progress.avg_reward:.4f}")
-    left = _left(run)
-    table.add_row("Rate", f"{progress.rate:.1f}/s" + (f", {left} left" if left else ""))
-    if progress.waiting:
-        table.add_row("Waiting", Text(harmless(progress.waiting), style="yellow"))
-    table.add_row("Requests", " · ".join(_requests(run)))
-    budget = f" · {run.budget}" if run.budget is not None else ""
-    table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{budget}")
-    for label, text in _errors(run):
-        table.add_row(label, Text(harmless(text), style="red"))
-    return Panel(table, title=Text(title(run)), subtitle=f"run {run.run_id}", expand=True)
-
-
-def _requests(run: Run) -> Iterator[str]:
-    for pace in run.paces():
-        ceiling = "" if pace.places.ceiling == float("inf") else f" of {pace.places.ceiling:.0f}"
-        rate = "" if pace.rate > _FASTEST_SHOWN else f", at most {pace.rate:.1f}/s"
-        yield f"{pace.places.in_use} in flight{ceiling}{rate}"
-    progress = run.progress
-    again = [(progress.refused, "refused"), (progress.retries, "again")]
-    yield ", ".join([f"{progress.requests} sent", *(f"{count} {what}" for count, what in again if count)])
-
-
-def _errors(run: Run) -> Iterator[tuple[str, str]]:
-    progress = run.progress
-    kinds = sorted(progress.errors.items(), key=lambda kind: -kind[1][0])
-    for name, (count, message) in kinds[:_MOST_KINDS]:
-        yield "Failed", f"{count} × {name}: {_one_line(message)}"
-    if progress.last_failure and progress.retries:
-        yield "Retried", _one_line(progress.last_failure)
-
-
-def _one_line(text: str) -> str:
-    return text.strip().partition("\n")[0][:200]
-
-
-def _left(run: Run) -> str:
-    seconds = run.progress.seconds_left
-    return "" if seconds is None else str(timedelta(seconds=round(seconds)))
-
-
-def status_line(run: Run) -> str:
-    progress = run.progress
-    if progress.waiting:
-        return harmless(f"waiting {progress.waiting}")
-    parts = [f"reward {reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
-    if progress.unscored:
-        parts.insert(0, f"{progress.unscored} generated, not scored yet")
-    if progress.retries:
-        parts.insert(2, f"{progress.retries} retries")
-    if left := _left(run):
-        parts.append(f"{left} left")
-    return " · ".join(parts)
+@contextmanager
+def _collected_messages() -> Iterator[deque[str]]:
+    """Collects the lines written to stdout and stderr in the block, and writes the last ones to stderr at its end."""
+    lines, before = deque[str](maxlen=_MOST_MESSAGES), (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = (cast("TextIO", _Collector(stream, lines)) for stream in before)
+    try:
+        yield lines
+    finally:
+        sys.stdout, sys.stderr = before
+        for line in lines:
+            echo(line, err=True)
 
 
 def page_in_prefect(flow_run_id: str | None) -> str | None:

@@ -128,7 +128,9 @@ def eval_stats(
     asked, place = _located([run], warehouse, prefect_url)
     with selected(asked, place) as (where, [run_ids]):
         if len(run_ids) > 1:
-            raise ConfigError(f"{run!r} matches {len(run_ids)} runs: {', '.join(run_ids[:5])}. Name one of them")
+            raise ConfigError(
+                f"{run!r} matches {counted(len(run_ids), 'run')}: {', '.join(run_ids[:5])}. Name one of them"
+            )
         found = describe_run(run_ids[0], warehouse=where, by=by, cluster=cluster, alpha=alpha)
     if as_json:
         print_json(finite(asdict(found)))

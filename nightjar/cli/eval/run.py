@@ -29,7 +29,7 @@ from nightjar.errors import ConfigError
 from nightjar.evaluation.config.fields import name_values
 from nightjar.evaluation.config.parameters import parameters
 from nightjar.evaluation.config.precedence import FLAG, Evaluation, Layer, resolve_evaluation
-from nightjar.evaluation.config.suite import BESIDE_A_SUITE, ENDINGS, load_suite
+from nightjar.evaluation.config.suite import ENDINGS, load_suite
 
 if TYPE_CHECKING:
     from nightjar.evaluation import Outcome
@@ -142,7 +142,7 @@ def eval_run(
     local_only = {"--direct": direct, "--prefect": prefect, "--resume": resume, "--output-dir": output_dir}
     _check_hosted_flags(hosting.hosted, hosting.values(), local_only)
     layers = nemo.layers(fields)
-    evaluations = _evaluations(names, fields, layers, nemo_config, endpoints_path, resume, is_hosted=hosting.hosted)
+    evaluations = _evaluations(names, fields, layers, nemo_config, endpoints_path, resume)
     if dry_run:
         from nightjar.cli.eval.dry_run import show_plans
 
@@ -226,8 +226,6 @@ def _evaluations(
     nemo_config: NemoConfigFile | None,
     endpoints_path: Path | None,
     resume: str | None,
-    *,
-    is_hosted: bool,
 ) -> Sequence[Evaluation]:
     from nightjar.cli.eval.running import evaluation_of
 
@@ -238,11 +236,9 @@ def _evaluations(
             return [evaluation_of(resume, fields)]
         if len(names) == 1 and names[0].endswith(ENDINGS):
             beside = {name: value for name, value in fields.items() if name != "env_id"}
-            typed = [*([] if is_hosted else beside), *(["endpoints_path"] if endpoints_path else [])]
-            if wrong := [name for name in typed if name not in BESIDE_A_SUITE]:
-                flags, allowed = ", ".join(wrong), ", ".join(sorted(BESIDE_A_SUITE))
-                raise typer.BadParameter(f"{flags} must be set in the suite's file. Flags allowed beside it: {allowed}")
-            return nemo_config.evaluations(beside) if nemo_config else load_suite(Path(names[0]), beside)
+            if nemo_config:
+                return nemo_config.evaluations(beside, endpoints_path)
+            return load_suite(Path(names[0]), beside, endpoints_path)
         named = [Layer(FLAG, {**fields, "env_id": name}) for name in names]
         return [resolve_evaluation([each, *layers], endpoints_path) for each in named]
 

@@ -25,7 +25,7 @@ from nightjar.cli.terminal import echo
 from nightjar.core.calling import leave_threads_behind
 from nightjar.core.failures import FailureClass, advice_line, shown_outcomes
 from nightjar.core.secrecy import hidden_in_prints
-from nightjar.core.text import harmless
+from nightjar.core.text import counted, harmless, money
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import ConfigError, RunError
 from nightjar.evaluation import (
@@ -55,6 +55,8 @@ _MEMORY_VARIABLE = "NIGHTJAR_MEMORY_LIMIT"
 """The variable for the limit in gigabytes, such as ``0.5``, or ``none``. Default: nine tenths of the free memory."""
 
 _FREE_SHARE = 0.9
+_MOST_RANKED = 3
+"""The number of environments of a suite whose leaderboards are named after the run."""
 _CGROUP = Path("/sys/fs/cgroup")
 _GIGABYTE = 1e9
 _MOST_GIGABYTES = 1e9
@@ -89,8 +91,8 @@ def runner(
 
 def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heartbeat_url: str | None = None) -> T:
     async def body() -> T:
-        with hidden_in_prints(), display(style):
-            async with stopped_by_signals(), heartbeats(heartbeat_url):
+        with hidden_in_prints():
+            async with display(style), stopped_by_signals(), heartbeats(heartbeat_url):
                 try:
                     return await evaluation()
                 finally:
@@ -202,7 +204,7 @@ def show_outcome(outcome: Outcome) -> None:
 def _summary_table(outcome: Outcome) -> Table:
     summary, metadata = outcome.summary, outcome.metadata
     table = Table.grid(padding=(0, 3))
-    size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
+    size = f"{counted(metadata.num_examples, 'example')} × {metadata.rollouts_per_example}"
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored ({size})")
     table.add_row("Avg reward", avg_reward(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
@@ -210,7 +212,7 @@ def _summary_table(outcome: Outcome) -> Table:
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if curve:
             values = "  ".join(f"{k}: {value:.3f}" for k, value in curve.items())
-            table.add_row(label, f"{values}  (over {summary.complete_examples} examples)")
+            table.add_row(label, f"{values}  (over {counted(summary.complete_examples, 'example')})")
     table.add_row("Errors", harmless(_errors(outcome)))
     if outcomes := shown_outcomes(summary.outcomes):
         table.add_row("Outcomes", outcomes)
@@ -219,6 +221,8 @@ def _summary_table(outcome: Outcome) -> Table:
     if summary.usage and "cached_input_tokens" in summary.usage:
         cached = (summary.usage["cached_input_tokens"], summary.usage["cached_output_tokens"])
         table.add_row("From cache", "{:,.0f} in, {:,.0f} out".format(*cached))
+    if outcome.cost is not None:
+        table.add_row("Cost", money(outcome.cost))
     table.add_row("Runtime", f"{(metadata.time_ms or 0) / 1000:.1f} s")
     return table
 
@@ -241,10 +245,21 @@ def next_command(outcome: Outcome) -> str:
         return shlex.join(["nightjar", "eval", "rescore", str(outcome.path)])
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
-    is_default = outcome.warehouse == shown(resolve_warehouse())
-    options = [] if is_default else ["--warehouse", outcome.warehouse]
-    next_step = ["sql", "SELECT * FROM leaderboard"] if outcome.unpublished is None else ["publish", str(outcome.path)]
-    return shlex.join(["nightjar", *next_step, *options])
+    if outcome.unpublished is not None:
+        return shlex.join(["nightjar", "publish", str(outcome.path), *_place(outcome)])
+    return _commands_to_look([outcome.run_id], [outcome])
+
+
+def _commands_to_look(shown_runs: Sequence[str], outcomes: Sequence[Outcome]) -> str:
+    """Returns the command that shows runs in a browser, and the command that ranks the models of each environment."""
+    place = _place(outcomes[0])
+    environments = dict.fromkeys(outcome.metadata.env_id for outcome in outcomes)
+    ranked = [["nightjar", "leaderboard", env_id, *place] for env_id in [*environments][:_MOST_RANKED]]
+    return "\n".join(map(shlex.join, [["nightjar", "view", *shown_runs, *place], *ranked]))
+
+
+def _place(outcome: Outcome) -> list[str]:
+    return [] if outcome.warehouse == shown(resolve_warehouse()) else ["--warehouse", outcome.warehouse]
 
 
 def finish(outcome: Outcome, as_json: bool, *, is_brief: bool = False) -> None:
@@ -252,7 +267,7 @@ def finish(outcome: Outcome, as_json: bool, *, is_brief: bool = False) -> None:
         echo(json.dumps(as_record(outcome), indent=2))
     elif is_brief:
         _show_table([(outcome.metadata.name or outcome.metadata.env_id, outcome)])
-        echo(f"Next: {next_command(outcome)}")
+        print_labelled({"Next": next_command(outcome)})
     else:
         show_outcome(outcome)
     for error in errors_of(outcome):
@@ -270,7 +285,7 @@ def errors_of(outcome: Outcome) -> Iterator[str]:
     if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
         yield str(outcome.error)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
-        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
+        failed = f"{outcome.summary.failed} of {counted(outcome.summary.rollouts, 'rollout')} failed"
         yield f"{failed}. The first: {first.partition(chr(10))[0]}"
     yield from (str(reason) for reason in (outcome.unpublished, outcome.unpushed) if reason is not None)
 
@@ -280,14 +295,22 @@ def finish_together(ended: Sequence[EndedEvaluation], as_json: bool) -> None:
         echo(json.dumps([_record(each) for each in ended], indent=2))
     else:
         _show_table([(each.evaluation.label, each.outcome) for each in ended])
+        outcomes = [each.outcome for each in ended if each.outcome is not None]
         is_complete = all(each.is_complete for each in ended)
-        command = "nightjar sql 'SELECT * FROM leaderboard'" if is_complete else "the same command with --resume"
-        echo(f"Next: {command}")
+        command = _commands_to_look([], outcomes) if is_complete else "the same command with --resume"
+        print_labelled({"Cost": _cost_of_all([outcome.cost for outcome in outcomes]), "Next": command})
     for each in ended:
         for error in [str(each.error)] if each.outcome is None else errors_of(each.outcome):
             echo(f"Error: {each.evaluation.label}: {error}", err=True)
     is_cancelled = any(each.outcome is not None and each.outcome.status == "cancelled" for each in ended)
     raise typer.Exit(130 if is_cancelled else int(not all(each.is_complete for each in ended)))
+
+
+def _cost_of_all(costs: Sequence[float | None]) -> str:
+    known = [cost for cost in costs if cost is not None]
+    unknown = len(costs) - len(known)
+    rest = f"; the cost of {counted(unknown, 'evaluation')} is unknown" if unknown else ""
+    return f"{money(sum(known))}{rest}" if known else ""
 
 
 def _show_table(ended: Sequence[tuple[str, Outcome | None]]) -> None:

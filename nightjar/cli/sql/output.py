@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from io import StringIO
 from itertools import zip_longest
@@ -191,24 +192,39 @@ def _lines(value: Any, room: int, is_full: bool) -> list[str]:
 
 
 def _cell(value: Any, is_brief: bool) -> str:
-    if is_brief and isinstance(value, float):
+    return harmless(" ".join(_text(_brief(value) if is_brief else value).split()))
+
+
+def _brief(value: Any) -> Any:
+    if isinstance(value, float | Decimal):
         return _rounded(value)
-    if is_brief and isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = ", ".join(value)
-    if is_brief and isinstance(value, datetime):
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}{'Z' if value.tzinfo else ''}"
-    return harmless(" ".join(_text(value).split()))
+    return _rounded_inside(value)
+
+
+def _rounded_inside(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(_rounded(value))
+    if isinstance(value, list):
+        return [_rounded_inside(item) for item in value]
+    return {key: _rounded_inside(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _text(value: Any) -> str:
     return "NULL" if value is None else value_text(value)
 
 
-def _rounded(value: float) -> str:
+def _rounded(value: float | Decimal) -> str:
     """Rounds to four decimal places; numbers from 10 on to two; numbers below 0.01 to three significant digits."""
-    if value and abs(value) < 0.01:  # noqa: PLR2004
+    if isinstance(value, Decimal) and value == round(value, 4):
+        return str(value)
+    size = abs(float(value))
+    if size and size < 0.01:  # noqa: PLR2004
         return f"{value:.3g}"
-    text = f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0")  # noqa: PLR2004
+    text = f"{value:.{4 if size < 10 else 2}f}".rstrip("0")  # noqa: PLR2004
     return f"{text}0" if text.endswith(".") else text
 
 

@@ -35,6 +35,7 @@ from nightjar.cli.sql.session import (
 )
 from nightjar.cli.terminal import echo
 from nightjar.core.home import home
+from nightjar.core.text import counted
 from nightjar.errors import ConfigError, NightjarError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.known_values import known_values
@@ -61,7 +62,7 @@ class SqlPrompt:
         """Answers the input until the user quits; raises ``WarehouseError`` if there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
-        echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D quits.")
+        echo(f"{counted(runs, 'run')}. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D quits.")
         prompt = self._prompt_session()
         while True:
             try:

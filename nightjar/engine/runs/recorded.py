@@ -120,6 +120,7 @@ class RecordedMetadata(_Recorded):
     version_info: dict[str, Any] | None = None
     digests: dict[str, str] | None = None
     published_at: str | None = None
+    cost: _Number | None = None
 
     @model_validator(mode="after")
     def _check_needed(self) -> Self:

@@ -14,6 +14,7 @@ from nightjar.clients.credentials import key_hidden
 from nightjar.clients.providers import key_variable
 from nightjar.core.calling import call
 from nightjar.core.calling.decorators import teardown
+from nightjar.core.home import read_config
 from nightjar.core.messages import Messages, Response, UserMessage
 from nightjar.core.rollout.state import State
 from nightjar.core.rollout.usage import usage_counts
@@ -213,6 +214,25 @@ def judge_config(base_url: str | None = None, api_key_var: str | None = None) ->
     """
     url = base_url or _OPENAI_URL
     return ClientConfig(api_base_url=url, api_key_var=api_key_var or key_variable(url))
+
+
+def chosen_judge_settings(
+    model: str | None, base_url: str | None = None, api_key_var: str | None = None
+) -> dict[str, str] | None:
+    """Returns model, base_url and api_key_var of a judge, as far as they are known; None without a judge.
+
+    If ``model`` is None, the user's configured judge is taken. A key of the configuration is not taken to the endpoint
+    that ``base_url`` names. Raises ``ConfigError`` for an endpoint without a model.
+    """
+    given = {"judge_base_url": base_url, "judge_api_key_var": api_key_var}
+    named = {name.removeprefix("judge_"): value for name, value in given.items() if value is not None}
+    own: dict[str, str] = {} if model is not None else read_config().get("judge", {})
+    if not (model := model or own.get("model")):
+        if named:
+            names = ", ".join(name for name, value in given.items() if value is not None)
+            raise ConfigError(f"{names}: name the model of the judge as well, with judge_model")
+        return None
+    return {**({} if base_url else own), **named, "model": model}
 
 
 class _LazyClient:

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 from nightjar.clients import resolve_client
 from nightjar.clients.client import AnyClient
-from nightjar.core.home import read_config
 from nightjar.core.messages import UserMessage, content_text
 from nightjar.environments.parsers import without_thoughts
-from nightjar.environments.rubrics.judge_rubric import judge_config
+from nightjar.environments.rubrics.judge_rubric import chosen_judge_settings, judge_config
 from nightjar.environments.scorers.texts import extract_json
 from nightjar.environments.seeded.eval_environment import ScorerInput
 from nightjar.errors import JudgeVerdictError, ScoringError
@@ -116,13 +115,15 @@ def _bare(text: str, max_score: int) -> float | None:
 def chosen_judge(model: str | None, base_url: str | None, api_key_var: str | None) -> ModelJudge | None:
     """Returns a model as the judge, at OpenAI by default. If it is None, returns the user's configured judge, or None.
 
-    Only a named model is connected at once, so that a missing key is found before the run.
+    Only a named model is connected at once, so that a missing key is found before the run. Raises ``ConfigError`` for
+    an endpoint without a model.
     """
-    if model is None:
-        own = read_config().get("judge", {})
-        return ModelJudge(**own) if "model" in own else None
-    judge = ModelJudge(model, base_url, api_key_var)
-    judge.open()
+    settings = chosen_judge_settings(model, base_url, api_key_var)
+    if settings is None:
+        return None
+    judge = ModelJudge(**settings)
+    if model is not None:
+        judge.open()
     return judge
 
 

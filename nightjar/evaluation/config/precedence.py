@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,26 @@ from nightjar.evaluation.config.user_config import user_defaults
 
 logger = logging.getLogger(__name__)
 
-WRITTEN = FLAG, EVAL, SUITE = "flag", "[[eval]]", "suite"
+WRITTEN = FLAG, EVAL, ABLATION, SUITE = "flag", "[[eval]]", "[[ablation]]", "suite"
 """Sources that a person has written for this run."""
-CONFIG = "config"
+REGISTRY, ENVIRONMENT, CONFIG, DEFAULT = "registry", "environment", "config", "default"
 ENDPOINT_ID = "endpoint_id"
 """Key, beside the fields of ``RunConfig``, that names an endpoint of the registry instead of a model."""
 _JOINED = ("headers", "headers_from_state", "sampling_args")
-_PROVIDED = {field.name for field in fields(Provider)}
+_PROVIDED = {each.name for each in fields(Provider)}
 _OF_AN_ENDPOINT = {ENDPOINT_ID, "model", "provider", "replicas", "middleware", *_PROVIDED}
 _OF_THE_PLACE = {"provider", "headers", "headers_from_state", "input_price", "output_price", *_PROVIDED}
 """Fields that belong to one endpoint and must not reach another: headers may carry a secret."""
+_OF_ONE_EVALUATION = frozenset({"name", "env_args", "env_source", "part", "hf_hub_dataset_name"})
+"""Fields that flags cannot set for all evaluations of a suite."""
+_PRICES = {"input_price", "output_price"}
+_SHOWN = {
+    SUITE: "suite file",
+    REGISTRY: "endpoint registry",
+    ENVIRONMENT: "environment's default",
+    CONFIG: "user config",
+    DEFAULT: "built-in",
+}
 
 
 @dataclass(frozen=True)
@@ -48,22 +58,46 @@ class Layer:
 
 @dataclass(frozen=True)
 class Evaluation:
+    """A configuration with the source of each field. ``files`` are the files of sources that have one."""
+
     config: RunConfig
     sources: Mapping[str, str]
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         return self.config.name or self.config.env_id
 
+    @property
+    def shown_sources(self) -> dict[str, str]:
+        """The sources of the fields for people, such as ``suite file nightly.toml``, without folders."""
+        return {name: ", ".join(map(self._shown, source.split(", "))) for name, source in self.sources.items()}
+
+    def _shown(self, source: str) -> str:
+        if source in {EVAL, ABLATION}:
+            return f"{source} of {self.files[SUITE].name}"
+        shown = _SHOWN.get(source, source)
+        return f"{shown} {self.files[source].name}" if source in self.files else shown
+
+
+def refuse_fields_of_one(typed: Mapping[str, Any]) -> None:
+    """Raises ``ConfigError`` for a field that flags cannot set for all evaluations of a suite."""
+    for name in sorted(_OF_ONE_EVALUATION & typed.keys()):
+        raise ConfigError(f"{name}: belongs to one evaluation of a suite: set it in the suite's file")
+
 
 def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = None) -> Evaluation:
-    """Merges the values of sources, most important first, and a registry (default: ``configs/endpoints.toml``)."""
+    """Merges the values of sources, most important first, and a registry (default: ``configs/endpoints.toml``).
+
+    Flags that name another endpoint than a suite replace the suite's endpoint with its headers, key and prices.
+    """
     placed = [Layer(layer.source, located(layer.values)) for layer in layers]
     given, sources = _merged(
         [Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _without_other_endpoints(placed)]
     )
     own = _with_plain_sampling({name: value for name, value in user_defaults().items() if name != "output_dir"})
     registry = Registry.load(registry_path or DEFAULT_PATH) if registry_path or DEFAULT_PATH.is_file() else None
+    files = {} if registry is None else {REGISTRY: registry.path}
     has_model = "model" in given or ENDPOINT_ID in given or "model" not in own
     endpoint = _endpoint(given if has_model else {**given, "model": own["model"]}, registry)
     env = defaults_of_environment(given)
@@ -71,10 +105,10 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
         own = {name: value for name, value in own.items() if name not in _OF_THE_PLACE}
     values, sources = _merged(
         [
-            Layer("registry", {name: endpoint[name] for name in ("model",) if name in endpoint}),
+            Layer(REGISTRY, {name: endpoint[name] for name in ("model",) if name in endpoint}),
             *(Layer(sources[name], {name: value}) for name, value in given.items() if name != ENDPOINT_ID),
-            Layer("registry", endpoint),
-            Layer("environment", env),
+            Layer(REGISTRY, endpoint),
+            Layer(ENVIRONMENT, env),
             Layer(CONFIG, own),
         ]
     )
@@ -83,19 +117,33 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
         values |= {name: sampling[name] for name in PLAIN_SAMPLING if name in sampling and name in values}
     config = parse_run_config(values)
     provider = f"provider {config.provider}"
-    default = {name: provider if name in _PROVIDED else "default" for name in RunConfig.model_fields}
-    return Evaluation(config, {**default, **sources})
+    default = {name: provider if name in _PROVIDED else DEFAULT for name in RunConfig.model_fields}
+    return Evaluation(config, {**default, **sources}, files)
 
 
 def _without_other_endpoints(layers: Sequence[Layer]) -> Iterator[Layer]:
     """If a layer names another endpoint, drops the fields of the endpoint from the less important layers."""
-    dropped: set[str] = set()
-    for layer in layers:
+    dropped = set[str]()
+    for position, layer in enumerate(layers):
         yield Layer(layer.source, {name: value for name, value in layer.values.items() if name not in dropped})
         if ENDPOINT_ID in layer.values:
             dropped |= _OF_AN_ENDPOINT
         elif "model" in layer.values:
             dropped.add(ENDPOINT_ID)
+        if layer.source == FLAG:
+            dropped |= _replaced_by_flags(layer.values, layers[position + 1 :])
+
+
+def _replaced_by_flags(typed: Mapping[str, Any], below: Sequence[Layer]) -> set[str]:
+    """Returns the fields of a suite's endpoint that do not apply to the endpoint or model that flags name."""
+    written = [layer.values for layer in below if layer.source in WRITTEN]
+    if not any(written):
+        return set()
+    replaced = _PRICES if "model" in typed else set[str]()
+    base_url = next((values["base_url"] for values in written if "base_url" in values), None)
+    url = typed.get("base_url")
+    is_elsewhere = "provider" in typed or (url and not (base_url and is_same_host(str(url), str(base_url))))
+    return {*replaced, *_OF_THE_PLACE, "replicas"} if is_elsewhere else replaced
 
 
 def _merged(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:

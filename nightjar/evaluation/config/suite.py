@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
 
@@ -38,14 +39,22 @@ from nightjar.core.toml_files import TomlFile, TomlTable
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.endpoints import ENDINGS as YAML
 from nightjar.evaluation.config.parameters import plain_type
-from nightjar.evaluation.config.precedence import ENDPOINT_ID, EVAL, FLAG, SUITE, Evaluation, Layer, resolve_evaluation
+from nightjar.evaluation.config.precedence import (
+    ABLATION,
+    ENDPOINT_ID,
+    EVAL,
+    FLAG,
+    SUITE,
+    Evaluation,
+    Layer,
+    refuse_fields_of_one,
+    resolve_evaluation,
+)
 from nightjar.evaluation.config.run_config import RunConfig
 
 ENDINGS = (".toml", *YAML)
 BUDGETS = frozenset({"max_total_tokens", "max_cost_usd"})
 """Fields of a whole suite. The evaluations of the suite share the budget."""
-BESIDE_A_SUITE = frozenset({"tags", *BUDGETS})
-"""Fields that may be given on the command line with a suite; all other fields belong in the suite's file."""
 _EVAL, _ABLATION, _SWEEP = "eval", "ablation", "sweep"
 _REGISTRY = "endpoints_path"
 _SPELLINGS = {"id": "env_id", "args": "env_args", "sampling": "sampling_args", "api_base_url": "base_url"}
@@ -62,22 +71,32 @@ class _Part(NamedTuple):
     swept: str = ""
 
 
-def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
-    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator. Adds the tags in ``typed`` to the suite's tags."""
+def load_suite(path: Path, typed: Mapping[str, Any], registry: Path | None = None) -> list[Evaluation]:
+    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator.
+
+    Args:
+        path: the file of the suite.
+        typed: fields that override the values of all evaluations. Tags are added to the tags in the file.
+        registry: replaces the endpoint registry that the file names.
+
+    Raises:
+        ConfigError: the file is invalid, or a field in ``typed`` cannot be set for all evaluations.
+    """
     if path.suffix in YAML:
         from nightjar.evaluation.config.nemo.file import NemoConfigFile
 
-        return NemoConfigFile.read(path).evaluations(typed)
+        return NemoConfigFile.read(path).evaluations(typed, registry)
+    refuse_fields_of_one(typed)
     file = TomlFile.read(path)
     arrays = {_EVAL: file.tables(_EVAL), _ABLATION: file.tables(_ABLATION)}
     top = {key: value for key, value in file.content.items() if key not in arrays}
     whole = {"suite": path.stem, **_fields(file.top._replace(content=top))}
     parts = [_Part(table, _fields(table)) for table in arrays[_EVAL]]
-    parts += [part for table in arrays[_ABLATION] for part in _swept(table, whole)]
+    parts += [part for table in arrays[_ABLATION] for part in _swept(table, whole, typed)]
     if not parts:
         raise ConfigError(f"{path}: the file has no evaluations. Add [[{_EVAL}]] with an env_id")
     names = _names(parts, whole)
-    return [_evaluation(part, whole, name, typed) for part, name in zip(parts, names, strict=True)]
+    return [_evaluation(part, whole, name, typed, registry) for part, name in zip(parts, names, strict=True)]
 
 
 def _fields(table: TomlTable, below: str = "") -> dict[str, Any]:
@@ -102,18 +121,29 @@ def _check_kind(table: TomlTable, field: str, value: Any, place: str) -> None:
         raise table.error(f"{place}: expected {_KINDS[kind]}, found {type(value).__name__}", place)
 
 
-def _swept(table: TomlTable, whole: Mapping[str, Any]) -> Iterator[_Part]:
+def _swept(table: TomlTable, whole: Mapping[str, Any], typed: Mapping[str, Any]) -> Iterator[_Part]:
     fixed = _fields(table)
     sweep = fixed.pop(_SWEEP, None)
     if not isinstance(sweep, dict) or not sweep:
         raise table.error(f"the values of the sweep are missing: [{_ABLATION}.{_SWEEP}]")
     axes = dict(_axes(table, fixed))
+    _refuse_swept(table, axes, typed)
     for values in itertools.product(*axes.values()):
         part = dict(fixed)
         for (field, key), value in zip(axes, values, strict=True):
             part[field] = {**part.get(field, whole.get(field, {})), key: value} if key else value
         swept = " ".join(f"{key or field}={value}" for (field, key), value in zip(axes, values, strict=True))
         yield _Part(table, part, swept)
+
+
+def _refuse_swept(table: TomlTable, axes: Iterable[tuple[str, str]], typed: Mapping[str, Any]) -> None:
+    names = {*typed, *typed.get("sampling_args", {})}
+    for field, key in axes:
+        name = key if key and field == "sampling_args" else field
+        if name in names:
+            line = table.file.line(table.array, table.number, _SWEEP)
+            flag = name if name in typed else "sampling_args"
+            raise ConfigError(f"{flag}: the suite has several values of {name} ({table.file.path}, line {line})")
 
 
 def _axes(table: TomlTable, fixed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[Any]]]:
@@ -145,22 +175,27 @@ def _names(parts: list[_Part], whole: Mapping[str, Any]) -> list[str | None]:
     return names
 
 
-def _evaluation(part: _Part, whole: Mapping[str, Any], name: str | None, typed: Mapping[str, Any]) -> Evaluation:
+def _evaluation(
+    part: _Part, whole: Mapping[str, Any], name: str | None, typed: Mapping[str, Any], registry: Path | None
+) -> Evaluation:
     own = {**part.values, **({"name": name} if name else {})}
-    registry = own.pop(_REGISTRY, whole.get(_REGISTRY))
+    written, file = own.pop(_REGISTRY, whole.get(_REGISTRY)), part.table.file.path
+    if registry is None and written is not None:
+        registry = file.parent / written
     tags = [*own.get("tags", whole.get("tags", [])), *typed.get("tags", [])]
     layers = [
         Layer(FLAG, {**typed, **({"tags": tags} if "tags" in typed else {})}),
-        Layer(EVAL, own),
+        Layer(EVAL if part.table.array == _EVAL else ABLATION, own),
         Layer(SUITE, {key: value for key, value in whole.items() if key != _REGISTRY}),
     ]
     try:
-        return resolve_evaluation(layers, None if registry is None else part.table.file.path.parent / registry)
+        found = resolve_evaluation(layers, registry)
     except ConfigError as error:
         field = str(error).partition(":")[0].partition(".")[0]
-        if type(error) is not ConfigError or field not in {*RunConfig.model_fields, ENDPOINT_ID}:
+        if type(error) is not ConfigError or field not in {*RunConfig.model_fields, ENDPOINT_ID} or field in typed:
             raise
         raise _located(part.table, field, str(error)) from error
+    return replace(found, files={**found.files, SUITE: file})
 
 
 def _located(table: TomlTable, field: str, message: str) -> ConfigError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nightjar.core.text import counted
+
 
 @dataclass(frozen=True)
 class PublishReport:
@@ -26,4 +28,4 @@ class PublishReport:
         if self.is_older:
             return f"Run {self.run_id} is in {location} with newer attempts: nothing was changed."
         done = "Published" if self.is_new else "Already there:"
-        return f"{done} {self.rollouts} rollouts of run {self.run_id} in {location}"
+        return f"{done} {counted(self.rollouts, 'rollout')} of run {self.run_id} in {location}"

@@ -29,7 +29,7 @@ from nightjar.warehouse.storage.segments import make_version
 _log = logging.getLogger(__name__)
 
 _DEFAULT_THRESHOLD = 0.5
-_NOT_CONTENT = ("published_at", "format", "sources")
+_NOT_CONTENT = ("published_at", "cost", "format", "sources")
 """Metadata that are not part of a version's content: a publish, an upgrade or another file format changes them."""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +33,14 @@ from nightjar.evaluation.config.nemo.containers import ContainerSolver, code_arg
 from nightjar.evaluation.config.nemo.eval_config import BenchmarkConfig, EvalConfig, parse_eval_config
 from nightjar.evaluation.config.nemo.launcher import refuse_launcher_config
 from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, ProxyConfig
-from nightjar.evaluation.config.precedence import FLAG, SUITE, Evaluation, Layer, resolve_evaluation
+from nightjar.evaluation.config.precedence import (
+    FLAG,
+    SUITE,
+    Evaluation,
+    Layer,
+    refuse_fields_of_one,
+    resolve_evaluation,
+)
 from nightjar.evaluation.config.run_config import PLAIN_SAMPLING
 
 SNAPSHOT = "full_config.yaml"
@@ -70,7 +77,9 @@ class NemoConfigFile:
         except ConfigError as error:
             raise ConfigError(f"{path}:\n  {error}") from None
 
-    def evaluations(self, typed: Mapping[str, Any]) -> list[Evaluation]:
+    def evaluations(self, typed: Mapping[str, Any], registry: Path | None = None) -> list[Evaluation]:
+        """Returns the evaluations of the config. ``typed`` and ``registry`` are as in ``load_suite``."""
+        refuse_fields_of_one(typed)
         found: list[Evaluation] = []
         taken: Counter[str] = Counter()
         for number, benchmark in enumerate(self.config.benchmarks):
@@ -82,9 +91,11 @@ class NemoConfigFile:
                 taken[label] += 1
                 again = {"name": f"{label}-{taken[label]}"} if taken[label] > 1 else {}
                 own = {"suite": self.path.stem, **again, **said, "env_id": env_id}
-                found.append(resolve_evaluation([Layer(FLAG, typed), Layer(SUITE, own), Layer(_DEFAULT, default)]))
+                layers = [Layer(FLAG, typed), Layer(SUITE, own), Layer(_DEFAULT, default)]
+                made = resolve_evaluation(layers, registry)
+                found.append(replace(made, files={**made.files, SUITE: self.path}))
             except ConfigError as error:
-                if type(error) is not ConfigError:
+                if type(error) is not ConfigError or str(error).partition(":")[0].partition(".")[0] in typed:
                     raise
                 raise ConfigError(f"{self.path}: benchmarks.{number} ({benchmark.name}): {error}") from error
         return found

@@ -59,10 +59,12 @@ SELECT
 FROM side_results(before, metric := metric) AS a
 JOIN side_results(after, metric := metric) AS b USING (side, example_hash);
 
--- The pairs of two sides. Runs of several programs are also paired by question.
-CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
+-- The pairs of two sides. Runs of several programs are also paired by question. The baseline may have another metric.
+CREATE OR REPLACE MACRO paired(before, after, metric := 'reward', baseline_metric := NULL) AS TABLE
 WITH results AS MATERIALIZED (
-    FROM side_results([before, after], metric := metric)
+    SELECT 1 AS side, * EXCLUDE (side) FROM side_results([before], metric := coalesce(baseline_metric, metric))
+    UNION ALL
+    SELECT 2 AS side, * EXCLUDE (side) FROM side_results([after], metric := metric)
 ),
 matched AS (
     SELECT example_hash AS hash_a, example_hash AS hash_b, 'content' AS paired_by
