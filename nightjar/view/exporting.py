@@ -63,7 +63,16 @@ def run_page(found: StoredRun, limit: int) -> Export:
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
-    text = standalone("export.html", run=run, rollouts=shown, config=config, newer=newer)
+    script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
+    text = standalone(
+        "export.html",
+        run=run,
+        rollouts=shown,
+        config=config,
+        newer=newer,
+        script=Markup(script),  # noqa: S704 - a file of this package
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
     return Export(text, len(shown), read.rollout_count, read.missing, f"{found.run_id}.html")
 
 
@@ -75,17 +84,6 @@ def is_page_of(path: Path, run_id: str) -> bool:
             return mark.encode() in file.read(_HEAD_BYTES)
     except OSError:
         return False
-    script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
-    text = standalone(
-        "export.html",
-        run=run,
-        rollouts=shown,
-        config=config,
-        newer=newer,
-        script=Markup(script),  # noqa: S704 - a file of this package
-        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    return Export(text, len(shown), read.rollout_count, f"{found.run_id}.html")
 
 
 def run_log(found: StoredRun) -> Export:
