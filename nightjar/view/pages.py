@@ -7,6 +7,7 @@ available too. On these pages, they extend the ``base.html`` of this package.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ _OF_PAGES = ("nightjar.view", "nightjar.reports")
 """The packages whose templates make pages: what the first one has, the second one need not have."""
 _HOUR = 3600
 _WAIT_SECONDS = 5.0
+_PAUSE_SECONDS = 0.03
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
 """Queries written by users may take long, so one process is kept for the pages."""
 
@@ -88,10 +90,11 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
 
 
 def compile_templates() -> None:
-    """Compiles the templates of all pages, each of which its first page would wait for."""
+    """Compiles the templates of all pages, each of which its first page would wait for. Leaves time for requests."""
     environment = _environment(*_OF_PAGES)
     for name in environment.list_templates(["html"]):
         environment.get_template(name)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
