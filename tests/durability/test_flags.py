@@ -184,7 +184,7 @@ CASES = {
     "--warehouse": Case(["--warehouse", "house"], lambda seen: (seen.nightjar.folder / "house").is_dir()),
     "--json": Case(["--json"], lambda seen: json.loads(seen.ended.stdout)["scored"] == 4),
     "--verbose": Case(["-v"], lambda seen: "Loading environment" in seen.ended.stderr),
-    "--abbreviated-summary": Case(["-A"], lambda seen: len(seen.ended.stdout.splitlines()) == 3),
+    "--abbreviated-summary": Case(["-A"], lambda seen: len(seen.ended.stdout.splitlines()) == 4),
     "--system-prompt": Case(
         ["--system-prompt", "Be brief."],
         lambda seen: {request.body["messages"][0]["content"] for request in seen.requests} == {"Be brief."},

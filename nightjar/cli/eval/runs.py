@@ -100,7 +100,7 @@ def eval_list(
     if len(found) > page * limit:
         echo(f"{len(shown)} of {len(found)} runs. More: --page {page + 1}", err=True)
     if low := [run for run in shown if _mark(run)]:
-        echo(_few_scored(low))
+        Console(markup=False, emoji=False, highlight=False).print(_few_scored(low))
     echo("Next: nightjar eval get RUN | nightjar eval samples RUN" if shown else "There are no runs.", err=True)
 
 
