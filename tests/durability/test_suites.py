@@ -44,8 +44,8 @@ def test_one_that_cannot_start_stops_no_other(nightjar, typed, serve):
     assert ended.code == 1
     assert ended.errors == ["Error: gsm8k: Cannot read dataset 'none.jsonl': No such file or directory"]
     first, second, third = (line.split() for line in ended.stdout.splitlines()[1:4])
-    assert (first[0], first[4], first[6]) == ("arithmetic", "8/8", "completed")
-    assert (second[0], second[4], second[6]) == ("warm", "12/12", "completed")
+    assert (first[0], first[3], first[5]) == ("arithmetic", "8/8", "completed")
+    assert (second[0], second[3], second[5]) == ("warm", "12/12", "completed")
     assert third[0] == "gsm8k"
     assert "not started" in ended.stdout
     assert nightjar.sql("SELECT suite, scored, tags FROM runs ORDER BY scored") == [

@@ -314,18 +314,19 @@ def _cost_of_all(costs: Sequence[float | None]) -> str:
 
 
 def _show_table(ended: Sequence[tuple[str, Outcome | None]]) -> None:
-    headings = ("Evaluation", "Reward", "Scored", "Failed", "Status", "Run")
+    headings = ("Evaluation", "Reward", "Std. error", "Scored", "Failed", "Status", "Run")
     rows = [(label, *_cells(outcome)) for label, outcome in ended]
-    table = columns(headings, rows, numbers=headings[1:4], folded=headings[:1], has_rule=False)
+    table = columns(headings, rows, numbers=headings[1:5], folded=headings[:1], has_rule=False)
     Console(markup=False, emoji=False).print(table)
 
 
 def _cells(outcome: Outcome | None) -> tuple[str, ...]:
     if outcome is None:
-        return "–", "–", "–", "not started", "–"
+        return "–", "–", "–", "–", "not started", "–"
     summary = outcome.summary
-    reward = avg_reward(summary.avg_reward, summary.stderr)
-    return reward, f"{summary.scored}/{summary.rollouts}", str(summary.failed), outcome.status, outcome.run_id
+    reward, error = ("–" if value is None else f"{value:.4f}" for value in (summary.avg_reward, summary.stderr))
+    scored = f"{summary.scored}/{summary.rollouts}"
+    return reward, error, scored, str(summary.failed), outcome.status, outcome.run_id
 
 
 def _record(ended: EndedEvaluation) -> dict[str, Any]:
