@@ -120,7 +120,7 @@ def test_what_makes_no_sense_is_an_error(add_task, validate, words, error):
 
 
 @pytest.mark.parametrize(("words", "error"), [
-    (["harbor://configs", "--samples", "3"], "To choose tasks"),
+    (["harbor://configs", "--samples", "3"], '{"tasks": ["NAME"]}'),
     (["harbor://configs", "--model-url", "http://x", "--model-id", "m"], "without a model"),
     (["arithmetic", "--max-sandboxes", "3"], "--max-sandboxes"),
 ])  # fmt: skip

@@ -128,7 +128,7 @@ class TestVerifiers:
         )  # fmt: skip
         assert metadata == dict.fromkeys(nothing) | {
             "format": 2, "status": "incomplete", "env_id": "sums", "env_args": {"difficulty": "easy"},
-            "extra_env_kwargs": {}, "env_version": "1.2.0", "model": "openai/gpt-4.1-mini",
+            "extra_env_kwargs": {}, "reward_weights": {}, "env_version": "1.2.0", "model": "openai/gpt-4.1-mini",
             "base_url": "https://api.example.com/v1", "sampling_args": {"temperature": 0.7, "max_tokens": 512},
             "num_examples": 2, "rollouts_per_example": 2,
             "date": "2026-01-01", "time": "00:00:00", "time_ms": 12500.0,
