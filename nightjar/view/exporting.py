@@ -33,6 +33,7 @@ from nightjar.warehouse.storage.segments import is_held
 
 _HEAD_BYTES = 500_000
 """The head of a page, which contains its style, is not longer."""
+_SCRIPTS = ("memory.js", "texts.js")
 _VERSION = "SELECT version FROM runs WHERE run_id = ?"
 
 
@@ -63,14 +64,14 @@ def run_page(found: StoredRun, limit: int) -> Export:
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
-    script = (resources.files(__package__) / "static" / "texts.js").read_text("utf-8")
+    script = "".join((resources.files(__package__) / "static" / name).read_text("utf-8") for name in _SCRIPTS)
     text = standalone(
         "export.html",
         run=run,
         rollouts=shown,
         config=config,
         newer=newer,
-        script=Markup(script),  # noqa: S704 - a file of this package
+        script=Markup(script),  # noqa: S704 - files of this package
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     return Export(text, len(shown), read.rollout_count, read.missing, f"{found.run_id}.html")

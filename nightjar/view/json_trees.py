@@ -38,8 +38,8 @@ def parse_container(text: str, room: Room) -> Container | None:
     return found or None
 
 
-def one_line(value: object) -> str | None:
-    """Returns a short value as JSON in one line. Returns None for long values and for texts of several lines."""
+def short_json(value: object) -> str | None:
+    """Returns a value as JSON in one line. Returns None for long values and for texts of several lines."""
     text = ""
     for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
         text += part
@@ -63,7 +63,7 @@ class _Tree:
         self._left -= 1
         if not isinstance(value, dict | list):
             return f"<div>{name}{self._scalar(value)}</div>"
-        if depth and (line := one_line(value)) is not None:
+        if depth and (line := short_json(value)) is not None:
             return f"<div>{name}<span>{self._text(line)}</span></div>"
         size = f"<small>{counted(len(value), 'key' if isinstance(value, dict) else 'item')}</small>"
         if depth >= DEEPEST:

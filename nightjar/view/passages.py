@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 from markupsafe import Markup
 
-from nightjar.view.json_trees import one_line, parse_container, tree
+from nightjar.view.folding import fold_position
+from nightjar.view.json_trees import parse_container, short_json, tree
 from nightjar.view.room import LONGEST_TEXT, Room
-from nightjar.view.terminal import Screen, fold, screen
+from nightjar.view.terminal import Screen, screen
 
 _LONGEST_LINK = 2_000
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
@@ -101,7 +102,7 @@ def output_screen(text: str, room: Room) -> Screen:
 def json_passage(text: str, room: Room) -> Passage | None:
     """Returns the tree of a text that is a JSON object or list. Returns None for other texts and for short JSON."""
     found = parse_container(text, room)
-    return Passage("json", text, html=tree(found, room)) if found and one_line(found) is None else None
+    return Passage("json", text, html=tree(found, room)) if found and short_json(found) is None else None
 
 
 def value_passage(text: str, room: Room) -> Passage:
@@ -109,12 +110,12 @@ def value_passage(text: str, room: Room) -> Passage:
     found = parse_container(text, room)
     if found is None:
         return Passage("text", text)
-    line = one_line(found)
+    line = short_json(found)
     return Passage("json", text, html=tree(found, room)) if line is None else Passage("text", line)
 
 
 def folded(kind: str, text: str, label: str = "") -> Passage:
-    cut = fold(text)
+    cut = fold_position(text)
     return Passage(kind, text, label=label) if cut is None else Passage(kind, text[:cut], text[cut:], label)
 
 

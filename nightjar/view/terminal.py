@@ -19,9 +19,8 @@ from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 
 from nightjar.reports.formats import visible
+from nightjar.view.folding import fold_position
 
-UNFOLDED, UNFOLDED_LINES = 4_000, 20
-"""The characters and lines of a text that are shown at once. The rest is folded, but a browser's search finds it."""
 LONGEST_SCREEN = 200_000
 _LONGEST_OUTPUT = 1_000_000
 """The characters of an output that are read: a progress bar writes much more than it leaves on the screen."""
@@ -72,26 +71,12 @@ def screen(output: str, *, shows_end: bool = False, longest: int = LONGEST_SCREE
     if length > longest:
         first, last = _split(found, length - longest if shows_end else longest)
         found, left_out, length = last if shows_end else first, left_out + length - longest, longest
-    cut = fold("".join(piece.text for piece in found), shows_end=shows_end)
+    cut = fold_position("".join(piece.text for piece in found), shows_end=shows_end)
     if cut is None:
         return Screen(markup(found), left_out=left_out, is_end=shows_end)
     first, last = _split(found, cut)
     shown, folded = (last, first) if shows_end else (first, last)
     return Screen(markup(shown), markup(folded), length - cut if not shows_end else cut, left_out, shows_end)
-
-
-def fold(text: str, *, shows_end: bool = False) -> int | None:
-    """Returns where a text is folded, if possible at a newline. Returns None if it is short."""
-    if len(text) <= UNFOLDED * 3 // 2 and text.count("\n") < UNFOLDED_LINES * 3 // 2:
-        return None
-    if shows_end:
-        low = max(0, len(text) - UNFOLDED)
-        lines = text[low:].split("\n")[-UNFOLDED_LINES:]
-        cut = len(text) - sum(len(line) + 1 for line in lines) + 1
-        return cut if cut > low else text.find("\n", low, low + UNFOLDED // 2) + 1 or low
-    lines = text[:UNFOLDED].split("\n")[: UNFOLDED_LINES + 1]
-    cut = sum(len(line) + 1 for line in lines[:-1])
-    return cut if cut > UNFOLDED // 2 or len(lines) > UNFOLDED_LINES else UNFOLDED
 
 
 def pieces(output: str) -> list[Piece]:

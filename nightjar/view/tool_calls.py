@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
-from nightjar.view.json_trees import one_line
+from nightjar.view.json_trees import short_json
 from nightjar.view.passages import Passage, folded, json_passage, output_passages, passages
 from nightjar.view.room import Room
 
@@ -66,7 +66,7 @@ def shown_arguments(
     short, long = [], []
     for name, value in room.for_each((name, value) for name, value in arguments.items() if name != hidden):
         language = _language(tool, name, value, arguments)
-        line = None if language else one_line(value)
+        line = None if language else short_json(value)
         if line is None:
             long.append(_block(name, value, language, room))
         else:

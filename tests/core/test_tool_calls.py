@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nightjar.view.json_trees import MOST_VALUES, one_line, parse_container, tree
+from nightjar.view.json_trees import MOST_VALUES, parse_container, short_json, tree
 from nightjar.view.passages import is_aligned, output_passages
 from nightjar.view.room import Room
 from nightjar.view.tool_calls import read_call
@@ -137,4 +137,4 @@ def test_many_trees_stay_within_the_room_of_a_conversation():
     ("value", "line"), [("a", '"a"'), ({"a": [1]}, '{"a": [1]}'), ("a\nb", None), ("x" * 80, None)]
 )
 def test_short_values_have_a_line(value, line):
-    assert one_line(value) == line
+    assert short_json(value) == line

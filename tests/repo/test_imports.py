@@ -108,6 +108,12 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
+def test_duckdb_is_used_by_the_warehouse_and_for_data_of_the_hub_alone() -> None:
+    users = imports().find_modules_that_directly_import("duckdb")
+    others = {user for user in users if not user.startswith("nightjar.warehouse.")}
+    assert others == {"nightjar.environments.data.parquet"}
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("modules", "absent"), [

@@ -347,6 +347,23 @@ def test_chosen_columns_are_in_the_address_and_stay_on_other_visits(page):
     assert page.get_by_role("columnheader", name="Suite").count() == 0
 
 
+def test_choices_act_in_a_browser_that_permits_no_storage(page):
+    page.add_init_script("""
+        for (const kind of ["localStorage", "sessionStorage"])
+            Object.defineProperty(window, kind, {get() { throw new DOMException("refused", "SecurityError"); }});
+    """)
+    visit(page, "/")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("suite", exact=True).check()
+    page.wait_for_url("**/?columns=**suite")
+    page.get_by_role("button", name="Colours: Auto").click()
+    assert page.locator("html[data-theme=light]").count() == 1
+    page.get_by_label("Compare before").check()
+    page.get_by_label("Compare after").check()
+    page.get_by_role("button", name="Compare selected runs").click()
+    page.wait_for_url("**/compare?**")
+
+
 def test_wrong_answers_are_stepped_through(page):
     visit(page, "/runs/after/samples?show=wrong&sort=worst")
     page.keyboard.press("j")

@@ -39,7 +39,7 @@ def doctor(as_json: JsonOption = False) -> None:
             for label, text in (("disables", part.disables), ("to do", part.advice)):
                 if text:
                     echo(f"  {'':<{width}}{label}: {text}")
-    raise typer.Exit(not is_well)
+    raise typer.Exit(int(not is_well))
 
 
 def examine(checks: Mapping[str, Callable[[], Part]], seconds: float = LONGEST_SECONDS) -> dict[str, Part]:

@@ -17,8 +17,8 @@ import orjson
 
 from nightjar.core.extras import installation
 from nightjar.core.files import replacing
-from nightjar.core.parquet import read_parquet
 from nightjar.core.secrecy import error_text
+from nightjar.environments.data.parquet import read_parquet
 from nightjar.environments.data.sources import cache_folder, read_rows
 from nightjar.errors import DatasetError
 

@@ -109,7 +109,7 @@ if (entries.length) {
 // Runs that are ticked stay ticked on other pages of the list, until they are compared.
 const comparing = document.querySelector("form[action='/compare']:has([name=ticked])");
 const boxes = () => [...document.querySelectorAll("input[type=checkbox][name=ticked]")];
-const kept = () => JSON.parse(sessionStorage.ticked ?? "[]");
+const kept = () => ofTab.get("ticked") ?? [];
 if (comparing) {
   const others = () => kept().filter((run) => !boxes().some((box) => box.value === run));
   const tell = () => {
@@ -120,13 +120,13 @@ if (comparing) {
   tell();
   document.addEventListener("change", (event) => {
     if (!boxes().includes(event.target)) return;
-    sessionStorage.ticked = JSON.stringify([...others(), ...boxes().filter((box) => box.checked).map((box) => box.value)]);
+    ofTab.set("ticked", [...others(), ...boxes().filter((box) => box.checked).map((box) => box.value)]);
   });
   document.addEventListener("formdata", (event) => {
     if (event.target.matches("form[action='/compare']")) for (const run of others()) event.formData.append("ticked", run);
   });
   document.addEventListener("submit", (event) => {
-    if (event.target.matches("form[action='/compare']")) setTimeout(() => delete sessionStorage.ticked);
+    if (event.target.matches("form[action='/compare']")) setTimeout(() => ofTab.set("ticked", []));
   });
 }
 

@@ -9,16 +9,16 @@ for (const choice of document.querySelectorAll("details[data-columns]")) {
     for (const name of names) address.searchParams.append("columns", name);
     return address;
   };
-  const kept = known(JSON.parse(localStorage[key] ?? "[]"));
+  const kept = known(ofReader.get(key) ?? []);
   if (kept.length && !new URL(location).searchParams.has("columns")) location.replace(addressWith(kept));
   choice.addEventListener("change", (event) => {
     const names = boxes.filter((box) => box.checked).map((box) => box.value);
-    localStorage[key] = JSON.stringify(names);
-    sessionStorage.choosing = event.target.value;
+    ofReader.set(key, names);
+    ofTab.set("choosing", event.target.value);
     location.assign(addressWith(names));
   });
   choice.querySelector("[data-usual]").addEventListener("click", (event) => {
-    delete localStorage[key];
+    ofReader.set(key, []);
     event.preventDefault();
     location.assign(addressWith([]));
   });
@@ -28,9 +28,10 @@ for (const choice of document.querySelectorAll("details[data-columns]")) {
     choice.querySelector("summary").focus();
   });
   // The page after a choice: the list stays open, and the focus stays where it was.
-  if (sessionStorage.choosing) {
+  const choosing = ofTab.get("choosing");
+  if (choosing) {
     choice.open = true;
-    boxes.find((box) => box.value === sessionStorage.choosing)?.focus();
-    delete sessionStorage.choosing;
+    boxes.find((box) => box.value === choosing)?.focus();
+    ofTab.set("choosing", null);
   }
 }

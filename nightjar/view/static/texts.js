@@ -1,24 +1,16 @@
 // Rendered or raw texts, as the reader chose last. The choice is an attribute of the page: style rules that would look
 // for the switch in long pages are slow.
 {
-  const kept = () => {
-    try {
-      return localStorage.texts === "raw" ? "raw" : "rendered";
-    } catch {
-      return "rendered"; // where storage is not permitted
-    }
-  };
-  document.documentElement.dataset.texts = kept();
+  const kept = ofReader.get("texts") === "raw" ? "raw" : "rendered";
+  document.documentElement.dataset.texts = kept;
   document.addEventListener("DOMContentLoaded", () => {
     const raw = document.getElementById("raw-texts");
     if (!raw) return;
-    raw.checked = kept() === "raw";
+    raw.checked = kept === "raw";
     raw.addEventListener("change", () => {
       const chosen = raw.checked ? "raw" : "rendered";
       document.documentElement.dataset.texts = chosen;
-      try {
-        localStorage.texts = chosen;
-      } catch {}
+      ofReader.set("texts", chosen);
     });
     document.addEventListener("keydown", (event) => {
       if (event.key !== "r" || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,11 +1,8 @@
 // The colours that the reader chose. This script blocks the page, which is therefore never painted in other colours.
 const choices = ["auto", "light", "dark"];
 const chosen = () => {
-  try {
-    return choices.includes(localStorage.theme) ? localStorage.theme : "auto";
-  } catch {
-    return "auto"; // where storage is not permitted
-  }
+  const theme = ofReader.get("theme");
+  return choices.includes(theme) ? theme : "auto";
 };
 
 function colour(theme) {
@@ -22,8 +19,6 @@ addEventListener("storage", () => colour(chosen()));
 document.addEventListener("click", (event) => {
   if (!event.target.closest(".theme")) return;
   const next = choices[(choices.indexOf(document.documentElement.dataset.theme) + 1) % choices.length];
-  try {
-    localStorage.theme = next;
-  } catch {} // then the choice lasts as long as the page
+  ofReader.set("theme", next);
   colour(next);
 });

@@ -11,8 +11,8 @@ from unicodedata import bidirectional
 from markupsafe import Markup, escape
 
 from nightjar.reports.formats import visible
+from nightjar.view.folding import UNFOLDED, folded
 from nightjar.view.texts.answers import Answer
-from nightjar.view.texts.folding import UNFOLDED, folded
 from nightjar.view.texts.markdown import Block, blocks
 from nightjar.view.texts.sanitising import sanitised
 

@@ -8,7 +8,7 @@ from html import unescape
 import pyromark
 from markupsafe import escape
 
-from nightjar.view.texts.folding import folded, folded_lines
+from nightjar.view.folding import folded, folded_lines
 
 LONGEST, LONGEST_LINE, _MOST_ARROWS = 20_000, 500, 200
 """The limits of code that is highlighted: its characters, those of a line, and its arrows ``=>``, which take long."""

@@ -1,4 +1,4 @@
-"""Reads Parquet files through DuckDB, which needs no Arrow."""
+"""Reads Parquet files with DuckDB, because Arrow is an extra. The warehouse is in a higher layer."""
 
 from __future__ import annotations
 
