@@ -5,6 +5,7 @@ from __future__ import annotations
 from nightjar.analysis.records import Unpaired
 from nightjar.warehouse import Warehouse
 
+# The joins are by equality and meet at most one row, so the time is linear, also if all examples ask the same.
 _UNPAIRED = """
 WITH pairs AS (
     FROM paired([$a], [$b])
@@ -19,22 +20,27 @@ alone AS (
 known AS MATERIALIZED (
     FROM questions([$a, $b])
 ),
-texts AS (
+texts AS MATERIALIZED (
     SELECT DISTINCT run_id, unnest([asked, question]) AS text, expected FROM known
+),
+sought AS (
+    SELECT run_id, example_hash, example_id, asked, expected, unnest([asked, question]) AS text
+    FROM known SEMI JOIN alone USING (run_id, example_hash)
 ),
 beside AS (
     SELECT
-        known.run_id,
-        known.example_hash,
-        any_value(known.example_id) AS example_id,
-        any_value(known.asked) IS NULL AS is_unknown,
+        sought.run_id,
+        sought.example_hash,
+        any_value(sought.example_id) AS example_id,
+        any_value(sought.asked) IS NULL AS is_unknown,
         count(other.text) > 0 AS is_asked,
-        coalesce(bool_or(other.expected = known.expected), false) AS is_same
-    FROM known
-    SEMI JOIN alone USING (run_id, example_hash)
-    LEFT JOIN texts AS other
-        ON other.run_id <> known.run_id AND (other.text = known.question OR other.text = known.asked)
-    GROUP BY known.run_id, known.example_hash
+        count(same.text) > 0 AS is_same
+    FROM sought
+    LEFT JOIN (SELECT DISTINCT run_id, text FROM texts) AS other
+        ON other.text = sought.text AND other.run_id <> sought.run_id
+    LEFT JOIN texts AS same
+        ON same.text = sought.text AND same.expected = sought.expected AND same.run_id <> sought.run_id
+    GROUP BY sought.run_id, sought.example_hash
 )
 SELECT
     CASE run_id WHEN $a THEN 'baseline' ELSE 'candidate' END AS side,

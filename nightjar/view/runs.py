@@ -13,6 +13,7 @@ from nightjar.view.charts import Spark
 from nightjar.view.columns import Columns
 from nightjar.view.live import live_runs
 from nightjar.view.notes import NOTED, by_run
+from nightjar.view.orders import Order, an_order
 from nightjar.view.pages import PageNumber, answers, one_of, page, records
 from nightjar.warehouse import Warehouse
 
@@ -22,12 +23,19 @@ ROWS = 50
 _POINTS = 30
 
 SORTS = {
-    "started": "started_at DESC NULLS LAST",
-    "reward": "has_low_coverage(coverage), avg_reward DESC NULLS LAST",
-    "cost": "cost DESC NULLS LAST",
-    "time": "time_ms DESC NULLS LAST",
-    "coverage": "coverage NULLS FIRST",
+    "started": "-started_at",
+    "reward": "-avg_reward",
+    "environment": "env_id",
+    "model": "model",
+    "status": "status",
+    "examples": "-num_examples",
+    "coverage": "coverage",
+    "cost": "-cost",
+    "time": "-time_ms",
+    "failed": "-failed",
+    "tokens": "-output_tokens",
 }
+"""The orders of runs, most of which have the name of a column. See ``Order``."""
 GROUPS = {
     "environment": "env_id",
     "model": "model",
@@ -50,12 +58,13 @@ USUAL = {
     "started": "started_at",
 }
 """The usual columns of a run, besides its environment, model and reward, and the fields of ``_RUNS`` that fill them."""
-MORE = ("failed", "tokens", "suite")
+MORE = ("failed", "tokens", "suite", "arguments", "sampling")
 _RUNS = """
 SELECT
     run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, reward_examples, lowest_reward,
     highest_reward, num_examples, rollouts_per_example, scored, failed, rollouts, coverage, cost,
-    time_ms / 1000 AS seconds, env_version, input_tokens, output_tokens, count(*) OVER () AS found, {kind} AS kind,
+    time_ms / 1000 AS seconds, env_version, env_args AS arguments,
+    sampling_args AS sampling, input_tokens, output_tokens, count(*) OVER () AS found, {kind} AS kind,
     {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
 FROM runs
 WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)
@@ -95,7 +104,7 @@ class Asked(BaseModel):
     status: str | None = None
     tag: str | None = None
     columns: list[str] = []
-    sort: Annotated[str, one_of(SORTS)] = "started"
+    sort: Annotated[str, an_order(SORTS)] = "started"
     group: Annotated[str | None, one_of(GROUPS)] = None
     page: PageNumber = 1
 
@@ -104,9 +113,10 @@ class Asked(BaseModel):
 def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     warehouse: Warehouse = request.app.state.warehouse
     filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
+    order = Order.of(asked.sort or "started", SORTS)
     group = GROUPS.get(asked.group or "", "NULL::VARCHAR")
     sql = _RUNS.format(
-        order=SORTS.get(asked.sort, SORTS["started"]),
+        order=order.sql if order.name != "reward" else f"has_low_coverage(coverage), {order.sql}",
         group=group,
         kind=_KIND,
         group_order=f"{group} DESC" if asked.group == "night" else group,
@@ -132,6 +142,7 @@ def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLRespons
         count=found[0]["found"] if found else 0,
         rows=ROWS,
         sorts=SORTS,
+        order=order,
         groups=GROUPS,
     )
 

@@ -16,6 +16,7 @@ from nightjar.reports.rollouts import TEXTS, TURNS, ending
 from nightjar.view.columns import Columns
 from nightjar.view.live_run import LiveRun
 from nightjar.view.notes import IS_NOTED
+from nightjar.view.orders import METRIC, Order, an_order
 from nightjar.view.pages import PageNumber, answers, one_of, page, records, user_query
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
@@ -27,14 +28,16 @@ TIMEOUT_SECONDS = 10.0
 MOST_NEIGHBOURS = 10_000
 MOST_SQUARES = 64
 SORTS = {
-    "example": ("example_id", "example_id, rollout_index"),
-    "worst": ("mean NULLS FIRST", "reward NULLS FIRST"),
-    "best": ("mean DESC NULLS LAST", "reward DESC NULLS LAST"),
-    "spread": ("spread DESC NULLS LAST", "spread DESC NULLS LAST, example_id"),
-    "longest": ("output_tokens DESC NULLS LAST", "output_tokens DESC NULLS LAST"),
-    "slowest": ("total_ms DESC NULLS LAST", "total_ms DESC NULLS LAST"),
+    "example": "example_id",
+    "worst": "mean",
+    "best": "-mean",
+    "spread": "-spread",
+    "longest": "-output_tokens",
+    "slowest": "-total_ms",
 }
-"""The orders of examples and of rollouts."""
+"""The orders of examples and of rollouts, besides that of each metric. See ``Order``."""
+HEADINGS = {"tokens": "longest", "time": "slowest", "spread": "spread"}
+"""The orders that the headings of columns choose."""
 KINDS = {
     "wrong": ("count(*) FILTER (NOT correct) > 0", "NOT correct"),
     "right": ("count(*) FILTER (correct) > 0", "correct"),
@@ -96,7 +99,8 @@ _SAMPLES = """
 WITH {other} asked AS (
     SELECT
         example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
-        output_tokens, total_ms, {noted} AS noted, {holds} AS holds
+        output_tokens, total_ms, {noted} AS noted, {holds} AS holds,
+        {measure} AS measure
     FROM {rollouts} AS rollouts WHERE run_id = $run
 ), grouped AS (
     SELECT
@@ -105,6 +109,7 @@ WITH {other} asked AS (
         avg(correct::INTEGER) >= 0.5 AS is_right,
         avg(reward) AS mean,
         stddev_samp(reward) AS spread,
+        avg(measure) AS measure,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
         count(*) AS rollouts
@@ -129,7 +134,8 @@ _ROLLOUTS = """
 WITH {other} asked AS (
     SELECT
         example_id, example_hash, rollout_index, reward, correct, error, is_truncated, {outcome} AS outcome,
-        output_tokens, total_ms, attempts, {noted} AS noted, {holds} AS holds, {of_examples}
+        output_tokens, total_ms, attempts, {noted} AS noted, {holds} AS holds, {measure} AS measure,
+        reward AS mean, {of_examples}
     FROM {rollouts} AS rollouts WHERE run_id = $run
     WINDOW same AS (PARTITION BY example_id)
 ), grouped AS (FROM asked WHERE holds AND ({kind}))
@@ -159,7 +165,7 @@ class Chosen(BaseModel):
     show: Annotated[str | None, one_of(KINDS)] = None
     where: str | None = None
     against: str | None = None
-    sort: Annotated[str, one_of(SORTS)] = "example"
+    sort: Annotated[str, an_order(SORTS, of_metrics=True)] = "example"
     by: Annotated[str, one_of(LISTS)] = "example"
 
     @property
@@ -183,10 +189,11 @@ def show_samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]
         if live is None:
             raise
         shown = _unpublished(live, asked)
-    metrics = [f"metric {name}" for name in shown["run"].get("metrics") or []]
+    metrics = [f"{METRIC}{name}" for name in shown["run"].get("metrics") or []]
     usual = USUAL | dict.fromkeys(metrics[:MOST_METRICS], "metrics")
     columns = Columns.of(usual, [*metrics, *MORE], asked.columns if shown["is_published"] else (), shown["examples"])
-    chosen = {"asked": asked, "kinds": KINDS, "sorts": SORTS, "lists": LISTS, "rows": ROWS, "columns": columns}
+    chosen = {"asked": asked, "kinds": KINDS, "sorts": SORTS, "lists": LISTS, "rows": ROWS, "columns": columns,
+              "order": order_of(asked), "headings": HEADINGS | dict(zip(metrics, metrics, strict=True))}  # fmt: skip
     return page(request, "samples.html", **chosen, **shown)
 
 
@@ -262,6 +269,10 @@ def neighbours(
     return next(([before, after] for before, row, after in around if is_row.items() <= row.items()), [None, None])
 
 
+def order_of(asked: Chosen) -> Order:
+    return Order.of(asked.sort or "example", SORTS, of_metric="-measure")
+
+
 def _first_index(row: Mapping[str, Any]) -> int:
     if "strip" not in row:
         return int(row["rollout_index"])
@@ -270,7 +281,7 @@ def _first_index(row: Mapping[str, Any]) -> int:
 
 def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuery:
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
-    of_rollouts = asked.by == "rollout"
+    of_rollouts, order = asked.by == "rollout", order_of(asked)
     sql = (_ROLLOUTS if of_rollouts else _SAMPLES).format(
         most=MOST_SQUARES,
         noted=IS_NOTED,
@@ -278,12 +289,15 @@ def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuer
         outcome="outcome" if conditions else _OUTCOME,
         holds=" AND ".join(conditions) or "true",
         kind=KINDS[asked.show][of_rollouts] if asked.show else "true",
-        order=SORTS[asked.sort or "example"][of_rollouts],
+        order=order.sql,
+        measure="metrics[$metric]" if order.metric is not None else "NULL::DOUBLE",
         other=_OTHER if asked.against else "",
         join=_JOIN if asked.against else "",
-        of_examples=_OF_EXAMPLES if asked.against or asked.show == "flaky" or asked.sort == "spread" else _NO_EXAMPLES,
+        of_examples=_OF_EXAMPLES if asked.against or asked.show == "flaky" or order.name == "spread" else _NO_EXAMPLES,
     )
     values = {"run": run_id, "limit": limit, "offset": skipped}
+    if order.metric is not None:
+        values["metric"] = order.metric
     return sql, values | {name: value for name in ("q", "against") if (value := getattr(asked, name))}
 
 

@@ -44,6 +44,14 @@ def test_markdown_becomes_html(text, html):
     ("[a](/runs/x)", "[a](/runs/x)"),
     ("[a](//e.org)", "[a](//e.org)"),
     ("<mailto:a@e.org>", "mailto:a@e.org"),
+    ("See https://e.org/x_(y)?a=1&b=2.",
+     f'See <a href="https://e.org/x_(y)?a=1&amp;b=2" {LINK}>https://e.org/x_(y)?a=1&amp;b=2</a>.'),
+    ("(http://e.org:80).", f'(<a href="http://e.org:80" {LINK}>http://e.org:80</a>).'),
+    ("**https://e.org/**", f'<strong><a href="https://e.org/" {LINK}>https://e.org/</a></strong>'),
+    ("[https://e.org](https://evil.example)",
+     f'<a href="https://evil.example" {LINK}>https://e.org</a> <small class="host">(evil.example)</small>'),
+    ("https://e.org@evil.example", f'<a href="https://e.org" {LINK}>https://e.org</a>@evil.example'),
+    ("javascript://e.org/%0aalert(1) and https://\u0430pple.com", "javascript://e.org/%0aalert(1) and https://\u0430pple.com"),
 ])  # fmt: skip
 def test_links_are_those_of_web_pages_and_show_their_host(text, html):
     assert rendered(text) == f"<p>{html}</p>"
@@ -133,6 +141,11 @@ def test_a_long_text_is_folded_at_a_block():
     assert '</p><details class="rest"><summary>3,499 more characters</summary><p>more ' in html
     code = rendered("```\n" + "line\n" * 2_000 + "```")
     assert "<summary>5,999 more characters</summary><pre><code>line" in code
+
+
+def test_many_short_lines_are_folded_too():
+    shown, rest = rendered("\n\n".join(["short"] * 200)).split('<details class="rest">')
+    assert (shown.count("<p>"), rest.count("<p>")) == (50, 150)
 
 
 @pytest.mark.parametrize("text", ["x" * (LONGEST_RENDERED + 1), ">" * 60 + "a\n" + "b\n" * 10_000])

@@ -230,7 +230,10 @@ RUNS = [
     ("suite", "nightly", ["large"]), ("status", "incomplete", ["after", "before"]),
     ("sort", "reward", ["before", "large", "after"]), ("sort", "cost", ["after", "before", "large"]),
     ("sort", "time", ["large", "before", "after"]), ("sort", "coverage", ["after", "before", "large"]),
-    ("sort", "started", ["large", "after", "before"]), ("group", "environment", ["after", "before", "large"]),
+    ("sort", "started", ["large", "after", "before"]), ("sort", "environment", ["after", "before", "large"]),
+    ("sort", "model", ["large", "after", "before"]), ("sort", "status", ["large", "after", "before"]),
+    ("sort", "examples", ["after", "before", "large"]), ("sort", "failed", ["after", "before", "large"]),
+    ("sort", "tokens", ["after", "before", "large"]), ("group", "environment", ["after", "before", "large"]),
     ("group", "model", ["large", "after", "before"]), ("group", "suite", ["large", "after", "before"]),
     ("group", "night", ["large", "after", "before"]),
 ]  # fmt: skip

@@ -41,6 +41,13 @@ def headings(page):
     return [" ".join(re.sub(r"<[^>]*>", " ", text).split()) for text in found]
 
 
+def heading(page, label):
+    """The direction of a column and the address of its heading."""
+    found = re.search(rf'<th scope="col"([^>]*)><a class="heading" href="([^"]*)">{label}</a>', page.text)
+    direction = re.search(r'aria-sort="(\w+)"', found[1])
+    return direction[1] if direction else "", found[2].replace("&amp;", "&")
+
+
 def rows(page):
     assert page.status_code == 200, page.text
     [body] = re.findall(r"<tbody>(.*?)</tbody>", page.text, re.DOTALL)
@@ -94,6 +101,25 @@ class TestRowsPerRollout:
         page = browser.get(self.ADDRESS + asked)
         assert page.status_code == 200, page.text
         assert re.findall(r"<a data-row [^>]*>(\d/\d)<", page.text) == expected
+
+    @pytest.mark.parametrize(("asked", "expected"), [
+        ("sort=metric+exact", ["0/0", "2/0", "0/1", "1/0", "1/1", "2/1"]),
+        ("sort=-metric+exact", ["0/1", "1/0", "1/1", "0/0", "2/0", "2/1"]),
+        ("sort=-example", ["2/0", "2/1", "1/0", "1/1", "0/0", "0/1"]),
+        ("sort=-longest", ["0/0", "1/0", "2/0", "0/1", "1/1", "2/1"]),
+    ])  # fmt: skip
+    def test_a_metric_and_the_opposite_order_choose_the_rows(self, browser, asked, expected):
+        assert [row.split()[0] for row in rows(browser.get(f"/runs/first/samples?by=rollout&{asked}"))] == expected
+
+    def test_a_heading_chooses_an_order_and_then_its_opposite(self, browser):
+        path = "/runs/first/samples"
+        assert heading(browser.get(path), "exact") == ("", f"{path}?sort=metric+exact&by=example")
+        ordered = browser.get(f"{path}?sort=metric+exact")
+        assert heading(ordered, "exact") == ("descending", f"{path}?sort=-metric+exact&by=example")
+        assert heading(browser.get(f"{path}?sort=-metric+exact"), "exact")[0] == "ascending"
+        assert heading(browser.get("/?group=model"), "Time") == ("", "/?sort=time&group=model")
+        assert browser.get(f"{path}?sort=metric+unknown").status_code == 200
+        assert browser.get("/?sort=metric+exact").status_code == 400
 
     def test_a_row_has_the_answer_and_the_reward_of_its_rollout(self, browser):
         found = rows(browser.get(self.ADDRESS))

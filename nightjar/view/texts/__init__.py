@@ -55,10 +55,11 @@ def direction(text: str) -> str:
 
 
 def _folded(found: list[Block]) -> str:
-    length, shown = 0, 0
+    size, shown = 0, 0
     for block in found:
-        length += block.length
-        shown += length <= UNFOLDED or not shown
-    rest = sum(block.length for block in found[shown:])
-    first, more = ("".join(block.html for block in part) for part in (found[:shown], found[shown:]))
-    return first + folded(more, rest) if rest > UNFOLDED // 2 else first + more
+        size += block.size
+        shown += size <= UNFOLDED or not shown
+    rest = found[shown:]
+    first, more = ("".join(block.html for block in part) for part in (found[:shown], rest))
+    is_long = sum(block.size for block in rest) > UNFOLDED // 2
+    return first + folded(more, sum(block.length for block in rest)) if is_long else first + more

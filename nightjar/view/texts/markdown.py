@@ -16,7 +16,7 @@ from markupsafe import escape
 from nightjar.view.texts import formulas
 from nightjar.view.texts.answers import Answer
 from nightjar.view.texts.formulas import Formula
-from nightjar.view.texts.links import host_of, is_web, percent_encoded
+from nightjar.view.texts.links import host_of, is_web, percent_encoded, split_addresses
 from nightjar.view.texts.listings import listing
 from nightjar.view.texts.python_code import fenced
 
@@ -25,6 +25,8 @@ _DEEPEST = 30
 """The deepest nesting of elements. Deeper lists and quotes have no element of their own."""
 _MANY_QUOTES = re.compile(r"^(?:[ \t]{0,20}>){50}", re.MULTILINE)
 """Quotes that take the parser quadratic time."""
+_LINE = 80
+_NEW_LINES = re.compile(r"\n|<(?:br|li|tr|p)[ >]")
 _TAGS = {
     "Paragraph": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
 }  # fmt: skip
@@ -38,10 +40,10 @@ class Piece:
     html: str
     text: str = ""
     kind: str = ""
-    """text, code, formula, or "" for tags."""
+    """text, code, formula, link, or "" for tags."""
 
     def mark(self, start: int, end: int) -> None:
-        if self.kind == "formula":
+        if self.kind in {"formula", "link"}:
             self.html = f'<mark class="answer">{self.html}</mark>'
             return
         before, answer, after = (escape(part) for part in (self.text[:start], self.text[start:end], self.text[end:]))
@@ -59,6 +61,11 @@ class Block:
     @property
     def html(self) -> str:
         return "".join(piece.html for piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        """The number of characters, of which every line has at least 80: many short lines are long, too."""
+        return max(self.length, _LINE * len(_NEW_LINES.findall(self.html)))
 
 
 @dataclass(frozen=True)
@@ -189,9 +196,18 @@ class _Writer:
             return
         for part in formulas.split(text, self._formulas):
             if isinstance(part, str):
-                self._add(str(escape(part)), part, "text")
+                self._write_words(part)
             else:
                 self._write_formula(part)
+
+    def _write_words(self, text: str) -> None:
+        is_label = any(isinstance(end, _Link) for end in self._ends)
+        for place, part in enumerate([text] if is_label else split_addresses(text)):
+            if place % 2:
+                url = escape(percent_encoded(part))
+                self._add(f'<a href="{url}">{escape(part)}</a>', part, "link")
+            elif part:
+                self._add(str(escape(part)), part, "text")
 
     def _write_formula(self, formula: Formula) -> None:
         if (words := formulas.boxed_words(formula)) is not None:
