@@ -106,7 +106,7 @@ class RunConfig(BaseModel):
     shuffle: bool = False
     """Draw examples in random order."""
     shuffle_seed: int | None = None
-    """Draw examples in random order with this seed (default with shuffle: seed, else 0)."""
+    """Draw examples in random order with this seed (default: none; with shuffle, the value of seed, else 0)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Maximum number of concurrent requests; while the endpoint is overloaded, fewer are sent."""
     max_sandboxes: MayChange[int | None] = Field(None, ge=1)
