@@ -45,7 +45,8 @@ def deploy(
         option("Type of the work pool: runs are processes of a worker, or containers (default: process)."),
     ] = None,
     image: Annotated[
-        str | None, option("Image of these containers (default: nightjar, which 'make image' builds).", metavar="NAME")
+        str | None,
+        option("Image of the containers of a Docker pool (default: nightjar, of 'make image').", metavar="NAME"),
     ] = None,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,

@@ -65,7 +65,7 @@ class EndpointClient(ProtocolClient[ClientT, MessagesT, ResponseT, ToolT]):
     async def post(self, route: str, arguments: Mapping[str, Any]) -> Answer:
         """Posts the arguments to a route, which the SDK need not have.
 
-        If this process has imported the SDK, its errors are raised, because environments may catch them.
+        If this process has imported the SDK, the SDK's errors are raised, because environments may catch them.
         """
         body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
         body.update(arguments.get("extra_body") or {})

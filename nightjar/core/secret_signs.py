@@ -60,7 +60,7 @@ def is_secret_variable(name: str) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    """Returns whether the text holds what looks like a key, or a URL with a password."""
+    """Returns whether the text contains a likely key, or a URL with a password."""
     return re.search(SECRET_FORMS, text) is not None
 
 

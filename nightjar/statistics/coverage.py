@@ -7,7 +7,7 @@ LEAST_COVERAGE = 0.95
 
 
 def has_low_coverage(coverage: float | None) -> bool:
-    """Returns whether too few rollouts are scored to compare the mean with other runs. Unknown coverage is low.
+    """Returns whether too few rollouts are scored to compare the mean with other runs. Unknown coverage counts as low.
 
     The SQL macro with the same name uses the same limit.
 

@@ -31,7 +31,13 @@ import nightjar
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guides" / "environments.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+GUIDES = {
+    name: (DOCS / name).read_text(encoding="utf-8")
+    for name in ("guides/environments.md", "guides/turns-and-tools.md", "guides/without-a-run.md")
+}
+"""The pages about environments, in reading order: each continues the code of the pages before it."""
+SETTINGS = (DOCS / "reference" / "environment-settings.md").read_text(encoding="utf-8")
 PUBLIC_MODULES = (
     "nightjar.environments", "nightjar.environments.rubrics", "nightjar.environments.parsers", "nightjar.clients",
     "nightjar.environments.data", "nightjar.model_server",
@@ -144,17 +150,24 @@ def test_everything_can_be_imported_without_extras() -> None:
     assert (imported.stdout, imported.stderr) == ("TextArenaEnv False\n", "")
 
 
-def test_the_guide_prints_what_it_says() -> None:
-    """Runs the guide's Python from top to bottom, as one program; a comment after ``print(...)`` is what it prints."""
+def test_the_guides_print_what_they_say() -> None:
+    """Runs the guides' Python from top to bottom, as one program; a comment after ``print(...)`` is what it prints."""
     guide = ModuleType("guide")
-    for found in re.finditer(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL):
-        line, block = GUIDE.count("\n", 0, found.start()) + 1, found.group(1)
+    for name, line, block in blocks():
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile("\n" * line + block, "docs/guides/environments.md", "exec"), vars(guide))
-        assert printed.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.MULTILINE), line
+            exec(compile("\n" * line + block, name, "exec"), vars(guide))
+        expected = re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.MULTILINE)
+        assert printed.getvalue().splitlines() == expected, (name, line)
 
 
-@pytest.mark.parametrize(("owner", "name", "default"), re.findall(r"`([\w.]+)\((\w+)=([^)]*)\)`", GUIDE))
+def blocks() -> Iterator[tuple[str, int, str]]:
+    """Yields the Python blocks of the guides, with page and line."""
+    for name, text in GUIDES.items():
+        for found in re.finditer(r"```python\n(.*?)```", text, flags=re.DOTALL):
+            yield name, text.count("\n", 0, found.start()) + 1, found.group(1)
+
+
+@pytest.mark.parametrize(("owner", "name", "default"), re.findall(r"`([\w.]+)\((\w+)=([^)]*)\)`", SETTINGS))
 def test_a_default_in_the_guide_is_that_of_the_code(owner: str, name: str, default: str) -> None:
     value: Any = nightjar
     for part in owner.split("."):
@@ -162,6 +175,6 @@ def test_a_default_in_the_guide_is_that_of_the_code(owner: str, name: str, defau
     assert inspect.signature(value).parameters[name].default == ast.literal_eval(default)
 
 
-@pytest.mark.parametrize(("owner", "name", "default"), re.findall(r"`(\w+)\(\)\.(\w+) = ([^`]*)`", GUIDE))
+@pytest.mark.parametrize(("owner", "name", "default"), re.findall(r"`(\w+)\(\)\.(\w+) = ([^`]*)`", SETTINGS))
 def test_an_attribute_in_the_guide_is_that_of_the_code(owner: str, name: str, default: str) -> None:
     assert getattr(getattr(nightjar, owner)(), name) == ast.literal_eval(default)

@@ -74,7 +74,7 @@ def env_validate(
     if name.startswith(SCHEME):
         if model_url is not None or samples is not None:
             raise typer.BadParameter(
-                f"{SCHEME} is validated without a model, and completely. To choose tasks, write "
+                f"{SCHEME} is validated as a whole and without a model. To choose tasks, write "
                 """-a '{"tasks": ["NAME"]}'."""
             )
         validate_tasks(name, env_args or {}, max_sandboxes, verbose=verbose, as_json=as_json)

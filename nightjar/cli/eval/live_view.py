@@ -66,7 +66,7 @@ def frame(console: Console, runs: Sequence[Run], chosen: int = 0) -> Frame:
 
 
 def full_screen(console: Console, runs: Sequence[Run], chosen: int, messages: Sequence[str]) -> Frame:
-    """Shows the same on the whole screen, with the last messages below it."""
+    """Shows the live view on the whole screen, with the last messages below it."""
     detail = _rendered(console, Panel(_detail(runs[chosen]), title=_heading(runs[chosen]), title_align="left"))
     lines: Lines = []
     if len(runs) > 1:

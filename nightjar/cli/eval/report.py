@@ -111,7 +111,7 @@ def _write(report: Report, form: str, path: Path) -> None:
 
 
 def eval_stats(
-    run: Annotated[str, argument("Run ID, the beginning of one, a run directory, or MODEL@ENV.", metavar="RUN")],
+    run: Annotated[str, argument("Run ID, the beginning of a run ID, a run directory, or MODEL@ENV.", metavar="RUN")],
     by: Annotated[
         str | None, option("Show the mean for each value of this field of info, or of 'task'.", metavar="FIELD")
     ] = None,

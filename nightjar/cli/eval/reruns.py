@@ -64,8 +64,8 @@ def eval_retry(
 ) -> None:
     """Complete a run that failed, crashed or is incomplete. Finished rollouts are not repeated.
 
-    A worker completes a run of a deployment, as the same flow run. Any other run is resumed on this machine, as with
-    --resume. RUN may also be the ID of a flow run.
+    If the run belongs to a deployment, a worker resumes it in the same flow run. Any other run is resumed on this
+    machine, as with --resume. RUN may also be the ID of a flow run.
 
     Examples: nightjar eval retry 0a1b2c | nightjar eval retry 0a1b2c --where "error = 'RateLimitError'"
     """

@@ -83,7 +83,7 @@ def _signature(func: Callable[..., Any]) -> tuple[frozenset[str] | None, bool]:
 def user_error(raised: BaseException) -> Exception:
     """Converts a ``sys.exit()`` or a cancellation in user code to an ordinary exception, which does not end the run.
 
-    Ctrl-C is raised again, and so is the cancellation of this task itself.
+    Ctrl-C and the cancellation of this task itself are raised again.
     """
     # The error is kept until the rollout is recorded. The frames of the error must not keep the user's objects alive.
     for error in error_chain(raised):

@@ -64,8 +64,8 @@ class CliAgentEnv(MultiTurnEnv):
     ends when the program ends, or with the first error of the model, which the program receives, too. The first request
     becomes the rollout's prompt. The sampling arguments of the run override those of the program.
 
-    ``state`` gets ``agent_exit_code`` (None if the program was killed), ``agent_log`` (standard output and error, of
-    which the middle is left out if they are long), ``agent_completed`` and ``agent_timed_out``.
+    ``state`` gets ``agent_exit_code`` (None if the program was killed), ``agent_log`` (standard output and error; a
+    long log lacks its middle), ``agent_completed`` and ``agent_timed_out``.
 
     Args:
         run_command: the command line that starts the program.

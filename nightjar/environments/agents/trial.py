@@ -182,11 +182,11 @@ class Trial:
             await self.sandbox.end_processes()
 
     async def _warn_of_servers(self) -> None:
-        """Warns of servers that are about to end, because tests that ask them fail without another hint."""
+        """Warns of servers that are about to end, because tests that use them fail without another hint."""
         done = await self.sandbox.exec(_SOCKETS, _DIFF_SECONDS, max_output_bytes=_MOST_DIFF_BYTES)
         if ports := listening_ports(done.stdout):
             logger.warning(
-                "Servers of %r end before the tests: ports %s. If the tests ask them, set keep_processes",
+                "Servers of %r end before the tests: ports %s. If the tests use these servers, set keep_processes",
                 self._name,
                 ", ".join(map(str, ports)),
             )

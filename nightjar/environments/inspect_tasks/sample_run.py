@@ -143,7 +143,7 @@ class SampleRun:
         self.state = await self.plan(self.state, self._generate)
 
     async def _score(self) -> None:
-        """Scores as Inspect does: within half of the time limit, and scores that solvers set come last."""
+        """Scores as Inspect does: within half of the time limit; the scores of solvers come last."""
         self.before_scoring()
         state, seconds = self.state, _least(self.task.time_limit, self.seconds)
         state.scores = {} if state.scores is None else state.scores

@@ -45,7 +45,7 @@ PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
 LEFT_EMPTY = {
     **dict.fromkeys(EvalDefaults.model_fields, "the value in the environment's pyproject.toml, else {default}"),
     **{field.name: "the provider's" for field in fields(Provider)},
-    "api_key_var": "the key of the provider whose host base_url names",
+    "api_key_var": "the key of the provider at base_url",
 }
 """Fields whose default depends on the environment or the provider, with a description of the default."""
 
@@ -106,7 +106,7 @@ class RunConfig(BaseModel):
     shuffle: bool = False
     """Draw examples in random order."""
     shuffle_seed: int | None = None
-    """Draw examples in random order with this seed (default: the value of seed or 0 with shuffle, else none)."""
+    """Draw examples in random order with this seed (default: none; with shuffle, the value of seed, else 0)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Maximum number of concurrent requests; while the endpoint is overloaded, fewer are sent."""
     max_sandboxes: MayChange[int | None] = Field(None, ge=1)
@@ -154,7 +154,7 @@ class RunConfig(BaseModel):
     independent_scoring: MayChange[bool] = False
     """Score each rollout by itself, not with the other rollouts of its example."""
     max_shards: MayChange[int | None] = Field(None, ge=1)
-    """Maximum number of shards, of which Prefect shows two tasks each (default: 16, and one for every 20 rollouts)."""
+    """Maximum number of shards; Prefect shows two tasks for each (default: one for every 20 rollouts, at most 16)."""
     part: str | None = Field(None, pattern=PART_NAME)
     """Run only this part of a run, such as 0a1b2c3d4e5f.part-2-of-4; the last part joins all parts (default: all)."""
 

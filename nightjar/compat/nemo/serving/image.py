@@ -101,7 +101,7 @@ def image_of(
 ) -> BenchmarkImage:
     """Returns the image of a benchmark in a file, without running its code.
 
-    The image contains the file, the modules of its folder that it imports, and files of the folder that are named by
+    The image contains the file, the modules of its folder that it imports, and files of the folder whose names are
     strings in this code.
     """
     found = in_file(text)
