@@ -53,6 +53,8 @@ def expected_run(run_dir):
         *("version_info", "flow_run_id"),
     )
     versions, usage = metadata.get("version_info") or {}, metadata.get("usage") or {}
+    rewarded = [row for row in lines(run_dir / "results.jsonl") if row.get("reward") is not None]
+    rewards = [row["reward"] for row in rewarded]
     return {name: metadata.get(name) for name in same} | {
         "started_at": moment(metadata.get("started_at")), "finished_at": moment(metadata.get("finished_at")),
         "env_commit": versions.get("env_commit"), "env_hash": versions.get("env_hash"),
@@ -60,7 +62,8 @@ def expected_run(run_dir):
         "part_of": metadata.get("part_of"), "protocol": metadata.get("api_client_type"),
         "nightjar_version": versions.get("nightjar_version"), "nightjar_commit": versions.get("nightjar_commit"),
         "input_tokens": usage.get("input_tokens"), "output_tokens": usage.get("output_tokens"), "run_dir": str(run_dir),
-        "cost": None,
+        "cost": None, "reward_examples": len({row["example_id"] for row in rewarded}),
+        "lowest_reward": min(rewards, default=None), "highest_reward": max(rewards, default=None),
         "metadata": {name: value for name, value in metadata.items() if name != "digest"},
         "config": json.loads(config.read_bytes()) if config.exists() else None,
     }  # fmt: skip
