@@ -66,9 +66,11 @@ def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
 
 
 def cost_of(metadata: Mapping[str, Any], warehouse: Warehouse) -> float | None:
-    """Returns the cost of a run's recorded rollouts; None without a price, and for a run that was scored again."""
+    """Returns the cost of a run's recorded rollouts, None without a price; a rescored run costs nothing."""
+    if metadata.get("rescored_from"):
+        return 0.0
     usage, model = metadata.get("usage"), metadata.get("model")
-    if not usage or not model or metadata.get("rescored_from") or not metadata.get("started_at"):
+    if not usage or not model or not metadata.get("started_at"):
         return None
     prices = _price_at(str(metadata["started_at"]), model, warehouse)
     if prices is None:

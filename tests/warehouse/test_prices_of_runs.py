@@ -5,8 +5,10 @@ import logging
 
 import pytest
 
-from nightjar.evaluation import evaluate
+from nightjar.engine.runs import RunDirectory
+from nightjar.evaluation import evaluate, run_stages
 from nightjar.evaluation.config import parse_run_config
+from nightjar.evaluation.loading import load_rescored
 from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
@@ -43,3 +45,12 @@ async def test_a_run_without_a_price_sets_none(run, tmp_path):
     assert ended.cost is None
     assert "cost" not in json.loads((ended.path / "metadata.json").read_bytes())
     assert Warehouse(tmp_path / "house").query("SELECT cost FROM runs").rows == [(None,)]
+
+
+async def test_a_rescored_run_costs_nothing(run, tmp_path):
+    paid = await run(**PRICED)
+    house = Warehouse(tmp_path / "house")
+    rescored = await run_stages(load_rescored(RunDirectory(paid.path)), house)
+    assert rescored.cost == 0
+    assert json.loads((rescored.path / "metadata.json").read_bytes())["cost"] == 0
+    assert house.query("SELECT cost FROM runs WHERE rescored_from IS NOT NULL").rows == [(0,)]
