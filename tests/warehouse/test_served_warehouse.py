@@ -146,7 +146,8 @@ class TestTables:
         told = {"rescored_from": "run-0", "api_client_type": "openai_responses", "version_info": {"env_hash": "ab12"}}
         warehouse.publish(run_writer.write(run_dirs[0], run_id="run-0", **told))
         with duckdb.connect(path) as connection:
-            for column in ("env_hash", "scoring_hash", "rescored_from", "protocol"):
+            rewards = ("reward_examples", "lowest_reward", "highest_reward")
+            for column in ("env_hash", "scoring_hash", "rescored_from", "protocol", *rewards):
                 connection.execute(f"ALTER TABLE segments.runs DROP COLUMN {column}")
             for column in ("finish_reason", "model_ms"):
                 connection.execute(f"ALTER TABLE segments.rollouts DROP COLUMN {column}")
