@@ -11,7 +11,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]#~^=+])")
 def escaped(text: str) -> str:
     """Returns text that Markdown shows as it is, on one line."""
     marked = _SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", text))
-    return marked.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;").replace("$", "&#36;")
 
 
 def sentence(text: str) -> str:
@@ -21,7 +21,7 @@ def sentence(text: str) -> str:
 
 def code(text: str, *, is_whole: bool = False) -> str:
     """Returns text as code. With ``is_whole``, no line is broken in it."""
-    shown = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+    shown = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;").replace("$", "&#36;")
     return f'<code class="whole">{shown}</code>' if is_whole else f"<code>{shown}</code>"
 
 

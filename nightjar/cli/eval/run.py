@@ -122,8 +122,8 @@ def eval_run(
     """Evaluate a model in an environment.
 
     The run appears in the Prefect UI if a Prefect server is configured, or 'nightjar up' runs one; otherwise it runs in
-    this process. Every finished model call is saved immediately: --resume continues an interrupted run without
-    repeating a request, and leaves a completed run unchanged.
+    this process. Every finished attempt is saved immediately: --resume continues an interrupted run without repeating
+    finished attempts, and leaves a completed run unchanged.
     """
     from nightjar.cli.eval.live import style_of
     from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
