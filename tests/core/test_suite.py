@@ -71,6 +71,7 @@ model = "m"
 base_url = "https://one.example/v1"
 api_key_var = "KEY_OF_ONE"
 headers = {"X-Team" = "$TOKEN_OF_ONE"}
+sampling_args = {top_p = 0.9, extra_headers = {"X-User" = "$TOKEN_OF_ONE"}}
 input_price = 3.0
 output_price = 9.0
 [[eval]]
@@ -94,6 +95,8 @@ def test_a_flag_that_names_another_endpoint_never_sends_the_key_and_headers_of_t
     [one] = load(ELSEWHERE, **typed)
     assert (one.config.api_key_var, one.config.headers, one.config.input_price) == (key, headers, price)
     assert one.config.model == typed.get("model", "m")
+    kept = {"extra_headers": {"X-User": "$TOKEN_OF_ONE"}} if headers else {}
+    assert one.config.sampling_args == {"top_p": 0.9, **kept}
 
 
 @pytest.mark.parametrize("name", ["name", "env_args", "env_source", "part", "hf_hub_dataset_name"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
     endpoint = _endpoint(given if has_model else {**given, "model": own["model"]}, registry)
     env = defaults_of_environment(given)
     if endpoint or {"provider", "base_url", ENDPOINT_ID} & given.keys():  # the user's defaults are of another endpoint
-        own = {name: value for name, value in own.items() if name not in _OF_THE_PLACE}
+        own = _without(_OF_THE_PLACE, own)
     values, sources = _merged(
         [
             Layer(REGISTRY, {name: endpoint[name] for name in ("model",) if name in endpoint}),
@@ -125,13 +126,22 @@ def _without_other_endpoints(layers: Sequence[Layer]) -> Iterator[Layer]:
     """If a layer names another endpoint, drops the fields of the endpoint from the less important layers."""
     dropped = set[str]()
     for position, layer in enumerate(layers):
-        yield Layer(layer.source, {name: value for name, value in layer.values.items() if name not in dropped})
+        yield Layer(layer.source, _without(dropped, layer.values))
         if ENDPOINT_ID in layer.values:
             dropped |= _OF_AN_ENDPOINT
         elif "model" in layer.values:
             dropped.add(ENDPOINT_ID)
         if layer.source == FLAG:
             dropped |= _replaced_by_flags(layer.values, layers[position + 1 :])
+
+
+def _without(dropped: AbstractSet[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drops fields. With ``headers``, also drops those in ``sampling_args``, which may carry a secret, too."""
+    kept = {name: value for name, value in values.items() if name not in dropped}
+    sampling = kept.get("sampling_args")
+    if "headers" in dropped and isinstance(sampling, Mapping):
+        kept["sampling_args"] = {name: value for name, value in sampling.items() if name != "extra_headers"}
+    return kept
 
 
 def _replaced_by_flags(typed: Mapping[str, Any], below: Sequence[Layer]) -> set[str]:
