@@ -162,7 +162,7 @@ def test_the_search_finds_a_page_without_a_network(address: str, scheme: str) ->
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.keyboard.press("Control+k")
         page.locator("input[aria-label=Search]").fill("change points")
-        assert "Trend: when did results change?" in page.get_by_role("option").first.inner_text(timeout=30_000)
+        assert "Find out when results changed" in page.get_by_role("option").first.inner_text(timeout=30_000)
         assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
