@@ -236,9 +236,10 @@ def _no_redirect(received: Mapping[str, str]) -> bytes:
 
 def _likely_url(url: str, asked: str) -> str:
     """Returns advice for a base URL whose route does not exist."""
-    for protocol in PROTOCOLS.values():
-        if url.endswith(protocol.route):
-            return f". The base URL is probably {url.removesuffix(protocol.route)}"
+    given = url.removesuffix("/v1")  # which a client adds
+    for route in (protocol.route for protocol in PROTOCOLS.values()):
+        if given.endswith(route):
+            return f". The base URL is probably {given.removesuffix(route)}"
     return "" if re.search(r"/v\d", asked) else f". The base URL is perhaps {url}/v1"
 
 
