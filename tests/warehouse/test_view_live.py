@@ -156,6 +156,7 @@ def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path)
     for number, model in enumerate(["m1", "m2", "m1", "m1"]):
         told = {"run_id": f"r{number}", "model": model, "started_at": f"2026-11-0{number + 1}T00:00:00Z"}
         told["sampling_args"] = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
+        told["coverage"] = 1.0  # charts leave out runs with few scored rollouts
         warehouse.publish(run_writer.write(tmp_path / str(number), **told, avg_reward=number / 4), tidies=False)
     groups = re.compile(r'scope="rowgroup" class="group">(\S+) <small>(.*?)</small>|href="/runs/(r\d)"')
     found = [next(filter(None, each)) for each in groups.findall(view.get("/?group=model").text)]

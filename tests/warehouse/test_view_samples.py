@@ -67,7 +67,7 @@ class TestSamples:
         assert "There is no run &#39;nobody&#39;" in browser.words(f"{page}nobody", status=404)
 
     @pytest.mark.parametrize(("address", "words"), [
-        ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
+        ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, environment"),
         ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
         ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
         ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
