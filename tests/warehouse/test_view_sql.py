@@ -134,4 +134,4 @@ def test_two_columns_are_drawn(view):
      "SELECT 'infinity'::TIMESTAMPTZ AS d, 1 AS a", "SELECT 10::HUGEINT**38 AS a UNION ALL SELECT 1"],
 )  # fmt: skip
 def test_extreme_numbers_can_be_drawn(view, chart, statement):
-    assert "<figure>" in asked(view, statement, chart=chart).text
+    assert "<figure" in asked(view, statement, chart=chart).text
