@@ -78,7 +78,7 @@ class TestDoingWhatIsSaid:
         ended = nightjar("sql", ALL, "--warehouse", house.folder)
         typed = []
         while command := advised(ended) or ("" if typed else doctor):  # a changed number shows in no answer
-            typed.append(command.replace("RUN_DIR", f"{tmp_path}/evals/run-1").partition(", from wherever")[0])
+            typed.append(command.replace("RUN_DIR", f"{tmp_path}/evals/run-1").partition(", for the run directory")[0])
             assert len(typed) == len(set(typed)), typed
             ended = nightjar(*shlex.split(typed[-1])[1:])
             if "doctor" not in command:

@@ -104,8 +104,10 @@ def test_no_text_of_others_is_obeyed(reports):
     page = Tags(reports["html"])
     assert not {tag for tag, _ in page.tags} & {"script", "img", "iframe", "b"}
     assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
-    addresses = [attrs[name] for _, attrs in page.tags for name in ("href", "src") if name in attrs]
-    assert all(address.startswith(("#run-", "data:image/svg+xml,")) for address in addresses)  # the icon
+    assert [attrs["src"] for _, attrs in page.tags if "src" in attrs] == []
+    links = [attrs for _, attrs in page.tags if not attrs.get("href", "#").startswith(("#", "data:image/svg+xml,"))]
+    assert {attrs["rel"] for attrs in links} <= {"noreferrer nofollow"}  # addresses in texts, and the icon above
+    assert all(attrs["href"].startswith(("http://", "https://")) for attrs in links)
     assert "<script>alert(1)</script>" in page.text
     for name in ("html", "md", "csv", "tex"):
         assert visible(reports[name]) == reports[name], name
