@@ -92,7 +92,7 @@ class TestPublish:
         assert warehouse.publish(run_dir).rollouts == 1
         row = one(warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index, outcome)) FROM rollouts")
         assert set(row) == {None}
-        given = "run_id, version, scored, run_dir, published_at, metadata"
+        given = "run_id, version, scored, run_dir, published_at, metadata, reward_examples"
         assert set(one(warehouse, f"SELECT COLUMNS(* EXCLUDE ({given})) FROM runs")) == {None}
         run_dir = run_writer.write(tmp_path / "empty", [], scored=0, failed=0)
         (run_dir / "results.jsonl").unlink()
