@@ -63,7 +63,7 @@ def extras() -> Part:
     packages = _packages_of_extras()
     found = [extra for extra, names in packages.items() if all(map(_is_installed, names))]
     missing = [extra for extra in packages if extra not in found]
-    listed = ", ".join(found) or "none"
+    listed = f"installed: {', '.join(found) or 'none'}"
     if not missing:
         return Part(State.READY, listed)
     return Part(State.ABSENT, listed, f"the features of {', '.join(missing)}", installation("NAME"))
@@ -153,7 +153,7 @@ def warehouse() -> Part:
 
 def disk() -> Part:
     free = shutil.disk_usage(Path.cwd()).free
-    found = f"{free / 1e9:,.1f} GB free in {Path.cwd()}"
+    found = f"{free / 1e9:,.1f} GB free in this folder"
     if free < _SCARCE_BYTES:
         return Part(State.BROKEN, found, "long runs: a run stops when the disk is full", "Free some space")
     return Part(State.READY, found)
