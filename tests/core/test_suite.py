@@ -99,6 +99,35 @@ def test_a_flag_that_names_another_endpoint_never_sends_the_key_and_headers_of_t
     assert one.config.sampling_args == {"top_p": 0.9, **kept}
 
 
+REGISTRY = '[[endpoint]]\nendpoint_id = "two"\nmodel = "m2"\nurl = "https://two.example/v1"\nkey = "KEY_OF_TWO"\n'
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "headers"),
+    [
+        ('base_url = "https://one.example/v2"', "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}),
+        ('base_url = "https://two.example/v1"\napi_key_var = "KEY_OF_TWO"', "KEY_OF_TWO", {}),
+        ('provider = "openai"', "OPENAI_API_KEY", {}),
+    ],
+)
+def test_an_eval_at_another_endpoint_never_gets_the_key_and_headers_of_the_suite(load, place, key, headers):
+    [one] = load(ELSEWHERE + place)
+    assert (one.config.api_key_var, one.config.headers) == (key, headers)
+    assert one.config.sampling_args.keys() == {"top_p", *(["extra_headers"] if headers else [])}
+
+
+@pytest.mark.parametrize(
+    ("named", "headers"),
+    [('base_url = "https://one.example/v1"\n', {}), ("", {"X-Team": "$TOKEN"})],
+)
+def test_headers_of_a_suite_belong_to_its_endpoint_if_it_names_one(load, tmp_path, named, headers):
+    (tmp_path / "endpoints.toml").write_text(REGISTRY)
+    text = f'endpoints_path = "endpoints.toml"\n{named}headers = {{"X-Team" = "$TOKEN"}}\n'
+    [one] = load(f'{text}[[eval]]\nenv_id = "gsm8k"\nendpoint_id = "two"\n')
+    assert (one.config.base_url, one.config.api_key_var) == ("https://two.example/v1", "KEY_OF_TWO")
+    assert one.config.headers == headers
+
+
 @pytest.mark.parametrize("name", ["name", "env_args", "env_source", "part", "hf_hub_dataset_name"])
 def test_a_flag_for_one_evaluation_is_refused(load, name):
     with pytest.raises(ConfigError, match=f"{name}: belongs to one evaluation of a suite"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
@@ -39,6 +40,7 @@ _PROVIDED = {each.name for each in fields(Provider)}
 _OF_AN_ENDPOINT = {ENDPOINT_ID, "model", "provider", "replicas", "middleware", *_PROVIDED}
 _OF_THE_PLACE = {"provider", "headers", "headers_from_state", "input_price", "output_price", *_PROVIDED}
 """Fields that belong to one endpoint and must not reach another: headers may carry a secret."""
+_PLACES = {ENDPOINT_ID, "provider", "base_url"}
 _OF_ONE_EVALUATION = frozenset({"name", "env_args", "env_source", "part", "hf_hub_dataset_name"})
 """Fields that flags cannot set for all evaluations of a suite."""
 _PRICES = {"input_price", "output_price"}
@@ -90,7 +92,8 @@ def refuse_fields_of_one(typed: Mapping[str, Any]) -> None:
 def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = None) -> Evaluation:
     """Merges the values of sources, most important first, and a registry (default: ``configs/endpoints.toml``).
 
-    Flags that name another endpoint than a suite replace the suite's endpoint with its headers, key and prices.
+    A flag or ``[[eval]]`` that names another endpoint than its suite replaces the suite's endpoint with its headers,
+    key and prices.
     """
     placed = [Layer(layer.source, located(layer.values)) for layer in layers]
     given, sources = _merged(
@@ -131,8 +134,7 @@ def _without_other_endpoints(layers: Sequence[Layer]) -> Iterator[Layer]:
             dropped |= _OF_AN_ENDPOINT
         elif "model" in layer.values:
             dropped.add(ENDPOINT_ID)
-        if layer.source == FLAG:
-            dropped |= _replaced_by_flags(layer.values, layers[position + 1 :])
+        dropped |= _replaced_by(layer, layers[position + 1 :])
 
 
 def _without(dropped: AbstractSet[str], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,16 +146,26 @@ def _without(dropped: AbstractSet[str], values: Mapping[str, Any]) -> dict[str, 
     return kept
 
 
-def _replaced_by_flags(typed: Mapping[str, Any], below: Sequence[Layer]) -> set[str]:
-    """Returns the fields of a suite's endpoint that do not apply to the endpoint or model that flags name."""
-    written = [layer.values for layer in below if layer.source in WRITTEN]
-    if not any(written):
+def _replaced_by(layer: Layer, below: Sequence[Layer]) -> set[str]:
+    """Returns the fields of a suite that do not apply to the endpoint or model that a more important layer names.
+
+    Fields of a suite that names no endpoint or model apply to those of every ``[[eval]]``, but not to those of a flag.
+    """
+    suite = ChainMap(*(dict(each.values) for each in below if each.source in WRITTEN))
+    if not suite:
         return set()
-    replaced = _PRICES if "model" in typed else set[str]()
-    base_url = next((values["base_url"] for values in written if "base_url" in values), None)
-    url = typed.get("base_url")
-    is_elsewhere = "provider" in typed or (url and not (base_url and is_same_host(str(url), str(base_url))))
-    return {*replaced, *_OF_THE_PLACE, "replicas"} if is_elsewhere else replaced
+    is_flag, named = layer.source == FLAG, layer.values
+    replaced = set(_PRICES) if "model" in named and (is_flag or "model" in suite) else set[str]()
+    if _is_elsewhere(named, suite) and (is_flag or _PLACES & suite.keys()):
+        replaced |= {*_OF_THE_PLACE, "replicas"}
+    return replaced
+
+
+def _is_elsewhere(named: Mapping[str, Any], suite: Mapping[str, Any]) -> bool:
+    if any(name in named and named[name] != suite.get(name) for name in (ENDPOINT_ID, "provider")):
+        return True
+    url, base_url = named.get("base_url"), suite.get("base_url")
+    return bool(url) and not (base_url and is_same_host(str(url), str(base_url)))
 
 
 def _merged(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
