@@ -146,14 +146,14 @@ class TestFailures:
             func.__name__ = name
             return func
 
-        async def later(completion):
-            return 3.0
+        def gives_an_awaitable(completion):
+            return asyncio.sleep(0, 3.0)
 
         funcs = [scorer("a", 1, False), scorer("b", 2, False), scorer("c", 4, True), scorer("d", 8, False)]
         state = answered()
-        await Rubric([*funcs, lambda completion: later(completion)]).score_rollout(state)
+        await Rubric([*funcs, gives_an_awaitable]).score_rollout(state)
         assert places == [("a", False), ("b", False), ("c", True), ("d", False)]
-        assert state["metrics"] == {"a": 1.0, "b": 2.0, "c": 4.0, "d": 8.0, "<lambda>": 3.0}
+        assert state["metrics"] == {"a": 1.0, "b": 2.0, "c": 4.0, "d": 8.0, "gives_an_awaitable": 3.0}
 
     async def test_a_timeout_that_the_function_raises_itself_keeps_its_message(self, answered):
         def ask_judge(completion):
