@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -225,6 +226,8 @@ class Pace:
 
     def heard(self, headers: Mapping[str, Any]) -> None:
         """Reads the headers of a response, so that no request is sent before the endpoint accepts more requests."""
+        if not _tell_limits(tuple(headers)):
+            return
         if seconds := seconds_until_more(headers):
             self._next_at = max(self._next_at, time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS))
         if announced := announced_quota(headers):
@@ -347,6 +350,11 @@ class _Request:
 
     async def __aexit__(self, *_: object) -> None:
         self._pace._end_request()  # noqa: SLF001 - a part of Pace
+
+
+@lru_cache(maxsize=256)
+def _tell_limits(names: tuple[str, ...]) -> bool:
+    return any("ratelimit" in name.lower() for name in names)
 
 
 _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Endpoint, Pace]] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,6 +19,7 @@ from pydantic_core import from_json
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import NO_KEY, request_headers, resolve_api_key
+from nightjar.clients.plain_posts import PlainPosts, Received, read_up_to
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.clients.providers import PROVIDERS, is_same_host
 from nightjar.clients.status_errors import (
@@ -69,6 +70,11 @@ def _wrapped(value: Any) -> Any:
     return [_wrapped(item) for item in value] if isinstance(value, list) else value
 
 
+class _Connections(NamedTuple):
+    session: aiohttp.ClientSession
+    posts: PlainPosts
+
+
 class Endpoint:
     """The connections to one endpoint, with its key and headers. Raises ``MissingKeyError`` without a key.
 
@@ -89,7 +95,7 @@ class Endpoint:
         self.config = config
         self._headers = headers or self.usual_headers
         self._secret = b"" if self.api_key == NO_KEY else self.api_key.encode()
-        self._sessions = PerLoop(self._new_session, aiohttp.ClientSession.close)
+        self._connections = PerLoop(self._connect, lambda connections: connections.session.close())
         self._proxy = _proxy_for(config.api_base_url)
         if headers is None:
             self.usual_headers()  # raises now if a header names an unset variable
@@ -131,22 +137,31 @@ class Endpoint:
         self, url: str, payload: bytes, headers: Mapping[str, str] | None = None, seconds: Any = None
     ) -> HttpResponse:
         """Sends one request, and returns the response. In a response with an error status, secrets are hidden."""
-        session = await self._sessions.get()
+        connections = await self._connections.get()
+        session = connections.session
         limit = aiohttp.ClientTimeout(total=seconds) if isinstance(seconds, int | float) else session.timeout
-        request: Any = {"data": payload, "proxy": self._proxy, "timeout": limit, "allow_redirects": False}
         try:
-            async with session.post(url, headers=headers or None, **request) as response:
-                if self.heard is not None:
-                    self.heard(response.headers)
-                if response.status in _REDIRECTS:
-                    said = _no_redirect(response.headers)
-                    return self.without_key(HttpResponse(url, response.status, response.headers, said))
-                received = HttpResponse(url, response.status, response.headers, await self._content(url, response))
+            if self._proxy is None and not headers and connections.posts.can_send(url):
+                received = await connections.posts.send(url, payload, limit)
+            else:
+                received = await self._send(session, url, payload, headers, limit)
         except TimeoutError as error:
             raise APITimeoutError from error
         except (aiohttp.ClientError, OSError) as error:
             raise APIConnectionError(f"Cannot reach {url}: {error or type(error).__name__}") from error
-        return received if received.status_code < 400 else self.without_key(received)  # noqa: PLR2004
+        if self.heard is not None:
+            self.heard(received.headers)
+        return self._response(url, received)
+
+    def _response(self, url: str, received: Received) -> HttpResponse:
+        status, headers, content = received
+        if status in _REDIRECTS:
+            return self.without_key(HttpResponse(url, status, headers, _no_redirect(headers)))
+        if content is None:
+            said = f"the response has more than {self.config.max_response_bytes:,} bytes (max_response_bytes)"
+            raise APIResponseValidationError(said, HttpResponse(url, status, headers, b""))
+        response = HttpResponse(url, status, headers, content)
+        return response if status < 400 else self.without_key(response)  # noqa: PLR2004
 
     def without_key(self, response: HttpResponse) -> HttpResponse:
         """Hides the key and other secrets that a server echoes, so that no message or file contains a secret."""
@@ -154,19 +169,25 @@ class Endpoint:
         return HttpResponse(response.url, response.status_code, response.headers, hide_bytes(content))
 
     async def close(self) -> None:
-        await self._sessions.close()
+        await self._connections.close()
 
-    async def _content(self, url: str, response: aiohttp.ClientResponse) -> bytes:
-        """Returns the unpacked body. Stops reading as soon as the body is too long."""
-        most, parts, size = self.config.max_response_bytes, [], 0
-        async for part in response.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                response.close()
-                said = f"the response has more than {most:,} bytes (max_response_bytes)"
-                raise APIResponseValidationError(said, HttpResponse(url, response.status, response.headers, b""))
-        return b"".join(parts)
+    async def _send(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        payload: bytes,
+        headers: Mapping[str, str] | None,
+        limit: aiohttp.ClientTimeout,
+    ) -> Received:
+        """Sends a request through a proxy, or with headers of its own."""
+        request: Any = {"data": payload, "proxy": self._proxy, "timeout": limit, "allow_redirects": False}
+        async with session.post(url, headers=headers or None, **request) as response:
+            content: bytes | None = b""
+            if response.status not in _REDIRECTS:
+                content = await read_up_to(response.content, self.config.max_response_bytes)
+                if content is None:
+                    response.close()
+            return Received(response.status, response.headers, content)
 
     def usual_headers(self) -> Mapping[str, str]:
         """Returns the headers of every request to an endpoint of OpenAI's protocols."""
@@ -185,14 +206,15 @@ class Endpoint:
         headers.update(request_headers(self.config))
         return headers
 
-    def _new_session(self) -> aiohttp.ClientSession:
+    def _connect(self) -> _Connections:
         config = self.config
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=config.max_connections),
             timeout=aiohttp.ClientTimeout(total=config.timeout, sock_connect=config.connect_timeout),
             headers=self._headers(),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        return _Connections(session, PlainPosts(session, config.max_response_bytes))
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:

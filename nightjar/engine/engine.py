@@ -41,6 +41,8 @@ class Rollouts(Protocol):
 class Rubric(Protocol):
     """Sets the rewards and metrics, or the errors, of a group's rollouts, and cleans up after each rollout."""
 
+    @property
+    def has_cleanup(self) -> bool: ...
     async def score_group(self, states: list[State]) -> None: ...
     async def cleanup(self, state: State) -> None: ...
 
@@ -293,8 +295,10 @@ class Engine:
                 _fail_scoring(state, error)
         if any(state.get("error") is not None for state in states):
             self._judging.check()
+        has_cleanup = self._rubric.has_cleanup
         for state in states:
-            await self._clean_up(state)
+            if has_cleanup:
+                await self._clean_up(state)
             if isinstance(timing := state.get("timing"), RolloutTiming):
                 timing.add_scoring(start)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, final
 
@@ -106,12 +106,7 @@ class MultiTurnEnv(Environment):
 
     async def render_completion(self, state: State) -> None:
         """Sets ``state["completion"]``: all messages after the prompt."""
-        if not state["trajectory"]:
-            state["completion"] = []
-            return
-        last = state["trajectory"][-1]
-        said = [*last["prompt"], *last["completion"]][len(state["prompt"]) :]
-        state["completion"] = concat_messages([said, state.get("final_env_response") or []])
+        state["completion"] = _completion(state)
 
     async def add_trajectory_step(self, state: State, trajectory_step: TrajectoryStep) -> None:
         """Appends a model call to the trajectory."""
@@ -119,8 +114,7 @@ class MultiTurnEnv(Environment):
 
     async def add_model_response(self, state: State, prompt_messages: Messages, response: Response) -> None:
         """Adds a response to the trajectory."""
-        step = new_step(prompt_messages, response, state["trajectory_id"], self.max_seq_len)
-        await call(self.add_trajectory_step, state, step)
+        await call(self.add_trajectory_step, state, self._step(state, prompt_messages, response))
 
     @stop(priority=100)
     async def has_error(self, state: State, **kwargs: Any) -> bool:  # noqa: ARG002 - others pass more
@@ -153,7 +147,7 @@ class MultiTurnEnv(Environment):
         return _OWN_CONDITIONS["has_final_env_response"](self, state)
 
     async def is_completed(self, state: State, **kwargs: Any) -> bool:
-        for name, holds in _stop_conditions(type(self)):
+        for name, holds in _stop_conditions(type(self)).items():
             if holds is None:
                 condition = getattr(self, name)
                 if await call_named(condition, state=state, env=self, **kwargs):
@@ -178,6 +172,10 @@ class MultiTurnEnv(Environment):
         """Renders the completion before any other clean-up needs it."""
         state["timing"].end_generation()
         await call(self.render_completion, state)
+
+    def _has_own(self, *hooks: str) -> bool:
+        """Returns whether hooks are those of this class, which return at once and so need no task, thread or timer."""
+        return own_hooks(type(self)).issuperset(hooks) and self.__dict__.keys().isdisjoint(hooks)
 
     @final
     async def rollout(
@@ -207,14 +205,25 @@ class MultiTurnEnv(Environment):
     async def _converse(self, state: State, limit: asyncio.Timeout) -> State:
         state = await self._set_up(state)
         self.start_clock(state, limit)
-        while not await self._within("a stop condition", self.is_completed(state)):
+        while not await self._is_at_end(state):
             _check_time_and_cancellation(limit)
             await self._take_turn(state)
         return state
 
+    async def _is_at_end(self, state: State) -> bool:
+        conditions = _stop_conditions(type(self))
+        if None in conditions.values() or not self._has_own("is_completed", *conditions):
+            return await self._within("a stop condition", self.is_completed(state))
+        held = next((name for name, holds in conditions.items() if holds is not None and holds(self, state)), None)
+        if held is not None:
+            self._complete(state, held)
+        return held is not None
+
     async def _set_up(self, state: State) -> State:
         timing = state["timing"]
-        timing.setup.start = time.time()
+        timing.setup.start = timing.setup.end = time.time()
+        if self._has_own("setup_state"):
+            return state
         try:
             changed = await self._within("setup_state", call(self.setup_state, state))
         finally:
@@ -226,7 +235,9 @@ class MultiTurnEnv(Environment):
         return state
 
     async def _take_turn(self, state: State) -> None:
-        said = await self._within("env_response", call(self.get_prompt_messages, state))
+        said: Any = state["prompt"]
+        if state["trajectory"] or not self._has_own("get_prompt_messages"):
+            said = await self._within("env_response", call(self.get_prompt_messages, state))
         prompt = normalize_messages(said, field_name="prompt_messages")
         if state.get("final_env_response") is not None:
             return
@@ -240,7 +251,13 @@ class MultiTurnEnv(Environment):
             state["turn_limit_reached"] = True
             del state["timing"].model.spans[-1]  # no request was sent
             return
-        await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
+        if self._has_own("add_model_response", "add_trajectory_step"):
+            state["trajectory"].append(self._step(state, prompt, response))
+        else:
+            await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
+
+    def _step(self, state: State, prompt: Messages, response: Response) -> TrajectoryStep:
+        return new_step(prompt, response, state["trajectory_id"], self.max_seq_len)
 
     async def _within(self, name: str, hook: Coroutine[Any, Any, T]) -> T:
         try:
@@ -257,7 +274,11 @@ class MultiTurnEnv(Environment):
 
     async def _clean_up(self, state: State) -> None:
         try:
-            await self._within("a clean-up", self.cleanup(state))
+            if self._has_own("cleanup", "render_state", "render_completion") and _has_no_more_cleanups(type(self)):
+                state["timing"].end_generation()
+                state["completion"] = _completion(state)
+            else:
+                await self._within("a clean-up", self.cleanup(state))
         except BaseException as raised:  # noqa: BLE001 - environments are user code
             error = user_error(raised)
             if state.get("error") is None:
@@ -279,11 +300,30 @@ _OWN_CONDITIONS: dict[str, Callable[[Any, State], bool]] = {
 
 
 @lru_cache(maxsize=1024)
-def _stop_conditions(kind: type[MultiTurnEnv]) -> tuple[tuple[str, Callable[[Any, State], bool] | None], ...]:
-    """Returns the names of a class's stop conditions in order, each with its sync function if it has one."""
-    names = decorated_names(kind, "stop_priority")
-    own = {name for name in names if getattr(kind, name) is getattr(MultiTurnEnv, name, None)}
-    return tuple((name, _OWN_CONDITIONS[name] if name in own else None) for name in names)
+def own_hooks(kind: type[MultiTurnEnv]) -> frozenset[str]:
+    """Returns the names of the methods that a class has from ``MultiTurnEnv`` unchanged."""
+    return frozenset(name for name in dir(MultiTurnEnv) if getattr(kind, name, None) is getattr(MultiTurnEnv, name))
+
+
+@lru_cache(maxsize=1024)
+def _stop_conditions(kind: type[MultiTurnEnv]) -> Mapping[str, Callable[[Any, State], bool] | None]:
+    """Returns a class's stop conditions by name, in order, each with its sync function if it has one."""
+    own = own_hooks(kind)
+    return {name: _OWN_CONDITIONS[name] if name in own else None for name in decorated_names(kind, "stop_priority")}
+
+
+@lru_cache(maxsize=1024)
+def _has_no_more_cleanups(kind: type[MultiTurnEnv]) -> bool:
+    return decorated_names(kind, "cleanup_priority") == ("render_state",)
+
+
+def _completion(state: State) -> Messages:
+    """Returns all messages after the prompt."""
+    if not state["trajectory"]:
+        return []
+    last = state["trajectory"][-1]
+    said = [*last["prompt"], *last["completion"]][len(state["prompt"]) :]
+    return concat_messages([said, state.get("final_env_response") or []])
 
 
 def _check_time_and_cancellation(limit: asyncio.Timeout) -> None:

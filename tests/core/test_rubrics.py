@@ -114,6 +114,47 @@ class TestFailures:
         assert "took longer than 0.01 s" in str(state["error"])
         assert not is_waited_for
 
+    async def test_after_a_timeout_no_further_function_is_called(self, answered):
+        freed, left, called = threading.Event(), threading.Event(), []
+
+        def block(completion):
+            freed.wait(30)
+            left.set()
+            return 1
+
+        rubric, state = Rubric([lambda completion: 1, block, called.append]), answered()
+        rubric.set_timeout_seconds(0.05)
+        await rubric.score_rollout(state)
+        freed.set()
+        assert "Reward function 'block': took longer than 0.05 s" in str(state["error"])
+        assert left.wait(5)
+        await asyncio.sleep(0.01)
+        assert called == []
+
+    async def test_sync_and_async_functions_are_called_in_their_order_and_each_in_its_place(self, answered):
+        places, main = [], threading.get_ident()
+
+        def scorer(name, score, is_async):
+            def sync(completion):
+                places.append((name, threading.get_ident() == main))
+                return score
+
+            async def from_the_loop(completion):
+                return sync(completion)
+
+            func = from_the_loop if is_async else sync
+            func.__name__ = name
+            return func
+
+        def gives_an_awaitable(completion):
+            return asyncio.sleep(0, 3.0)
+
+        funcs = [scorer("a", 1, False), scorer("b", 2, False), scorer("c", 4, True), scorer("d", 8, False)]
+        state = answered()
+        await Rubric([*funcs, gives_an_awaitable]).score_rollout(state)
+        assert places == [("a", False), ("b", False), ("c", True), ("d", False)]
+        assert state["metrics"] == {"a": 1.0, "b": 2.0, "c": 4.0, "d": 8.0, "gives_an_awaitable": 3.0}
+
     async def test_a_timeout_that_the_function_raises_itself_keeps_its_message(self, answered):
         def ask_judge(completion):
             raise TimeoutError("the judge did not answer")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping, Sequence
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-from nightjar.core.calling import OverdueError, bound_names, call, function_name, within
+from nightjar.core.calling import OverdueError, bound_names, call, function_name, is_async, threads, within
 from nightjar.core.calling.functions import user_error
 
 logger = logging.getLogger(__name__)
@@ -34,16 +37,67 @@ class RewardFunction:
         self._required = [p.name for p in named if p.default is p.empty]
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         self.is_group = any(p.name in GROUP_PARAMETERS for p in named)
+        self.is_async = is_async(func)
         self.is_of_state = not self._takes_all and [p.name for p in named] == ["state"]
 
     def call(self, objects: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """Calls the function with the objects that it names, or with all of them if it takes ``**kwargs``."""
+        args, named = self._arguments(objects)
+        return call(self.func, *args, **named)
+
+    def call_here(self, objects: Mapping[str, Any]) -> Any:
+        """Does the same as ``call`` in this thread. An async function gives an awaitable."""
+        args, named = self._arguments(objects)
+        return self.func(*args, **named)
+
+    def _arguments(self, objects: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         missing = [repr(name) for name in self._required if name not in objects]
         if missing:
             raise TypeError(f"asks for {', '.join(missing)}. Available: {', '.join(sorted(objects))}")
         args = [objects.get(name, default) for name, default in self._positional]
         names = objects.keys() - self._bound if self._takes_all else self._names
-        return call(self.func, *args, **{name: objects[name] for name in names if name in objects})
+        return args, {name: objects[name] for name in names if name in objects}
+
+
+class CallsInOrder:
+    """Calls reward functions one after another, and records their scores as ``metrics``.
+
+    Sync functions that follow each other are called in one thread: handing over takes longer than most functions.
+    """
+
+    def __init__(
+        self, functions: Sequence[RewardFunction], objects: Mapping[str, Any], metrics: MutableMapping[str, float]
+    ) -> None:
+        self._left = deque(functions)
+        self._objects = objects
+        self._metrics = metrics
+        self._is_given_up = False
+
+    async def run(self) -> None:
+        try:
+            while self._left:
+                is_of_loop = self._left[0].is_async
+                waiting = self._left[0].call_here(self._objects) if is_of_loop else await threads.run(self._call_sync)
+                if waiting is not None:
+                    self._record(await waiting)
+        except asyncio.CancelledError:
+            self._is_given_up = True  # a thread may still call a function
+            raise
+
+    def _call_sync(self) -> Awaitable[Any] | None:
+        """Calls functions until one is async or gives an awaitable. Returns that awaitable."""
+        while self._left:
+            score = self._left[0].call_here(self._objects)
+            if inspect.isawaitable(score):
+                return score
+            if self._is_given_up:
+                return None
+            self._record(score)
+        return None
+
+    def _record(self, score: Any) -> None:
+        self._metrics[self._left[0].name] = finite_number(score)
+        self._left.popleft()
 
 
 def rollout_objects(state: Any) -> dict[str, Any]:
@@ -76,6 +130,13 @@ def distinct_name(name: str, taken: Container[str]) -> str:
 
 def warn_of_renaming(name: str, distinct: str) -> None:
     logger.warning("Two reward functions are called %r: the second is recorded as %r", name, distinct)
+
+
+def finite_number(score: Any) -> float:
+    number = float(score)
+    if not math.isfinite(number):
+        raise ValueError(f"returned {number}, which is not a finite number")
+    return number
 
 
 async def run_all(handlers: Iterable[Handler], timeout_seconds: float | None = None) -> None:

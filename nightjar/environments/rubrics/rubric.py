@@ -24,8 +24,10 @@ from nightjar.core.calling.limits import Places, scoring_places
 from nightjar.core.rollout.state import RewardFunc, State
 from nightjar.environments.parsers import Parser, noted_answers
 from nightjar.environments.rubrics.calls import (
+    CallsInOrder,
     RewardFunction,
     distinct_name,
+    finite_number,
     group_objects,
     rollout_objects,
     run_all,
@@ -303,14 +305,14 @@ class Rubric:
                 async with scoring_places.get(_ANY_NUMBER):
                     await within(self.scoring_timeout_seconds, self._call_all(functions, state))
         except BaseException as raised:  # noqa: BLE001 - reward functions are user code
-            name = next(function.name for function in functions if function.name not in state["metrics"])
+            unscored = (function.name for function in functions if function.name not in state["metrics"])
+            name = next(unscored, functions[-1].name)  # a thread that was given up may have just recorded the last
             state["error"] = _failure(name, user_error(raised))
 
     async def _call_all(self, functions: Sequence[RewardFunction], state: State) -> None:
         needs_all = not all(function.is_of_state for function in functions)
-        objects, metrics = self.score_objects(state) if needs_all else {"state": state}, state["metrics"]
-        for function in functions:
-            metrics[function.name] = _number(await function.call(objects))
+        objects = self.score_objects(state) if needs_all else {"state": state}
+        await CallsInOrder(functions, objects, state["metrics"]).run()
 
     async def _score_groups(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
         for function in functions:
@@ -330,17 +332,10 @@ class Rubric:
         if len(scores) != len(states):
             raise ValueError(f"returned {len(scores)} scores for {len(states)} rollouts")
         for state, score in zip(states, scores, strict=True):
-            state["metrics"][function.name] = _number(score)
+            state["metrics"][function.name] = finite_number(score)
 
 
 def _failure(name: str, error: Exception) -> ScoringError:
     failure = ScoringError(f"Reward function {name!r}: {error or type(error).__name__}")
     failure.__cause__ = error
     return failure
-
-
-def _number(score: Any) -> float:
-    number = float(score)
-    if not math.isfinite(number):
-        raise ValueError(f"returned {number}, which is not a finite number")
-    return number

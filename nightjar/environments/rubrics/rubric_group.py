@@ -140,12 +140,14 @@ class RubricGroup(Rubric):
                 warn_of_renaming(name, distinct)
             metrics[distinct] = score
 
+    @property
+    def has_cleanup(self) -> bool:
+        is_own = type(self).cleanup is not RubricGroup.cleanup
+        return is_own or bool(self._cleanups()) or any(rubric.has_cleanup for rubric in self.rubrics)
+
     async def cleanup(self, state: State) -> None:
         cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
-        if not cleaning:
-            await super().cleanup(state)
-        else:
-            await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
+        await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
 
     async def teardown(self) -> None:
         await run_all([super().teardown, *(rubric.teardown for rubric in self.rubrics)])

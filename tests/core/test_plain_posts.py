@@ -1,0 +1,127 @@
+"""Plain posts and aiohttp's session give the same responses and errors, and send the same requests."""
+
+import asyncio
+import gzip
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from nightjar.clients import ClientConfig
+from nightjar.clients.plain_posts import PlainPosts
+from nightjar.clients.status_errors import APIError
+from nightjar.clients.transport import Endpoint
+
+JSON = b'{"choices": [1]}'
+OK = b"HTTP/1.1 200 OK\r\n"
+BY_A_SESSION = {"X-Own": "1"}
+"""A header of one request, which only a session sends."""
+
+
+@asynccontextmanager
+async def answering(said):
+    """Sends raw bytes after each request. Yields the URL and the requests of each connection."""
+    connections = []
+
+    async def answer(reader, writer):
+        requests = []
+        connections.append(requests)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                requests.append(head + await reader.readexactly(2))
+                writer.write(said)
+                if b"close" in said:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", connections
+
+
+async def outcomes(url, headers=None, count=2, **config):
+    """Returns the responses or errors of several requests."""
+    endpoint, found = Endpoint(ClientConfig(api_base_url=url, **config)), []
+    for _ in range(count):
+        try:
+            response = await endpoint.exchange(endpoint.url("/chat"), b"{}", headers)
+            found.append((response.status_code, response.content))
+        except APIError as error:
+            found.append((type(error).__name__, str(error)))
+    await endpoint.close()
+    return found
+
+
+def plain(length, more=b""):
+    return OK + more + b"Content-Length: %d\r\n\r\n" % length
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        (plain(16) + JSON, (200, JSON)),
+        (plain(0), (200, b"")),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + plain(16) + JSON, (200, JSON)),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n10\r\n" + JSON + b"\r\n0\r\n\r\n", (200, JSON)),
+        (plain(len(gzip.compress(JSON)), b"Content-Encoding: gzip\r\n") + gzip.compress(JSON), (200, JSON)),
+        (plain(16, b"Connection: close\r\n") + JSON, (200, JSON)),
+        (OK + b"Connection: close\r\n\r\n" + JSON, (200, JSON)),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", (503, b"busy")),
+        (plain(99, b"Connection: close\r\n") + JSON, ("APIConnectionError", "Response payload is not completed")),
+        (plain(3, b"Content-Encoding: gzip\r\n") + b"???", ("APIConnectionError", "Can not decode content-encoding")),
+        (b"HTTP/1.1 abc\r\n\r\n", ("APIConnectionError", "400, message")),
+        (b"close", ("APIConnectionError", "Cannot reach")),
+    ],
+)
+async def test_any_response_is_read_as_by_a_session(said, first):
+    async with answering(said) as (url, _):
+        quick, usual = await outcomes(url), await outcomes(url, BY_A_SESSION)
+    assert quick == usual
+    assert quick[0][0] == first[0]
+    assert quick[0][1] == first[1] if isinstance(first[1], bytes) else first[1] in quick[0][1]
+
+
+async def test_the_same_request_is_sent_and_the_connection_is_kept():
+    async with answering(plain(16) + JSON) as (url, connections):
+        await outcomes(url, extra_headers={"X-Team": "Zoë"})
+        await outcomes(url, {"X-Team": "Zoë"})
+    quick, usual = ([sorted(request.split(b"\r\n")) for request in requests] for requests in connections)
+    assert quick == usual
+    assert len(quick) == 2
+
+
+async def test_a_slow_response_ends_with_a_timeout_and_its_connection_is_closed():
+    async with answering(plain(16)) as (url, connections):
+        assert [kind for kind, _ in await outcomes(url, timeout=0.05)] == ["APITimeoutError"] * 2
+    assert len(connections) == 2
+
+
+async def test_a_cancelled_request_closes_its_connection():
+    async with answering(plain(16)) as (url, connections):
+        endpoint = Endpoint(ClientConfig(api_base_url=url))
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(endpoint.exchange(endpoint.url("/chat"), b"{}"), 0.05)
+        await endpoint.close()
+    assert len(connections) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "can"),
+    [
+        ("http://127.0.0.1:1/v1/chat?version=2", {}, True),
+        ("http://me:word@127.0.0.1:1/v1/chat", {}, False),
+        ("ftp://127.0.0.1:1/v1/chat", {}, False),
+        ("http:///v1/chat", {}, False),
+        ("http://127.0.0.1:99999/v1/chat", {}, False),
+        ("http://127.0.0.1:1/v1/chat", {"Expect": "100-continue"}, False),
+        ("http://127.0.0.1:1/v1/chat", {"X-Two": "a\r\nX-Lines: b"}, False),
+    ],
+)
+async def test_a_session_sends_what_is_unusual(url, headers, can):
+    async with aiohttp.ClientSession(headers=headers) as session:
+        assert PlainPosts(session, 100).can_send(url) == can
