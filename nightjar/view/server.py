@@ -39,6 +39,7 @@ from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.html import icon, style
 from nightjar.view import (
+    all_rollouts,
     compare,
     history,
     live,
@@ -68,7 +69,22 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
+_PAGES = (
+    runs,
+    live,
+    live_rollout,
+    run,
+    samples,
+    all_rollouts,
+    pairs,
+    rollouts,
+    search,
+    compare,
+    nights,
+    history,
+    sql,
+    notes,
+)
 _PORTS_TRIED = 20
 _SHORTEST_TOKEN = 16
 _SHUTDOWN_SECONDS = 5
