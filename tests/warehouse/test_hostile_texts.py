@@ -293,6 +293,10 @@ def test_an_exported_file_runs_only_its_own_script(page, warehouse, nightjar, tm
     page.goto(file.as_uri(), wait_until="load")
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.locator(".markdown mark").last.is_visible()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".turn.assistant").filter(has=page.locator("mark")).get_by_role("button", name="Copy").click()
+    page.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == RICH
     page.keyboard.press("r")
     assert page.locator(".raw").last.is_visible()
     page.reload()
