@@ -28,8 +28,8 @@ from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
 from nightjar.reports.formats import duration, percent, visible
+from nightjar.reports.formats import interval as interval_text
 from nightjar.reports.html import finished
-from nightjar.reports.statistics import interval as interval_text
 from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import interval_of
 from nightjar.view.texts import direction, marked, rendered
