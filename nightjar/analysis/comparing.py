@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nightjar.analysis.measuring import Paired, damage_of, decide, measure, measure_categories, needed, reason
+from nightjar.analysis.measuring import (
+    Paired,
+    damage_of,
+    decide,
+    doubt_of_failed,
+    measure,
+    measure_categories,
+    needed,
+    reason,
+)
 from nightjar.analysis.pairs import differing, match_evaluations, settings_of
 from nightjar.analysis.records import Comparison, Comparisons, Decision, Direction, Excerpt, Flip, Side, Terms
 from nightjar.analysis.run_statistics import retries_of
@@ -139,7 +148,9 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
     why = reason(decision, difference, pairs, terms, more)
     if unmade := max(0, (after.rollouts or 0) - after.scored - after.failed):
         why += f" But {unmade:,} of the candidate's {after.rollouts:,} rollouts are missing."
-        decision = "INCONCLUSIVE" if decision == "PASS" else decision
+    doubt = doubt_of_failed(difference, terms) if decision == "PASS" else ""
+    if decision == "PASS" and (unmade or doubt):
+        decision, why = "INCONCLUSIVE", f"{why} {doubt}".rstrip()
     both_right = int((paired.is_pair & paired.right_a & paired.right_b).sum())
     broken, fixed = paired.flips()
     return Comparison(

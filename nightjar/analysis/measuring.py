@@ -221,9 +221,18 @@ def damage_of(interval: Interval, direction: Direction) -> Interval:
     return interval if direction == "lower" else Interval(-interval.high, -interval.low)
 
 
-def damage_if_failed_wrong(difference: Difference, direction: Direction) -> float:
+def _damage_if_failed_wrong(difference: Difference, direction: Direction) -> float:
     """Returns the upper end of the interval of the damage if every failed rollout of the candidate counts as wrong."""
     return damage_of(difference.interval_if_failed_wrong, direction).high
+
+
+def doubt_of_failed(difference: Difference, terms: Terms) -> str:
+    """Returns why failed rollouts leave a pass in doubt; empty if it is certain whatever their rewards would be."""
+    at_worst = _damage_if_failed_wrong(difference, terms.direction)
+    if at_worst <= terms.max_drop:
+        return ""
+    worst = f"If all failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}"
+    return f"{worst}: worse by up to {at_worst:.4f}, and {terms.max_drop:.4g} is allowed."
 
 
 def chance_of_damage(difference: Difference, terms: Terms) -> float:
@@ -272,9 +281,6 @@ def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms,
         sentence = f"{what} is {better} by at least {-damage.high:.4f}"
     else:
         sentence = f"{what} is {worse} by at most {damage.high:.4f}: within {limit}"
-    if decision == "PASS" and damage_if_failed_wrong(difference, terms.direction) > terms.max_drop:
-        failed = f"{difference.if_failed_wrong:+.4f}"
-        return f"{sentence}. If all its failed rollouts were wrong, the difference would be {failed}."
     return f"{sentence}."
 
 

@@ -179,7 +179,8 @@ class Comparison:
     """Two runs over the examples that both have scored. Flips and categories are ordered by the size of the change.
 
     Attributes:
-        decision: PASS if the whole interval of the damage is within ``max_drop``; REGRESSION if the interval is
+        decision: PASS if the whole interval of the damage is within ``max_drop``, also if all failed rollouts of the
+            candidate were wrong and no rollout of it is missing; REGRESSION if the interval is
             entirely beyond ``max_drop``; INCONCLUSIVE otherwise.
         paired_by: the number of pairs by ``content``, by ``question`` (and answer), and by ``position`` among examples
             with the same question and answer.

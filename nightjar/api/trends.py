@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nightjar.analysis import Change, Trend, TrendSeries
 from nightjar.analysis import trend as analyse
 from nightjar.api.results import ArrowTable, TabularResult, arrow, chart_of
+from nightjar.reports.formats import interval
 from nightjar.reports.panels import Panel, PanelTable, spans
 from nightjar.reports.trend import change_findings, drawing, remarks, trend_chart
 from nightjar.warehouse import Warehouse
@@ -120,7 +121,7 @@ def _table(series: TrendSeries) -> PanelTable:
             point.run_id,
             f"{point.began:%Y-%m-%d %H:%M}",
             f"{point.value:.4f}",
-            f"[{point.interval.low:.3f}, {point.interval.high:.3f}]",
+            interval(point.interval, ".3f") or "–",
             f"{point.examples:,}",
         )
         for point in points

@@ -17,7 +17,7 @@ from nightjar.cli.terminal import echo
 from nightjar.core.text import counted, harmless
 from nightjar.reports import leaderboard as leaderboards
 from nightjar.reports import planning
-from nightjar.reports.formats import finite
+from nightjar.reports.formats import finite, interval
 from nightjar.reports.trend import change_findings, drawing, remarks, trend_svg
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -129,7 +129,7 @@ def _print_series(found: Trend, series: TrendSeries) -> None:
     console.print(Text(harmless(heading), style="bold"))
     for line in drawing(series, min(console.width, _WIDEST_PLOT)):
         console.print(Text(line), no_wrap=True)
-    newest = f"{last.value:.4f} [{last.interval.low:.3f}, {last.interval.high:.3f}]"
+    newest = f"{last.value:.4f} {interval(last.interval, '.3f') or '(no interval: one example)'}"
     console.print(labelled({"Newest": f"{newest} over {counted(last.examples, 'example')}, run {last.run_id}"}))
     for change in series.changes:
         console.print(labelled(change_findings(series, change)))

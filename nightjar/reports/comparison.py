@@ -10,11 +10,10 @@ from typing import Any
 from nightjar import __version__
 from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms, Unpaired
 from nightjar.core.text import counted
-from nightjar.reports.formats import cell, duration, finite, percent, table
+from nightjar.reports.formats import cell, duration, finite, interval, percent, table
 from nightjar.reports.html import fragment, render
 from nightjar.reports.statistics import of_retries
 from nightjar.statistics.coverage import has_low_coverage
-from nightjar.statistics.intervals import Interval
 
 _PAIRED_BY = {
     "content": "by content",
@@ -56,7 +55,7 @@ def findings(found: Comparison) -> dict[str, str]:
     difference = found.difference
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
     lines = {
-        "Difference": _difference(difference),
+        "Difference": _difference(difference, found.terms),
         "Pairs": _pairs(found),
         "Few scored": _few_scored(found),
         "Paired by": _ways(found),
@@ -86,14 +85,17 @@ def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
             f"{one.pairs:,}",
             f"{one.baseline:.4f}",
             f"{one.candidate:.4f}",
-            f"{_difference(one.difference)} {one.change}".rstrip(),
+            f"{_difference(one.difference, found.terms)} {one.change}".rstrip(),
         )
         for one in found.categories
     ]
 
 
 def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
-    return [(one.decision, evaluation_name(one), _difference(one.difference), f"{one.pairs:,}") for one in found.found]
+    return [
+        (one.decision, evaluation_name(one), _difference(one.difference, one.terms), f"{one.pairs:,}")
+        for one in found.found
+    ]
 
 
 def evaluation_name(found: Comparison) -> str:
@@ -147,8 +149,10 @@ def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
     return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
 
 
-def _difference(difference: Difference) -> str:
-    return f"{difference.mean:+.4f} {_interval(difference.interval, '+.4f')}"
+def _difference(difference: Difference, terms: Terms) -> str:
+    alone = "(no interval: one cluster)" if terms.cluster else "(no interval: one example)"
+    found = interval(difference.interval, "+.4f") or alone
+    return f"{difference.mean:+.4f} {found}"
 
 
 def _pairs(found: Comparison) -> str:
@@ -202,11 +206,7 @@ def _named(flips: Sequence[Flip]) -> str:
 
 
 def _mean(side: Side) -> str:
-    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.4f')}".replace(" [-inf, inf]", "")
-
-
-def _interval(interval: Interval, form: str) -> str:
-    return f"[{interval.low:{form}}, {interval.high:{form}}]"
+    return "" if side.mean is None else f"{side.mean:.4f} {interval(side.interval)}".rstrip()
 
 
 def _scored(side: Side) -> str:
@@ -330,7 +330,7 @@ def draw(difference: Difference, terms: Terms, beside: Iterable[Difference]) -> 
         beyond_width=round(100 - at_limit, 2) if terms.direction == "lower" else at_limit,
         zero_anchor=_anchor(at_zero),
         limit_anchor=_anchor(at_limit),
-        label=f"Difference {difference.mean:+.4f}, from {low:+.4f} to {high:+.4f}, limit {limit:+g}",
+        label=f"Difference {_difference(difference, terms)}, limit {limit:+g}",
     )
 
 

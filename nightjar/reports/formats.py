@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # SciPy takes 0.8 s
+    from nightjar.statistics.intervals import Interval
 
 _VISIBLE = (
     {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"}
@@ -104,6 +107,11 @@ def durations(seconds: Sequence[float]) -> list[str]:
     return (
         [f"{one:.2f} s" for one in seconds] if longest < _MINUTE else [f"{one / _MINUTE:,.1f} min" for one in seconds]
     )
+
+
+def interval(found: Interval, form: str = ".4f") -> str:
+    """Returns an interval as text. If its ends are not known, the text is empty."""
+    return f"[{found.low:{form}}, {found.high:{form}}]" if isfinite(found.low) else ""
 
 
 def finite(value: Any) -> Any:

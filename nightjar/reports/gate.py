@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nightjar.core.text import counted, counted_are, with_error
-from nightjar.reports.formats import cell, finite, table
+from nightjar.reports.formats import cell, finite, interval, table
 
 if TYPE_CHECKING:  # the night's flow loads this module, and SciPy takes 0.8 s
     from nightjar.analysis import GatedBenchmark, Verdict
@@ -70,7 +70,7 @@ def _cells(one: GatedBenchmark) -> tuple[str, ...]:
         f"{one.baseline_mean:.4f}",
         f"{one.candidate_mean:.4f}",
         f"{difference.mean:+.4f}",
-        f"[{difference.interval.low:+.3f}, {difference.interval.high:+.3f}]",
+        interval(difference.interval, "+.3f") or "–",
         f"{one.margin if one.direction == 'lower_is_better' else -one.margin:+.3g}",
         f"{one.pairs:,}",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nightjar.analysis.ranking import Leaderboard
-from nightjar.reports.formats import percent
+from nightjar.reports.formats import interval, percent
 from nightjar.statistics.coverage import LEAST_COVERAGE
 
 HEADINGS = ("model", "rank", "mean", "interval", "group", "run")
@@ -15,7 +15,7 @@ def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
             str(row.model),
             str(row.ranks[0]) if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}-{row.ranks[1]}",
             f"{row.mean:.4f}",
-            f"[{row.interval.low:.4f}, {row.interval.high:.4f}]",
+            interval(row.interval) or "–",
             row.letters,
             row.run_id,
         )

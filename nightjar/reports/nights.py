@@ -8,8 +8,7 @@ from collections.abc import Callable
 from nightjar.analysis.judging import beside
 from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import counted, counted_are
-from nightjar.reports.formats import cell, table
-from nightjar.reports.statistics import interval
+from nightjar.reports.formats import cell, interval, table
 from nightjar.statistics.intervals import interval_of
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite, isinf
+from math import isinf
 
 from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
 from nightjar.core.text import counted
-from nightjar.reports.formats import durations
-from nightjar.statistics.intervals import Interval
+from nightjar.reports.formats import durations, interval
 
 
 def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, str]:
@@ -38,11 +37,6 @@ def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, s
 
 def mean(found: Mean) -> str:
     return "none" if found.value is None else f"{found.value:.4f} {interval(found.interval)}".rstrip()
-
-
-def interval(found: Interval) -> str:
-    """Returns an interval as text. If its ends are not known, the text is empty."""
-    return "" if not isfinite(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
 def of_retries(found: Retries, alpha: float) -> str:

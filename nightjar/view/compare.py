@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from nightjar import __version__
@@ -17,7 +17,7 @@ from nightjar.errors import ConfigError
 from nightjar.reports.comparison import SHOWN_FLIPS, ComparisonPage, page_of
 from nightjar.view.charts import Scale
 from nightjar.view.notes import NOTED, by_run
-from nightjar.view.pages import answers, link, page, records
+from nightjar.view.pages import answers, link, page, records, redirect_to_runs
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -31,9 +31,7 @@ _LARGEST_DOT = 14.0
 _RUNS = """
 SELECT run_id, env_id, model, started_at, map_keys(avg_metrics) AS metrics, avg_reward, stderr, num_examples, scored,
     rollouts, coverage, reward_examples, lowest_reward, highest_reward
-FROM runs
-WHERE list_contains($runs, run_id)
-ORDER BY started_at NULLS FIRST, run_id
+FROM runs WHERE list_contains($runs, run_id)
 """
 _PLACES = """
 SELECT
@@ -101,8 +99,7 @@ class Scatter:
 def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Response:
     warehouse: Warehouse = request.app.state.warehouse
     if asked.ticked:
-        oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
-        return RedirectResponse(link("/compare", run=oldest_first), 303)
+        return redirect_to_runs(warehouse, "/compare", asked.ticked)
     given = [run for run in asked.run if run]
     run_ids = list(dict.fromkeys(given))[:MOST_RUNS]
     found, noted = answers(warehouse, (_RUNS, {"runs": run_ids}), (NOTED, None))

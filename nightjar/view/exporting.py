@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from itertools import chain, groupby
 from math import isfinite
 from pathlib import Path
@@ -24,16 +23,17 @@ from nightjar.exporters.contents import as_json
 from nightjar.exporters.inspect_log import inspect_log, log_name
 from nightjar.reports.evaluation.gathering import Report
 from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
+from nightjar.view import scripts
 from nightjar.view.charts import Scale, histogram
-from nightjar.view.conversation import as_messages, turns
+from nightjar.view.conversation import as_messages, raw_text, turns
 from nightjar.view.pages import standalone
 from nightjar.view.passages import pretty
 from nightjar.view.rollouts import readable
+from nightjar.view.room import LONGEST_TEXT
 from nightjar.warehouse.storage.segments import is_held
 
 _HEAD_BYTES = 500_000
 """The head of a page, which contains its style, is not longer."""
-_SCRIPTS = ("memory.js", "texts.js")
 _VERSION = "SELECT version FROM runs WHERE run_id = ?"
 
 
@@ -57,14 +57,16 @@ def run_page(found: StoredRun, limit: int) -> Export:
     shown: list[dict[str, Any]] = []
     for _, rows in groupby(read.rollouts, key=lambda row: row["example_id"]):
         example = [
-            readable(row, weights) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in rows
+            readable(row, weights)
+            | {"index": row["rollout_index"], "noted": bool(row["notes"]), "copied": _copied(row)}
+            for row in rows
         ]
         if shown and len(shown) + len(example) > limit:
             break
         shown += example
     config = pretty(run["config"]) if run["config"] else None
     newer = _is_newer(found, run["version"])
-    script = "".join((resources.files(__package__) / "static" / name).read_text("utf-8") for name in _SCRIPTS)
+    script = scripts.joined(*scripts.EXPORTED)
     text = standalone(
         "export.html",
         run=run,
@@ -75,6 +77,12 @@ def run_page(found: StoredRun, limit: int) -> Export:
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     return Export(text, len(shown), read.rollout_count, read.missing, f"{found.run_id}.html")
+
+
+def _copied(row: Mapping[str, Any]) -> list[str | None]:
+    """Returns the texts that the buttons of messages copy, None for those that are not shown in full."""
+    texts = [raw_text(message) for message in (*as_messages(row["prompt"]), *as_messages(row["completion"]))]
+    return [text if len(text) <= LONGEST_TEXT else None for text in texts]
 
 
 def is_page_of(path: Path, run_id: str) -> bool:

@@ -40,7 +40,7 @@ LEFT JOIN (SELECT run_id, count(*) AS overruled FROM overruled_rollouts GROUP BY
 GROUP BY run_id
 """
 """For each run, the number of rollouts with notes and with overruled rewards."""
-IS_NOTED = "(example_id, rollout_index) IN (SELECT (example_id, rollout_index) FROM notes WHERE run_id = $run)"
+IS_NOTED = "(run_id, example_id, rollout_index) IN (SELECT (run_id, example_id, rollout_index) FROM notes)"
 _ROLLOUT = """
 SELECT count(*) AS found
 FROM segments.rollouts

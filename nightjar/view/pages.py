@@ -8,7 +8,7 @@ available too. On these pages, they extend the ``base.html`` of this package.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from pydantic import AfterValidator, Field
@@ -28,8 +28,8 @@ from nightjar.analysis.run_statistics import summary_of
 from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
 from nightjar.reports.formats import duration, percent, visible
+from nightjar.reports.formats import interval as interval_text
 from nightjar.reports.html import finished
-from nightjar.reports.statistics import interval as interval_text
 from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import interval_of
 from nightjar.view.texts import direction, marked, rendered
@@ -45,6 +45,10 @@ _OF_PAGES = ("nightjar.view", "nightjar.reports")
 _HOUR = 3600
 _WAIT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.03
+_OLDEST_FIRST = """
+SELECT run_id FROM segments.runs WHERE list_contains($runs, run_id) AND part_of(run_id) IS NULL
+ORDER BY started_at NULLS FIRST, run_id
+"""
 _user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
 """Queries written by users may take long, so one process is kept for the pages."""
 
@@ -64,6 +68,12 @@ def answers(
 ) -> list[list[dict[str, Any]]]:
     """Returns the rows of several queries on the same snapshot. This takes half the time of single queries."""
     return [found.records() for found in warehouse.query_all(queries, timeout_seconds=timeout_seconds)]
+
+
+def redirect_to_runs(warehouse: Warehouse, path: str, run_ids: Sequence[str]) -> RedirectResponse:
+    """Leads to a page of several runs, with the oldest run first: the others are compared with it."""
+    found = records(warehouse, _OLDEST_FIRST, {"runs": run_ids})
+    return RedirectResponse(link(path, run=[run["run_id"] for run in found]), 303)
 
 
 @contextmanager

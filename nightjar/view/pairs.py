@@ -1,4 +1,7 @@
-"""The samples of several runs side by side: ``/samples?run=FIRST&run=SECOND``. Examples are paired by content."""
+"""The samples of several runs side by side: ``/samples?run=FIRST&run=SECOND``. Examples are paired by content.
+
+Without runs, leads to the rollouts of all runs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
 from nightjar.reports.rollouts import TEXTS
-from nightjar.view.pages import PageNumber, answers, link, one_of, page, records
+from nightjar.view.pages import PageNumber, answers, one_of, page, records, redirect_to_runs
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -36,7 +39,6 @@ SELECT
     run_id, env_id, model, started_at, avg_reward, stderr, num_examples, scored, rollouts, coverage, reward_examples,
     lowest_reward, highest_reward
 FROM segments.runs WHERE list_contains($runs, run_id) AND part_of(run_id) IS NULL
-ORDER BY started_at NULLS FIRST, run_id
 """
 _EXAMPLES = """
 WITH sides AS (
@@ -77,8 +79,9 @@ class Asked(BaseModel):
 def show_pairs(request: Request, asked: Annotated[Asked, Query()]) -> Response:
     warehouse: Warehouse = request.app.state.warehouse
     if asked.ticked:
-        ticked = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
-        return RedirectResponse(link("/samples", run=ticked), 303)
+        return redirect_to_runs(warehouse, "/samples", asked.ticked)
+    if not any(asked.run):
+        return RedirectResponse("/rollouts", 303)
     run_ids = list(dict.fromkeys(run for run in asked.run if run))[:MOST_RUNS]
     sql = _EXAMPLES.format(kind=KINDS.get(asked.show or "", "true"), order=SORTS[asked.sort or "example"])
     values = {"runs": run_ids, "limit": ROWS, "offset": ROWS * (asked.page - 1)}

@@ -34,7 +34,8 @@ from nightjar.view.notes import IS_NOTED, notes_of
 from nightjar.view.pages import Whole, page, records
 from nightjar.view.passages import pretty, value_passage
 from nightjar.view.room import Room
-from nightjar.view.samples import Chosen, neighbours, only_run, run_queries
+from nightjar.view.sample_rows import Chosen, neighbours
+from nightjar.view.samples import only_run, run_queries
 from nightjar.view.scores import score_of
 from nightjar.view.tool_calls import read_call
 from nightjar.warehouse import Warehouse

@@ -81,16 +81,13 @@ def show_run(request: Request, run_id: str) -> Response:
 
 def _published(request: Request, warehouse: Warehouse, run_id: str) -> dict[str, Any]:
     key = {"run_id": run_id}
-    rollouts_query = (TOGETHER, {**key, "bars": BARS, "kinds": KINDS})
     attempts_query = (_FAILED_ATTEMPTS, {**key, "most": _SHOWN_ATTEMPTS})
-    found, earlier, [rollouts], noted, attempts = answers(
-        warehouse, (RUN, key), (_BEFORE, key), rollouts_query, (NOTED, None), attempts_query
-    )
+    found, earlier, noted, attempts = answers(warehouse, (RUN, key), (_BEFORE, key), (NOTED, None), attempts_query)
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
     [run] = found
     metadata = json.loads(run["metadata"] or "{}")
-    statistics = _statistics(warehouse, run_id, run["version"])
+    statistics, rollouts = _of_all_rollouts(warehouse, run_id, run["version"])
     before = earlier[0] if earlier else None
     notes = by_run(noted).get(run_id)
     return {
@@ -150,9 +147,14 @@ def _full_id(warehouse: Warehouse, prefix: str) -> str | None:
 
 
 @lru_cache(maxsize=100)
-def _statistics(warehouse: Warehouse, run_id: str, version: str) -> RunStatistics:  # noqa: ARG001 - part of the key
-    """Returns the statistics of a run, cached until the run is published again with another version."""
-    return describe_run(run_id, warehouse=warehouse)
+def _of_all_rollouts(
+    warehouse: Warehouse,
+    run_id: str,
+    version: str,  # noqa: ARG001 - part of the key
+) -> tuple[RunStatistics, dict[str, Any]]:
+    """Returns the statistics of a run and the row of ``TOGETHER``, cached until another version is published."""
+    [rollouts] = records(warehouse, TOGETHER, {"run_id": run_id, "bars": BARS, "kinds": KINDS})
+    return describe_run(run_id, warehouse=warehouse), rollouts
 
 
 def _prefect_page(flow_run_id: str | None) -> str | None:

@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from nightjar.errors import WarehouseError
 from nightjar.view.conversation import plain_text
 from nightjar.view.pages import Whole, page, records
+from nightjar.view.rollout_filters import TEXT_IN_EXAMPLE
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -34,11 +35,7 @@ _SHARE = 0.5
 _RUNS = """
 SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_at DESC NULLS LAST, run_id
 """
-_ASKED = """
-SELECT content_id FROM segments.examples
-WHERE contains(lower(answer), lower($q)) OR messages_contain_text(prompt, $q)
-LIMIT $most
-"""
+_ASKED = f"SELECT content_id FROM segments.examples WHERE {TEXT_IN_EXAMPLE} LIMIT $most"  # noqa: S608
 # If the question or answer of an example matches, one rollout per run is enough.
 _FOUND = """
 WITH found AS (

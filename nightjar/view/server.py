@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
-from importlib import resources
 from types import FrameType
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -39,6 +37,7 @@ from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.evaluation.config import RunConfig
 from nightjar.reports.html import icon, style
 from nightjar.view import (
+    all_rollouts,
     compare,
     history,
     live,
@@ -50,6 +49,7 @@ from nightjar.view import (
     run,
     runs,
     samples,
+    scripts,
     search,
     sql,
 )
@@ -68,7 +68,22 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGES = (runs, live, live_rollout, run, samples, pairs, rollouts, search, compare, nights, history, sql, notes)
+_PAGES = (
+    runs,
+    live,
+    live_rollout,
+    run,
+    samples,
+    all_rollouts,
+    pairs,
+    rollouts,
+    search,
+    compare,
+    nights,
+    history,
+    sql,
+    notes,
+)
 _PORTS_TRIED = 20
 _SHORTEST_TOKEN = 16
 _SHUTDOWN_SECONDS = 5
@@ -245,11 +260,17 @@ def create_app(
     app.state.warehouse, app.state.command_of = warehouse, command_of
     app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
     app.add_middleware(Guard, access=access)
-    app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
     app.add_api_route("/icon.svg", _static(icon, "image/svg+xml"))
     app.add_api_route("/style.css", _static(style, "text/css"))
-    for name in ("terminal.css", "texts.css", "conversation.css"):
+    for name in ("terminal.css", "texts.css", "conversation.css", "tables.css"):
         app.add_api_route(f"/{name}", _static(partial(standalone, name), "text/css"))
+    for name, files in (
+        ("head", scripts.HEAD),
+        ("page", scripts.PAGE),
+        ("texts", ["texts.js"]),
+        ("tables", ["tables.js"]),
+    ):
+        app.add_api_route(f"/{name}.js", _static(partial(scripts.joined, *files), "text/javascript"))
     # for links of notebooks
     app.add_api_route(WAREHOUSE_OF_VIEW, lambda: JSONResponse({"warehouse": warehouse.address}))
     for module in _PAGES:

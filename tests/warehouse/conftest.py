@@ -3,6 +3,9 @@
 import json
 import re
 import shutil
+import socket
+import threading
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -106,6 +109,39 @@ def browse():
         return Browser(create_app(warehouse, Access(*access)), base_url=base_url, **options)
 
     return browse
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Serves a web view at an address of this machine while the context lasts. The arguments are those of its app."""
+    import uvicorn
+
+    from nightjar.view.server import create_app
+
+    @contextmanager
+    def serve(warehouse, access, *more):
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(create_app(warehouse, access, *more), log_level="critical"))
+            thread = threading.Thread(target=server.run, args=([listening],))
+            thread.start()
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            server.should_exit = True
+            thread.join()
+
+    return serve
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A real browser; the tests that use it are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    if (path := next(filter(None, map(shutil.which, names)), None)) is None:
+        pytest.skip("needs Chromium or Chrome on the PATH")
+    with playwright.sync_playwright() as running:
+        launched = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

@@ -116,8 +116,10 @@ class TestPairs:
         assert found.difference.if_failed_right == 0.0
         assert found.candidate.coverage == 0.8
         found = house.compare([1.0] * 400, [1.0] * 300 + [None] * 100)
-        assert found.decision == "PASS"
-        assert found.reason.endswith("If all its failed rollouts were wrong, the difference would be -0.2500.")
+        assert found.decision == "INCONCLUSIVE"
+        assert "If all failed rollouts were wrong, the difference would be -0.2500: worse by up to" in found.reason
+        found = house.compare([1.0] * 400, [1.0] * 399 + [None])
+        assert (found.decision, found.difference.if_failed_wrong) == ("PASS", -0.0025)
         found = house.compare([[1.0, None], [0.0, 0.0]], [[1.0, None], [0.0, 0.0]])
         assert (found.pairs, found.unscored) == (2, 0)
         assert (found.difference.if_failed_wrong, found.difference.if_failed_right) == (-0.25, 0.25)

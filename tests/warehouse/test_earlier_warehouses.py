@@ -143,7 +143,7 @@ class Copy:
     def __init__(self, folder):
         shutil.copytree(ROOT / "nightjar", folder / "nightjar", ignore=shutil.ignore_patterns("__pycache__"))
         self.folder = folder
-        last = "ALTER TABLE runs ADD COLUMN highest_reward DOUBLE;\n"
+        last = "ALTER TABLE rollouts ADD COLUMN cached_calls BIGINT;\n"
         self.edit("storage/tables.sql", last, f"{last}ALTER TABLE runs ADD COLUMN eval_name VARCHAR;\n")
         field = '    "api_client_type": "VARCHAR",\n'
         self.edit("writing/staging.py", field, f'{field}    "name": "VARCHAR",\n')

@@ -4,29 +4,19 @@ A page has all texts of a kind, each of them at every place of a conversation, t
 """
 
 import base64
-import shutil
-import socket
-import threading
 import time
 from contextlib import closing
 from itertools import product
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 
-from nightjar.view.server import Access, create_app
+from nightjar.view.server import Access
 from nightjar.view.texts import LONGEST_RENDERED
 from nightjar.warehouse import Warehouse
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"),
-    pytest.mark.slow,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 PLACES = ("system", "user", "assistant", "reasoning", "arguments", "tool", "answer", "parsed answer", "error")
 TAKE = "window.taken=alert(1)"
 EVIL = "http://evil.example"
@@ -180,29 +170,15 @@ def warehouse(tmp_path_factory, run_writer):
 
 
 @pytest.fixture(scope="module")
-def address(warehouse):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(warehouse, Access()), log_level="error"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with (
-        playwright.sync_playwright() as running,
-        closing(running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])) as launched,
-    ):
-        yield launched
+def address(serve, warehouse):
+    with serve(warehouse, Access()) as address:
+        yield address
 
 
 @pytest.fixture
-def page(browser):
+def page(chromium):
     """A page that fails its test if a script of a text runs, or if something is fetched from elsewhere."""
-    with closing(browser.new_context()) as context:
+    with closing(chromium.new_context()) as context:
         opened, odd = context.new_page(), []
         opened.set_default_timeout(30_000)
         opened.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
@@ -293,6 +269,10 @@ def test_an_exported_file_runs_only_its_own_script(page, warehouse, nightjar, tm
     page.goto(file.as_uri(), wait_until="load")
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.locator(".markdown mark").last.is_visible()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".turn.assistant").filter(has=page.locator("mark")).get_by_role("button", name="Copy").click()
+    page.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == RICH
     page.keyboard.press("r")
     assert page.locator(".raw").last.is_visible()
     page.reload()

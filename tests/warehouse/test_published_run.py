@@ -77,6 +77,7 @@ def of_calls(trajectory):
     return {
         "finish_reason": (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None,
         "model_ms": pytest.approx(sum(known)) if known else None,
+        "cached_calls": trajectory and sum((step.get("response") or {}).get("is_cached") is True for step in steps),
     }
 
 

@@ -149,7 +149,7 @@ class TestTables:
             rewards = ("reward_examples", "lowest_reward", "highest_reward")
             for column in ("env_hash", "scoring_hash", "rescored_from", "protocol", *rewards):
                 connection.execute(f"ALTER TABLE segments.runs DROP COLUMN {column}")
-            for column in ("finish_reason", "model_ms"):
+            for column in ("finish_reason", "model_ms", "cached_calls"):
                 connection.execute(f"ALTER TABLE segments.rollouts DROP COLUMN {column}")
             connection.execute("UPDATE segments.version SET number = 3")
         sql = "SELECT rescored_from, protocol, env_hash, scoring_hash FROM runs WHERE rescored_from IS NOT NULL"

@@ -21,7 +21,8 @@ HOSTILE = (
 )
 RUN = "\u202eevil<b>\x1b"
 PAGES = ("/", "/?group=environment", "/?group=model", "/?group=suite", "/runs/{run}", "/runs/{run}/samples",
-         "/runs/{run}/samples?by=rollout", "/samples?run=other&run={run}", "/?columns={text}",
+         "/runs/{run}/samples?by=rollout", "/samples?run=other&run={run}", "/rollouts", "/?columns={text}",
+         "/rollouts?q={text}&where={text}&env={text}&columns={text}",
          "/runs/{run}/samples?where=error", "/runs/{run}/0/0", "/runs/{run}/0/1", "/runs/{run}/0/0?beside=other",
          "/search?q=script", "/compare?run=other&run={run}&by=level", "/compare?run=other&run={run}&run=third",
          "/compare?run=other&run={run}&metric={text}", "/history", "/history?env={text}", "/nights",

@@ -6,32 +6,22 @@ Each test fails, too, where the browser complains in its console, or is refused 
 import json
 import os
 import re
-import shutil
-import socket
-import threading
 from contextlib import closing
 from datetime import UTC, datetime
 from subprocess import PIPE
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import uvicorn
 
 from nightjar.analysis import judge_night
 from nightjar.core.process_ids import process_host
 from nightjar.view import runs, samples
-from nightjar.view.server import Access, create_app
+from nightjar.view.server import Access
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import NOTES, Night, NightEvaluation, Note
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"),
-    pytest.mark.slow,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
 OUTPUT = f"\x1b[31m{HOSTILE}\x1b[0m\x1b[1;92;41mhigh\x1b[0m\n1 %\r2 %\x1b[9999z\x1b]0;title\x07" + "y" * 1_000_000
 AGENT = {
@@ -74,7 +64,8 @@ PAGES = (
     "/runs/after/samples?where=nonsense", "/runs/after/0/0",
     "/runs/after/0/1?beside=after", "/runs/after/1/1", "/runs/after/1/1?beside=before", "/runs/after/3/1",
     "/runs/running/0/0", "/runs/running/1/0",
-    "/runs/after/samples?by=rollout", "/samples?run=before&run=after", "/?columns=suite&columns=tags&columns=tokens",
+    "/runs/after/samples?by=rollout", "/samples?run=before&run=after", "/rollouts", "/rollouts?most=0.5",
+    "/?columns=suite&columns=tags&columns=tokens",
     "/search?q=4", "/compare", "/compare?run=before&run=after", "/compare?run=before&run=after&run=large", "/history",
     "/history?env=gsm8k", "/nights", "/nights?suite=nightly&night=2026-11-22", "/sql",
     "/sql?q=leaderboard&chart=bars", "/notes",
@@ -139,31 +130,18 @@ def tell_live(folder, *events):
 
 
 @pytest.fixture(scope="module")
-def address(folder):
-    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listening:
+def address(serve, folder):
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        app = create_app(Warehouse("warehouse"), Access(), lambda config: ["nightjar", "eval", "run", config.env_id])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with (
-        playwright.sync_playwright() as running,
-        closing(running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])) as launched,
-    ):
-        yield launched
+        command_of = lambda config: ["nightjar", "eval", "run", config.env_id]  # noqa: E731
+        with serve(Warehouse("warehouse"), Access(), command_of) as found:
+            yield found
 
 
 @pytest.fixture
-def blank(browser):
+def blank(chromium):
     """A page that fails its test if the browser reports an error."""
-    with closing(browser.new_context()) as context:
+    with closing(chromium.new_context()) as context:
         opened, complaints = context.new_page(), []
         opened.set_default_timeout(30_000)
         opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

@@ -95,6 +95,39 @@ class TestSamples:
         assert examples(page) == []
 
 
+class TestRolloutsOfAllRuns:
+    """Run "first" has six rollouts, "second" three, and "apart", of the environment "other", has one."""
+
+    ALL = ("apart/9/0", "first/0/0", "first/0/1", "first/1/0", "first/1/1", "first/2/0", "first/2/1", "second/0/0",
+           "second/0/1", "second/2/0")  # fmt: skip
+
+    @pytest.mark.parametrize(("asked", "expected"), [
+        ({}, ALL), ({"env": "other"}, ALL[:1]), ({"env": "nobody"}, ()), ({"show": "failed"}, ["first/1/1"]),
+        ({"least": "0.5", "most": "1", "env": "other"}, ALL[:1]), ({"least": "", "most": "0"}, [
+            "first/0/1", "first/1/0", "second/2/0"]),
+        ({"q": "LONG\nlong"}, ["first/1/0"]), ({"q": "<script>"}, ["first/2/0", "first/2/1"]),
+        ({"q": "tool_call_id"}, []), ({"error": "ModelError"}, ["first/1/1"]), ({"error": "OtherError"}, []),
+        ({"where": "example_id = 9 OR answer = 'other'"}, ALL[:1]), ({"where": "outcome = 'failed'"}, ["first/1/1"]),
+        ({"where": "prompt LIKE '%script%'", "q": "Result"}, ["first/2/0"]),
+        ({"sort": "worst", "most": "1", "where": "run_id = 'second'"}, ["second/2/0", "second/0/0", "second/0/1"]),
+        ({"sort": "-metric correct", "env": "other"}, ALL[:1]), ({"page": 2}, []),
+    ])  # fmt: skip
+    def test_filters_and_order_choose_the_rollouts(self, browser, asked, expected):
+        found = examples(browser.get("/rollouts", params=asked))
+        assert found == [f"/runs/{address}" for address in expected]
+
+    def test_an_unknown_choice_is_refused_and_a_wrong_condition_is_reported(self, browser):
+        assert "Choose one of: newest, worst" in browser.words("/rollouts?sort=example", status=400)
+        assert "Choose one of: wrong, right" in browser.words("/rollouts?show=flaky", status=400)
+        assert "least" in browser.words("/rollouts?least=nan", status=400)
+        page = browser.get("/rollouts?where=rewrd+%3E+1")
+        assert 'id="problem"' in page.text
+        assert examples(page) == []
+
+    def test_samples_without_runs_lead_to_the_rollouts_of_all_runs(self, browser):
+        assert browser.get("/samples", follow_redirects=False).headers["location"] == "/rollouts"
+
+
 class TestRollout:
     def test_shows_calls_with_results_and_code_separately(self, browser):
         page, words = browser.get("/runs/first/2/0"), browser.words("/runs/first/2/0")

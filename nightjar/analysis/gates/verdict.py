@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.analysis.gates.policy import TIERS, Correction, GatePolicy, GateRule, Tier
-from nightjar.analysis.measuring import Paired, chance_of_damage, damage_if_failed_wrong, damage_of, measure, needed
+from nightjar.analysis.measuring import Paired, chance_of_damage, damage_of, doubt_of_failed, measure, needed
 from nightjar.analysis.records import Difference, Direction, Terms
 from nightjar.core.text import counted, counted_are
 from nightjar.statistics.exchange import holm
@@ -287,11 +287,7 @@ def _doubt(one: _Measured, difference: Difference) -> str:
     if evidence.not_made:
         many, are = counted(evidence.not_made, "rollout"), "is" if evidence.not_made == 1 else "are"
         return f"{many} of the candidate {are} missing. To run them: nightjar eval retry."
-    at_worst = damage_if_failed_wrong(difference, terms.direction)
-    if at_worst > terms.max_drop:
-        worst = f"If all failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}"
-        return f"{worst}: worse by up to {at_worst:.4f}, and {terms.max_drop:.4g} is allowed."
-    return ""
+    return doubt_of_failed(difference, terms)
 
 
 def _nothing_to_compare(evidence: Evidence) -> str:

@@ -39,7 +39,7 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 ReportFormat: TypeAlias = Literal["markdown", "html", "csv", "json", "latex"]
 
 _RUN_ID = re.compile(r"[\w.-]+")
-_SUFFIXES = {"markdown": "md", "html": "html", "csv": "csv", "json": "json", "latex": "tex"}
+_SUFFIXES: dict[ReportFormat, str] = {"markdown": "md", "html": "html", "csv": "csv", "json": "json", "latex": "tex"}
 _RENDERERS: dict[str, Callable[[Report], str]] = {**RENDERERS, "html": render_html}
 
 
@@ -49,7 +49,10 @@ def eval_report(
         argument("Run IDs, folders, MODEL@ENV or SUITE@DATE (default: the newest run).", metavar="[RUNS]..."),
     ] = None,
     *,
-    form: Annotated[ReportFormat, option("Output format.", "--format", "-f")] = "markdown",
+    form: Annotated[
+        ReportFormat | None,
+        option("Output format (default: that of the file's suffix, else markdown).", "--format", "-f"),
+    ] = None,
     output: Annotated[Path | None, option("Write to this file, or into this folder.", "--output", "-o")] = None,
     all_formats: Annotated[bool, option("Write a report in each format into a folder.", "--all-formats")] = False,
     with_results: Annotated[
@@ -64,8 +67,9 @@ def eval_report(
 
     The HTML page is one file that opens offline. A report shows a few rollouts of each kind, and counts the others.
 
-    Example: nightjar eval report outputs/evals -f html -o report.html
+    Example: nightjar eval report outputs/evals -o report.html
     """
+    form = form or _form_of(output)
     if with_results and not (all_formats or form == "json"):
         raise typer.BadParameter("--with-results requires --format json or --all-formats")
     asked, place = _located(paths or [_newest(warehouse)], warehouse, prefect_url)
@@ -80,6 +84,19 @@ def eval_report(
         _write(report, form, output / f"report.{_SUFFIXES[form]}" if is_folder else output)
     else:
         echo(_RENDERERS[form](report).encode("utf-8", "replace").decode(), nl=False)
+
+
+def _form_of(output: Path | None) -> ReportFormat:
+    """Returns the format that the suffix of a file names. Raises a usage error for a suffix of no format."""
+    if output is None or output.is_dir() or not output.suffix:
+        return "markdown"
+    forms: dict[str, ReportFormat] = {f".{suffix}": form for form, suffix in _SUFFIXES.items()} | {
+        ".htm": "html",
+        ".txt": "markdown",
+    }
+    if (form := forms.get(output.suffix.lower())) is None:
+        raise typer.BadParameter(f"No format has the suffix {output.suffix!r}. Name one: --format markdown")
+    return form
 
 
 def _located(asked: Sequence[str], warehouse: str | None, prefect_url: str | None) -> tuple[list[str], Warehouse]:

@@ -13,8 +13,8 @@ from typing import Any
 from nightjar.analysis.run_statistics import Mean
 from nightjar.core.messages import content_text
 from nightjar.reports.evaluation.gathering import Report, RunReport, Sample
-from nightjar.reports.formats import duration, durations, fenced, finite, safe, text_table, visible
-from nightjar.reports.statistics import interval, run_findings
+from nightjar.reports.formats import duration, durations, fenced, finite, interval, safe, text_table, visible
+from nightjar.reports.statistics import run_findings
 
 HEADINGS = (
     "Benchmark", "Model", "Score", "Interval", "n", "Repeats", "Coverage", "Errors", "Tokens", "p50", "p99",

@@ -22,6 +22,7 @@ _IN_JSON = {
     "protocol": "metadata ->> 'api_client_type'",
     "finish_reason": "trajectory ->> '$[#-1].response.finish_reason'",
     "model_ms": "list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[]))",
+    "cached_calls": "len(list_filter(TRY_CAST(trajectory -> '$[*].response.is_cached' AS BOOLEAN[]), lambda one: one))",
 }
 """SQL that reads the values of added columns from the JSON columns of the first release."""
 

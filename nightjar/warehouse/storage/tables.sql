@@ -116,3 +116,4 @@ ALTER TABLE rollouts ADD COLUMN model_ms DOUBLE;
 ALTER TABLE runs ADD COLUMN reward_examples BIGINT;
 ALTER TABLE runs ADD COLUMN lowest_reward DOUBLE;
 ALTER TABLE runs ADD COLUMN highest_reward DOUBLE;
+ALTER TABLE rollouts ADD COLUMN cached_calls BIGINT;

@@ -107,7 +107,8 @@ SELECT
     trajectory,
     state,
     trajectory ->> '$[#-1].response.finish_reason' AS finish_reason,
-    list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms
+    list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms,
+    len(list_filter(TRY_CAST(trajectory -> '$[*].response.is_cached' AS BOOLEAN[]), lambda one: one)) AS cached_calls
 FROM staged_results
 LEFT JOIN trajectories USING (example_id, rollout_index);
 

@@ -37,11 +37,12 @@ ASOF LEFT JOIN segments.prices AS prices
 -- above it, or DuckDB applies the condition on rollouts too late.
 CREATE OR REPLACE VIEW rollouts AS
 SELECT
-    rollouts.* EXCLUDE (content_id, finish_reason, model_ms, completion, trajectory, state),
+    rollouts.* EXCLUDE (content_id, finish_reason, model_ms, cached_calls, completion, trajectory, state),
     contents.*,
     rollouts.finish_reason,
     outcome_of(rollouts.error, rollouts.error_chain, rollouts.stop_condition, rollouts.is_truncated) AS outcome,
     rollouts.model_ms,
+    rollouts.cached_calls,
     rollouts.completion,
     rollouts.trajectory,
     rollouts.state
@@ -222,6 +223,7 @@ COMMENT ON VIEW rollouts IS 'the final record of each rollout: one row per run, 
 COMMENT ON COLUMN rollouts.finish_reason IS 'finish reason of the last model call, as the endpoint returned it';
 COMMENT ON COLUMN rollouts.outcome IS 'scored, truncated, timed_out, content_filtered, empty or failed';
 COMMENT ON COLUMN rollouts.model_ms IS 'time in model calls including retries; NULL if unknown';
+COMMENT ON COLUMN rollouts.cached_calls IS 'model calls that the cache answered; NULL if unknown';
 COMMENT ON COLUMN rollouts.reward IS 'weighted sum of the metrics; NULL for a failed rollout, never 0';
 COMMENT ON COLUMN rollouts.correct IS 'whether the reward is at least the pass_threshold of the run';
 COMMENT ON COLUMN rollouts.metrics IS 'score of each metric; NULL for a NaN or infinite score';

@@ -63,8 +63,7 @@ WITH reported AS (
             ELSE (json_exists(state, '$.extracted_answer') OR json_exists(state, '$.parsed_answer'))
                 AND coalesce(state ->> 'extracted_answer', state ->> 'parsed_answer') IS NULL
         END AS lacks_answer,
-        TRY_CAST(trajectory -> '$[*].response.usage.reasoning_tokens' AS BIGINT[]) AS thought,
-        TRY_CAST(trajectory -> '$[*].response.is_cached' AS BOOLEAN[]) AS cached
+        TRY_CAST(trajectory -> '$[*].response.usage.reasoning_tokens' AS BIGINT[]) AS thought
     FROM segments.rollouts
 )
 SELECT
@@ -85,7 +84,7 @@ SELECT
     CASE
         WHEN is_answered THEN coalesce(response ->> 'finish_reason', reported.finish_reason)
     END AS finish_reason,
-    len(list_filter(cached, lambda one: one)) AS cached_calls,
+    reported.cached_calls,
     is_answered,
     CASE
         WHEN error IS NOT NULL THEN category_of_error(string_split(coalesce(error_chain, error), ' -> '))
