@@ -71,7 +71,7 @@ def _parsed(spec: Spec) -> tuple[str, dict[str, Any]]:
     use = spec.get(_USE) if isinstance(spec, Mapping) else None
     if not isinstance(use, str) or not (use in BUILT_IN or all(use.rpartition(":"))):
         if isinstance(use, str) and use in _ELSEWHERE:
-            raise ConfigError(f"middleware {use!r}: {_ELSEWHERE[use]} (docs/coming-from/nemo.md)")
+            raise ConfigError(f"middleware {use!r}: {_ELSEWHERE[use]} (docs/coming-from/nemo.md#interceptors)")
         raise ConfigError(f"middleware: {_USE} must be one of {', '.join(BUILT_IN)}, or {_OWN} (found {use!r})")
     return use, {name: value for name, value in spec.items() if name != _USE}
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import psutil
-
 from nightjar.core.home import home
+from nightjar.core.live_processes import is_running
 from nightjar.hosting.active_runs import ActiveFlowRun, active_flow_runs
 from nightjar.hosting.server import FLOWS, MOST_RUNS, POOL, PrefectApi, configured_prefect_api, page_of, prefect_answers
 from nightjar.hosting.state import read_state, supervisor_pid
@@ -118,8 +117,7 @@ def read_status() -> Status:
 
 def _service(name: str, known: tuple[int, int]) -> ServiceStatus:
     pid, restarts = known
-    is_running = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return ServiceStatus(name, pid, is_running, restarts)
+    return ServiceStatus(name, pid, is_running(pid), restarts)
 
 
 def _of_server(

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from nightjar.core.home import VIEW_PORT, VIEW_URL, home
+from nightjar.core.live_processes import is_running
 from nightjar.core.ports import first_free_port
 from nightjar.core.text import counted
 from nightjar.errors import ServiceError
@@ -289,9 +288,7 @@ def stop() -> bool:
     if pid is None:
         return False
     os.kill(pid, signal.SIGTERM)
-    wait_until(
-        lambda: supervisor_pid() is None and not psutil.pid_exists(pid), _STOP_SECONDS, f"Process {pid} does not end"
-    )
+    wait_until(lambda: supervisor_pid() is None and not is_running(pid), _STOP_SECONDS, f"Process {pid} does not end")
     return True
 
 

@@ -47,7 +47,7 @@ def test_a_server_that_accepts_and_never_answers_is_reported_within_seconds(tmp_
     with create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         _, said = doctor(tmp_path, PREFECT_API_URL=f"http://127.0.0.1:{silent.getsockname()[1]}/api")
-        assert time.monotonic() - began < 30  # 4 s on an idle machine
+        assert time.monotonic() - began < 30  # the check waits 3 s; the rest is for the start on a busy machine
     assert json.loads(said)["parts"]["Prefect server"]["state"] == "broken"
 
 

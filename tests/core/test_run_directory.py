@@ -100,6 +100,14 @@ class TestLock:
             (tmp_path / "r1" / ".lock").write_text(f"process {2**22 + 1} on {host}")  # more than any process id
             assert directory.is_abandoned() == is_gone
 
+    @pytest.mark.slow
+    def test_an_ended_writer_is_gone_even_if_its_parent_never_waits_for_it(self, tmp_path, holder):
+        directory = RunDirectory(tmp_path / "r1")
+        assert not directory.is_abandoned()
+        holder.kill()
+        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and keeps its id
+        assert directory.is_abandoned()
+
     def test_a_folder_that_cannot_be_created(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(RunDirectoryError, match="file/r1"), RunDirectory(tmp_path / "file" / "r1"):

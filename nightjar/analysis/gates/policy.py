@@ -36,8 +36,8 @@ TIERS: tuple[Tier, ...] = ("critical", "supporting", "advisory")
 _METRICS = {"mean_reward": "reward", "pass@1": "correct"}
 """NeMo Evaluator's names."""
 _NIGHTS_A_YEAR = 365
-_NO_POLICY = "empty. A policy begins with 'version: 1', see docs/guides/gate.md"
-_NO_MAPPING = "not a policy: expected a mapping that begins with 'version: 1', see docs/guides/gate.md"
+_NO_POLICY = "empty. A policy begins with 'version: 1', see docs/reference/gate-policy.md"
+_NO_MAPPING = "not a policy: expected a mapping that begins with 'version: 1', see docs/reference/gate-policy.md"
 _Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Count: TypeAlias = Annotated[int, Field(strict=True)]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import orjson
-import psutil
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.core.files import replace_file
+from nightjar.core.live_processes import is_running
 from nightjar.core.process_ids import process_host
 from nightjar.core.secrecy import hide_bytes
 from nightjar.engine.runs.jsonl import DIGEST_BYTES, Line, check_strict, digest_of
@@ -225,7 +225,7 @@ class RunDirectory:
             process, host = int(words[1]), words[3]
         except (OSError, ValueError, IndexError):
             return False
-        return host == process_host() and not psutil.pid_exists(process)
+        return host == process_host() and not is_running(process)
 
     def status(self, metadata: Mapping[str, Any]) -> str:
         status = str(metadata["status"])

@@ -47,7 +47,7 @@ SHELL_PROMPT = (
 
 
 class HarborEnv(StatefulToolEnv):
-    """Evaluates an agent on tasks in Harbor's format. docs/guides/agents.md describes tasks, agents and verification.
+    """Evaluates an agent on tasks in Harbor's format. docs/guides/agents.md describes the agents.
 
     Args:
         dataset_path: a folder of tasks, or a task.

@@ -1,1 +1,1 @@
-"""Tasks of Inspect (``inspect_ai``) as environments; docs/guides/harnesses.md says what is supported."""
+"""Tasks of Inspect (``inspect_ai``) as environments; docs/guides/inspect-tasks.md says what is supported."""

@@ -43,7 +43,7 @@ _COMPARING = frozenset({"match", "includes", "exact", "f1"})
 
 
 class InspectEnv(MultiTurnEnv):
-    """Runs a task of Inspect. docs/guides/harnesses.md says what is carried over and what is refused.
+    """Runs a task of Inspect. docs/guides/inspect-tasks.md says what is carried over and what is refused.
 
     Args:
         judge_model: the model of the role ``grader``, at OpenAI by default. If None, the user's configured judge has

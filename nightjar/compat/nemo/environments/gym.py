@@ -1,4 +1,4 @@
-"""Runs benchmarks on Gym servers; docs/guides/harnesses.md lists the forms of ``gym://`` URIs."""
+"""Runs benchmarks on Gym servers; docs/guides/gym-servers.md lists the forms of ``gym://`` URIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``; see docs/guides/harnesses.md."""
+"""Tasks of lm-eval, EleutherAI's evaluation harness, and ``lm-eval://``; see docs/guides/lm-eval-tasks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/guides/harnesses.md). Nightjar runs none of their code.
+r"""Benchmarks of NeMo Skills, and ``skills://`` (docs/guides/nemo-skills.md). Nightjar runs none of their code.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Datasets of VLMEvalKit, and ``vlmevalkit://``; see docs/guides/harnesses.md.
+"""Datasets of VLMEvalKit, and ``vlmevalkit://``; see docs/guides/vlmevalkit.md.
 
 A table is a TSV with ``index``, ``question``, ``answer``, and ``image`` (base64, a list of base64 texts, or the index
 of the row with the image) or ``image_path``. It may also have ``A`` to ``Z``, ``hint``, ``category``, ``l2-category``

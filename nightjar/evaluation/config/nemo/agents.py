@@ -22,7 +22,7 @@ from nightjar.evaluation.config.nemo.services import Section, refused
 SCHEME = "harbor://"
 AGENTS = ("shell", "oracle", "nop", "command:PROGRAM")
 _OTHER_NAMES = {"react": "shell"}
-_TASK = "the file task.toml of a task sets it: docs/guides/agents.md"
+_TASK = "the file task.toml of a task sets it: docs/reference/harbor-tasks.md"
 
 
 def _known(agent: str) -> str:

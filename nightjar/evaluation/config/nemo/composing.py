@@ -32,7 +32,7 @@ def compose_config(config_path: str | Path) -> dict[str, Any]:
     whole = _composed(path, path.parent, ())
     if not whole:
         raise ConfigError(
-            f"{path} is empty. A config has services, and benchmarks that use them (docs/coming-from/nemo.md)"
+            f"{path} is empty. A config has services, and benchmarks that use them (docs/coming-from/nemo-configs.md)"
         )
     found = _with_own_values(whole, whole, path)
     return {key: value for key, value in found.items() if not str(key).startswith("_")}

@@ -22,7 +22,7 @@ from nightjar.evaluation.config.nemo.services import (
     refused,
 )
 
-_FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/coming-from/nemo.md)"
+_FROM_PYTHON = "pass solvers to run_evaluation in Python (docs/coming-from/nemo-python.md)"
 _AGENT = "an agent is an environment here: docs/guides/environments.md"
 _OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/guides/sandboxes.md"
 
@@ -81,7 +81,7 @@ class BenchmarkConfig(Section):
     max_system_retries: int = Field(3, ge=1)
     """Maximum number of attempts at a problem."""
     instruction_template: Annotated[
-        str | None, refused("the prompt is the benchmark's: docs/coming-from/nemo.md", None)
+        str | None, refused("the prompt is the benchmark's: docs/guides/benchmark-in-a-file.md", None)
     ] = None
     playbook: Annotated[str | None, refused("playbooks are part of NeMo Evaluator: write the keys here", None)] = None
     verifier: Annotated[str | None, refused("the benchmark verifies", None)] = None

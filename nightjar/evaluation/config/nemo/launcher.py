@@ -62,7 +62,7 @@ def refuse_launcher_config(path: Path, content: Any) -> None:
     raise ConfigError(
         "\n  ".join(
             [
-                f"{path} is a config of nemo-evaluator-launcher, whose keys are different (docs/coming-from/nemo.md):",
+                f"{path} is a config of nemo-evaluator-launcher, with other keys (docs/coming-from/nemo-launcher.md):",
                 *lines,
             ]
         )

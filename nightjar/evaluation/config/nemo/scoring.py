@@ -11,8 +11,8 @@ from nightjar.environments.seeded.scorers import list_scorers
 from nightjar.evaluation.config.nemo.interceptors import REFUSED
 from nightjar.evaluation.config.nemo.services import Section, one_of, refused
 
-_JUDGED = "the scorer configures the judge: judge_config beside needs_judge (docs/coming-from/nemo.md)"
-_SCORER = "a scorer is part of the benchmark: @scorer (docs/coming-from/nemo.md)"
+_JUDGED = "the scorer configures the judge: judge_config beside needs_judge (docs/guides/benchmark-in-a-file.md)"
+_SCORER = "a scorer is part of the benchmark: @scorer (docs/guides/benchmark-in-a-file.md)"
 
 
 def _known(name: str) -> str:

@@ -160,9 +160,9 @@ class ExternalApiService(Section):
 
     others: ClassVar = {
         **dict.fromkeys(("vllm", "sglang", "nim", "docker_model", "dynamo"), _START_IT),
-        "gym": "name the server as the benchmark: gym://HOST:PORT, or gym://cmd:… starts it (docs/guides/harnesses.md)",
+        "gym": "name the server as the benchmark: gym://HOST:PORT or gym://cmd:… (docs/guides/gym-servers.md)",
         "nat": "an agent is an environment here: docs/guides/environments.md",
-        "custom": "pass your own client to run_evaluation (docs/coming-from/nemo.md)",
+        "custom": "pass your own client to run_evaluation (docs/coming-from/nemo-python.md)",
     }
 
     type: Literal["api"]
