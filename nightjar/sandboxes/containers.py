@@ -18,12 +18,10 @@ import logging
 import os
 import random
 import shlex
-import socket
-import ssl
 import threading
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,13 +30,13 @@ from nightjar.errors import SandboxError
 from nightjar.sandboxes.disk_watch import DiskWatch
 from nightjar.sandboxes.engine import EngineRestarts, connect, docker_sdk
 from nightjar.sandboxes.ownership import IMAGE_LABELS, LABEL, owner_labels, release_watcher, remove_left, use_watcher
-from nightjar.sandboxes.processes import KILLED, FrameReader
+from nightjar.sandboxes.processes import ContainerProcess
 from nightjar.sandboxes.request import (
     CreateSandboxRequest,
     SandboxCreationError,
     check_sandbox_access,
 )
-from nightjar.sandboxes.sandbox import Command, Output, Sandbox, SandboxProcess, SandboxProvider, Stream
+from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxProvider
 
 if TYPE_CHECKING:
     import docker
@@ -48,8 +46,6 @@ logger = logging.getLogger(__name__)
 
 _IDS = range(10_000, 60_000)
 _KILL_SECONDS = 5.0
-_END_SECONDS = 5.0
-_POLL_SECONDS = 0.01
 _SHARE_OF_TMP = 0.2
 _OPEN_FILES = 1024
 _SPARE_PROCESSES = 32
@@ -67,15 +63,69 @@ for round in 1 2 3 4 5; do pids=$(members "$@"); [ -n "$pids" ] || break; kill -
 """
 
 
-class DockerSandbox(Sandbox):
-    def __init__(self, request: CreateSandboxRequest, provider: DockerProvider) -> None:
-        self.id = f"{LABEL}-{request.name}-{uuid.uuid4().hex[:12]}"
-        self._request = request
+class ContainerSandbox(Sandbox):
+    """A container. A subclass creates the container, runs commands in it and removes it."""
+
+    def __init__(self, name: str, provider: DockerProvider) -> None:
+        check_sandbox_access()
+        self.id = f"{LABEL}-{name}-{uuid.uuid4().hex[:12]}"
         self.provider = provider
         self._container: str | None = None
+        self._is_closed = False
+        self._failure = ""
+
+    async def spawn(
+        self,
+        command: Command,
+        working_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
+    ) -> ContainerProcess:
+        if self._container is None:
+            raise SandboxError(f"Container {self.id!r} is not running")
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
+        try:
+            return await self.provider.run(self._exec, argv, folder, dict(env or {}))
+        except Exception as error:
+            raise SandboxError(f"Container {self.id!r} cannot run commands: {self._failure or error}") from error
+
+    def close_now(self) -> None:
+        self._is_closed = True
+        if (container := self._let_go()) is not None:
+            self._remove(container)
+
+    def _let_go(self) -> str | None:
+        container, self._container = self._container, None
+        return container
+
+    def _start_created(self, created: Mapping[str, Any]) -> str:
+        self._container = container = str(created["Id"])
+        if self._is_closed:  # closed while the daemon was busy; calls of the daemon cannot be cancelled
+            self._remove(container)
+            raise SandboxCreationError(f"Container {self.id!r} was closed before it had started")
+        self.provider.api.start(container)
+        return container
+
+    def _as_root(self, script: str, *arguments: str) -> None:
+        """Runs a script as the container's root, which has the capability to kill."""
+        api = self.provider.api
+        created = api.exec_create(self._container, ["/bin/sh", "-c", script, "sh", *arguments], user=_ROOT)
+        api.exec_start(created["Id"])
+
+    @abstractmethod
+    def _exec(self, argv: list[str], folder: str, variables: dict[str, str]) -> ContainerProcess: ...
+
+    @abstractmethod
+    def _remove(self, container: str) -> None: ...
+
+
+class DockerSandbox(ContainerSandbox):
+    def __init__(self, request: CreateSandboxRequest, provider: DockerProvider) -> None:
+        super().__init__(request.name, provider)
+        self._request = request
         self._user = random.choice(_IDS)  # noqa: S311 - not a secret
         self._groups = itertools.cycle(_IDS)
-        self._is_closed = False
 
     async def start(self) -> None:
         """Creates and starts the container. The first time, pulls the image and installs packages into the image."""
@@ -89,23 +139,6 @@ class DockerSandbox(Sandbox):
             raise SandboxCreationError(f"Container {self.id!r} did not start: {error}") from error
         await self._run_start_command()
 
-    async def spawn(
-        self,
-        command: Command,
-        working_dir: str | None = None,
-        env: Mapping[str, str] | None = None,
-        max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
-    ) -> ContainerProcess:
-        if self._container is None:
-            raise SandboxError(f"Container {self.id!r} is not running")
-        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        variables = {"HOME": self.workspace, **(self._request.environment_vars or {}), **(env or {})}
-        folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
-        try:
-            return await self.provider.run(self._exec, argv, folder, variables)
-        except Exception as error:
-            raise SandboxError(f"Container {self.id!r} cannot run commands: {error}") from error
-
     async def end_processes(self) -> None:
         try:
             await self.provider.run(self._as_root, _KILL_ALL_OF, "Uid", str(self._user))
@@ -117,12 +150,6 @@ class DockerSandbox(Sandbox):
         self._is_closed = True
         await self._remove_container()
 
-    def close_now(self) -> None:
-        self._is_closed = True
-        container, self._container = self._container, None
-        if container is not None:
-            self._remove(container)
-
     async def _run_start_command(self) -> None:
         if command := self._request.background_command:
             await self.spawn(command)
@@ -133,8 +160,7 @@ class DockerSandbox(Sandbox):
                 await asyncio.wait_for(self.provider.run(self._as_root, _KILL_ALL_OF, "Gid", str(group)), _KILL_SECONDS)
 
     async def _remove_container(self) -> None:
-        container, self._container = self._container, None
-        if container is not None:
+        if (container := self._let_go()) is not None:
             await asyncio.shield(self.provider.run(self._remove, container))
 
     def _start(self) -> None:
@@ -152,11 +178,7 @@ class DockerSandbox(Sandbox):
             host_config=api.create_host_config(**self._limits()),
             network_disabled=True,
         )
-        self._container = container = str(created["Id"])
-        if self._is_closed:  # closed while the daemon was busy; calls of the daemon cannot be cancelled
-            self._remove(container)
-            raise SandboxCreationError(f"Container {self.id!r} was closed before it had started")
-        api.start(container)
+        self._start_created(created)
         self._as_root(_OPEN, self.workspace, "/tmp")  # noqa: S108 - inside
 
     def _limits(self) -> dict[str, Any]:
@@ -186,19 +208,13 @@ class DockerSandbox(Sandbox):
         return limits
 
     def _exec(self, argv: list[str], folder: str, variables: dict[str, str]) -> ContainerProcess:
-        api = self.provider.api
-        group = next(self._groups)
+        api, group = self.provider.api, next(self._groups)
+        variables = {"HOME": self.workspace, **(self._request.environment_vars or {}), **variables}
         created = api.exec_create(
             self._container, argv, stdin=True, environment=variables, workdir=folder, user=f"{self._user}:{group}"
         )
         connection = api.exec_start(created["Id"], socket=True)
         return ContainerProcess(connection, self.provider, created["Id"], functools.partial(self._kill_group, group))
-
-    def _as_root(self, script: str, *arguments: str) -> None:
-        """Runs a script as the container's root, which has the capability to kill."""
-        api = self.provider.api
-        created = api.exec_create(self._container, ["/bin/sh", "-c", script, "sh", *arguments], user=_ROOT)
-        api.exec_start(created["Id"])
 
     def _remove(self, container: str) -> None:
         errors = docker_sdk().errors
@@ -208,90 +224,6 @@ class DockerSandbox(Sandbox):
             if not isinstance(error, errors.NotFound) and "already in progress" not in str(error):
                 raise
         self.provider.open_containers.discard(self.id)
-
-
-class ContainerProcess(SandboxProcess):
-    """A command in a container. ``connection`` is the SDK's result of ``exec_start(..., socket=True)``.
-
-    ``kill`` kills the command with all processes that it started.
-    """
-
-    def __init__(
-        self, connection: Any, provider: DockerProvider, exec_id: str, kill: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._wrapper = connection
-        self._connection: socket.socket = getattr(connection, "_sock", connection)
-        self._provider = provider
-        self._exec_id = exec_id
-        self._kill = kill
-        self._is_plain = not isinstance(self._connection, ssl.SSLSocket) and isinstance(self._connection, socket.socket)
-        if self._is_plain:
-            self._connection.setblocking(False)
-        self._early = _read_with_header(connection) if self._is_plain else b""
-        self._frames = FrameReader(self._receive, set(Stream))
-        self._has_ended = False
-
-    async def read(self) -> Output | None:
-        piece = None if self._has_ended else await self._frames.read()
-        self._has_ended = piece is None
-        return None if piece is None else Output(Stream(piece[0]), piece[1])
-
-    async def write(self, data: bytes) -> None:
-        with suppress(ConnectionError):
-            if self._is_plain:
-                await asyncio.get_running_loop().sock_sendall(self._connection, data)
-            else:
-                await self._provider.run(self._connection.sendall, data)
-
-    async def close_input(self) -> None:
-        if self._is_plain:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_WR)
-
-    async def exit_code(self) -> int:
-        """Returns the exit code. The daemon knows the exit code shortly after the output has ended."""
-        deadline = time.monotonic() + _END_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                found = await self._provider.run(self._provider.api.exec_inspect, self._exec_id)
-            except Exception as error:
-                raise SandboxError(f"A container has ended: {error}") from error
-            if not found["Running"]:
-                return KILLED if found["ExitCode"] is None else int(found["ExitCode"])
-            await asyncio.sleep(_POLL_SECONDS)
-        return KILLED
-
-    async def close(self) -> None:
-        if not self._has_ended:
-            self._has_ended = True
-            await self._kill()
-        self._connection.close()
-        self._wrapper.close()
-
-    async def leave(self) -> None:
-        """Closes the process's input and the connection to it. The processes that it started go on."""
-        await self.close_input()
-        self._has_ended = True
-        await self.close()
-
-    async def _receive(self, size: int) -> bytes:
-        if self._early:
-            early, self._early = self._early[:size], self._early[size:]
-            return early
-        with suppress(ConnectionError, ValueError):
-            if self._is_plain:
-                return await asyncio.get_running_loop().sock_recv(self._connection, size)
-            return bytes(await self._provider.run(self._connection.recv, size))
-        return b""
-
-
-def _read_with_header(connection: Any) -> bytes:
-    """Returns output that arrived in one packet with the daemon's response. The SDK leaves this output in a buffer."""
-    try:
-        found = connection._response.raw._fp.fp.read1()  # noqa: SLF001 - the SDK has no other way to it
-    except (AttributeError, OSError):
-        return b""
-    return bytes(found or b"")
 
 
 class DockerProvider(SandboxProvider):
@@ -343,7 +275,6 @@ class DockerProvider(SandboxProvider):
                     logger.warning("Removed the container %s of a process that has ended", name)
 
     def new_sandbox(self, request: CreateSandboxRequest) -> DockerSandbox:
-        check_sandbox_access()
         return DockerSandbox(request, self)
 
     def image_with_packages(self, request: CreateSandboxRequest) -> str:

@@ -1,4 +1,4 @@
-"""Reads the output of commands as frames, and runs the commands of local sandboxes.
+"""Reads the output of commands as frames, and runs the commands of local sandboxes and of containers.
 
 Frames have the format of Docker's attached streams: a stream number, three zero bytes, four bytes of length, and the
 data. The writer is not trusted, so no memory is allocated for an announced length.
@@ -9,16 +9,22 @@ from __future__ import annotations
 import asyncio
 import marshal
 import socket
+import ssl
 import struct
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from nightjar.errors import SandboxError
+from nightjar.sandboxes.engine import Engine
 from nightjar.sandboxes.sandbox import Output, SandboxProcess, Stream
 
 _HEADER = struct.Struct(">B3sI")
 _CHUNK_BYTES = 65536
 _INPUT, _EXIT = 0, 3
+_END_SECONDS = 5.0
+_POLL_SECONDS = 0.01
 KILLED = 137
 """Exit code of a command that SIGKILL ended."""
 
@@ -106,3 +112,85 @@ class LocalProcess(SandboxProcess):
         with suppress(ConnectionError):
             return await asyncio.get_running_loop().sock_recv(self._connection, size)
         return b""
+
+
+class ContainerProcess(SandboxProcess):
+    """A command in a container. ``connection`` is the SDK's result of ``exec_start(..., socket=True)``.
+
+    ``kill`` kills the command with all processes that it started.
+    """
+
+    def __init__(self, connection: Any, engine: Engine, exec_id: str, kill: Callable[[], Awaitable[None]]) -> None:
+        self._wrapper = connection
+        self._connection: socket.socket = getattr(connection, "_sock", connection)
+        self._engine = engine
+        self._exec_id = exec_id
+        self._kill = kill
+        self._is_plain = not isinstance(self._connection, ssl.SSLSocket) and isinstance(self._connection, socket.socket)
+        if self._is_plain:
+            self._connection.setblocking(False)
+        self._early = _read_with_header(connection) if self._is_plain else b""
+        self._frames = FrameReader(self._receive, set(Stream))
+        self._has_ended = False
+
+    async def read(self) -> Output | None:
+        piece = None if self._has_ended else await self._frames.read()
+        self._has_ended = piece is None
+        return None if piece is None else Output(Stream(piece[0]), piece[1])
+
+    async def write(self, data: bytes) -> None:
+        with suppress(ConnectionError):
+            if self._is_plain:
+                await asyncio.get_running_loop().sock_sendall(self._connection, data)
+            else:
+                await self._engine.run(self._connection.sendall, data)
+
+    async def close_input(self) -> None:
+        if self._is_plain:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_WR)
+
+    async def exit_code(self) -> int:
+        """Returns the exit code. The daemon knows the exit code shortly after the output has ended."""
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                found = await self._engine.run(self._engine.api.exec_inspect, self._exec_id)
+            except Exception as error:
+                raise SandboxError(f"A container has ended: {error}") from error
+            if not found["Running"]:
+                return KILLED if found["ExitCode"] is None else int(found["ExitCode"])
+            await asyncio.sleep(_POLL_SECONDS)
+        return KILLED
+
+    async def close(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            await self._kill()
+        self._connection.close()
+        self._wrapper.close()
+
+    async def leave(self) -> None:
+        """Closes the process's input and the connection to it. The processes that it started go on."""
+        await self.close_input()
+        self._has_ended = True
+        await self.close()
+
+    async def _receive(self, size: int) -> bytes:
+        if self._early:
+            early, self._early = self._early[:size], self._early[size:]
+            return early
+        with suppress(ConnectionError, ValueError):
+            if self._is_plain:
+                return await asyncio.get_running_loop().sock_recv(self._connection, size)
+            return bytes(await self._engine.run(self._connection.recv, size))
+        return b""
+
+
+def _read_with_header(connection: Any) -> bytes:
+    """Returns output that arrived in one packet with the daemon's response. The SDK leaves this output in a buffer."""
+    try:
+        found = connection._response.raw._fp.fp.read1()  # noqa: SLF001 - the SDK has no other way to it
+    except (AttributeError, OSError):
+        return b""
+    return bytes(found or b"")

@@ -11,11 +11,9 @@ import functools
 import io
 import itertools
 import logging
-import os
 import resource
 import tarfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes.containers import ContainerProcess, DockerProvider
+from nightjar.sandboxes.containers import ContainerSandbox, DockerProvider
 from nightjar.sandboxes.engine import docker_sdk
 from nightjar.sandboxes.ownership import LABEL, owner_labels
-from nightjar.sandboxes.request import SandboxCreationError, check_sandbox_access
-from nightjar.sandboxes.sandbox import Command, Sandbox
+from nightjar.sandboxes.processes import ContainerProcess
+from nightjar.sandboxes.request import SandboxCreationError
 
 logger = logging.getLogger(__name__)
 
@@ -71,20 +69,15 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class TaskContainer(Sandbox):
+class TaskContainer(ContainerSandbox):
     """A container for one rollout. Commands run as ``user``, which may change; None means the user of ``spec``."""
 
     def __init__(self, spec: ContainerSpec, provider: DockerProvider) -> None:
-        check_sandbox_access()
+        super().__init__(spec.name, provider)
         self.spec = spec
-        self.provider = provider
-        self.id = f"{LABEL}-{spec.name}-{uuid.uuid4().hex[:12]}"
         self.workspace = spec.working_dir or "/"
         self.user: str | None = None
         self.host_address = ""
-        self._container: str | None = None
-        self._is_closed = False
-        self._failure = ""
         self._numbers = itertools.count(1)
 
     async def start(self) -> None:
@@ -99,22 +92,6 @@ class TaskContainer(Sandbox):
         if self._container is not None and self.spec.storage_mb:
             self.provider.disk_watch.add(self._container, self.spec.storage_mb, self._fail)
 
-    async def spawn(
-        self,
-        command: Command,
-        working_dir: str | None = None,
-        env: Mapping[str, str] | None = None,
-        max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
-    ) -> ContainerProcess:
-        if self._container is None:
-            raise SandboxError(f"Container {self.id!r} is not running")
-        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
-        try:
-            return await self.provider.run(self._exec, argv, folder, dict(env or {}))
-        except Exception as error:
-            raise SandboxError(f"Container {self.id!r} cannot run commands: {self._failure or error}") from error
-
     async def end_processes(self) -> None:
         """Restarts the container, because processes of root cannot be ended safely from inside. Files stay."""
         try:
@@ -124,16 +101,9 @@ class TaskContainer(Sandbox):
 
     async def close(self) -> None:
         self._is_closed = True
-        container, self._container = self._container, None
-        if container is not None:
+        if (container := self._let_go()) is not None:
             self.provider.disk_watch.remove(container)
             await asyncio.shield(self._remove_patiently(container))
-
-    def close_now(self) -> None:
-        self._is_closed = True
-        container, self._container = self._container, None
-        if container is not None:
-            self._remove(container)
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
@@ -207,11 +177,7 @@ class TaskContainer(Sandbox):
             labels={LABEL: "task", **owner_labels(), **spec.labels},
             host_config=api.create_host_config(**self._limits()),
         )
-        self._container = container = str(created["Id"])
-        if self._is_closed:  # closed while the daemon was busy; calls of the daemon cannot be cancelled
-            self._remove(container)
-            raise SandboxCreationError(f"Container {self.id!r} was closed before it had started")
-        api.start(container)
+        container = self._start_created(created)
         self._check_entrypoint(container)
         if spec.needs_host:
             self.host_address = _gateway(api.inspect_container(container))
@@ -255,11 +221,6 @@ class TaskContainer(Sandbox):
         )  # fmt: skip
         connection = api.exec_start(created["Id"], socket=True)
         return ContainerProcess(connection, self.provider, created["Id"], functools.partial(self.kill, number))
-
-    def _as_root(self, script: str, *arguments: str) -> None:
-        api = self.provider.api
-        created = api.exec_create(self._container, ["/bin/sh", "-c", script, "sh", *arguments], user="0:0")
-        api.exec_start(created["Id"])
 
     def _restart(self) -> None:
         self.provider.api.restart(self._container, timeout=0)
