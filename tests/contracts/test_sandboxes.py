@@ -95,7 +95,7 @@ class TestCommands:
 class TestTimeLimit:
     async def test_ends_a_command(self, sandbox):
         started = time.monotonic()
-        result = await sandbox.exec("echo begun; sleep 60", timeout=0.5)
+        result = await sandbox.exec("echo begun; sleep 60", timeout=2)
         assert (result.is_timed_out, result.exit_code, result.stdout) == (True, None, "begun\n")
         assert time.monotonic() - started < 30
         assert (await sandbox.exec("echo again", timeout=10)).stdout == "again\n"
@@ -217,7 +217,7 @@ class TestPython:
         assert (await python.run("1", 10)).result == "1"
 
     async def test_is_interrupted_and_keeps_its_variables(self, python):
-        answer = await python.run("import time\nx = 5\nprint('begun')\ntime.sleep(60)", 0.5)
+        answer = await python.run("import time\nx = 5\nprint('begun')\ntime.sleep(60)", 2)
         assert (answer.is_timed_out, answer.stdout) == (True, "begun\n")
         assert (await python.run("x", 10)).result == "5"
 
@@ -225,7 +225,7 @@ class TestPython:
     async def test_is_ended_when_it_cannot_be_interrupted(self, python):
         stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
         with pytest.raises(PythonEndedError, match="could not be interrupted") as caught:
-            await python.run(stubborn, 0.2)
+            await python.run(stubborn, 2)
         assert caught.value.is_timed_out
         await python.start(20)
         assert (await python.run("1", 10)).result == "1"

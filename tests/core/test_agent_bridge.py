@@ -105,7 +105,7 @@ async def http():
 async def answered(conversation, asking, response):
     """Answers one request; returns the request, and what the agent got."""
     task = asyncio.create_task(asking)
-    request = await asyncio.wait_for(conversation.next_request(), 5)
+    request = await asyncio.wait_for(conversation.next_request(), 60)
     request.answer(response)
     return request, await task
 
@@ -407,7 +407,7 @@ class TestServer:
         for is_taken in (False, True):
             async with aiohttp.ClientSession() as leaving:
                 task = asyncio.create_task(leaving.post(url, json=body, headers=headers))
-                await asyncio.wait_for(conversation.wait_for_request(), 5)
+                await asyncio.wait_for(conversation.wait_for_request(), 60)
                 taken = conversation.take_request() if is_taken else None
                 task.cancel()
                 await asyncio.wait([task])

@@ -44,7 +44,7 @@ def program(bridge, plain_sandbox):
 
 async def ended(program):
     await program.start()
-    assert await asyncio.wait_for(program.next_request(), 10) is None
+    assert await asyncio.wait_for(program.next_request(), 60) is None
     await program.close()
     return program
 
@@ -72,7 +72,7 @@ async def test_requests_come_in_turn_and_then_none(program, response):
 
 
 async def until(holds):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.01)
 

@@ -57,7 +57,7 @@ def evaluate(scripted_client):
 
     async def evaluate(env, **how):
         client = scripted_client(lambda prompt: prompt[-1].content.upper())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return (await env.evaluate(client, "m", **how))["outputs"]
 
     return evaluate

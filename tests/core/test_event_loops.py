@@ -136,7 +136,7 @@ class TestPerLoop:
         thread = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
         await made.wait()
         await numbers.close()
-        await asyncio.wait_for(may_end.wait(), 5)
+        await asyncio.wait_for(may_end.wait(), 60)
         await thread
         assert closed == [0]
 

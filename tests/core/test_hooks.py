@@ -63,7 +63,7 @@ def play(attempt):
     """Makes one attempt at the first example, against a client with these answers; returns the state."""
 
     async def play(env, *answers):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return (await attempt(env, *(answers or ("a",))))[0]
 
     return play
@@ -72,7 +72,7 @@ def play(attempt):
 @pytest.fixture
 def evaluate(scripted_client):
     async def evaluate(env, *answers, **how):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return (await env.evaluate(scripted_client(*(answers or ("a",))), "m", **how))["outputs"]
 
     return evaluate
@@ -144,15 +144,15 @@ class TestSyncAndAsync:
 
         class Blocking(Talk):
             def setup_state(self, state):
-                together.wait(timeout=5)
+                together.wait(timeout=60)
 
             def env_response(self, messages, state):
-                together.wait(timeout=5)
+                together.wait(timeout=60)
                 return "go on"
 
             @cleanup
             def close(self, state):
-                together.wait(timeout=5)
+                together.wait(timeout=60)
 
         rows = await evaluate(Blocking(dataset=DATASET * 8, max_turns=2))
         assert [row["error"] for row in rows] == [None] * 8
@@ -272,7 +272,7 @@ class TestHookTimeout:
         released = threading.Event()
 
         def hang_in_a_thread(self, *args, **kwargs):
-            released.wait(5)
+            released.wait(60)
 
         hook = hanging() if is_async else hang_in_a_thread
         members = {"hangs": stop(hook)} if name == "a stop condition" else {method: hook}
@@ -295,7 +295,7 @@ class TestHookTimeout:
     async def test_a_teardown_that_hangs_or_exits_does_not_keep_the_others_from_running(self, caplog, first, told):
         ran = []
         hooks = {"a": teardown(priority=1)(first), "b": teardown(lambda self: ran.append("b"))}
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await tear_down(talk(**hooks)(hook_timeout_seconds=0.02))
         assert ran == ["b"]
         assert told in caplog.text
@@ -327,9 +327,9 @@ class TestRolloutTimeout:
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_the_conversation_so_far_is_scored(self, evaluate, is_async):
         released = threading.Event()
-        hook = hanging() if is_async else lambda self, messages, state: released.wait(5)
+        hook = hanging() if is_async else lambda self, messages, state: released.wait(60)
         rubric = Rubric(funcs=[lambda completion: float(len(completion))])
-        env = talk(env_response=hook)(timeout_seconds=0.03, rubric=rubric)
+        env = talk(env_response=hook)(timeout_seconds=0.5, rubric=rubric)
         [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
         released.set()
         assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
@@ -402,9 +402,9 @@ class TestCleanup:
             max_turns = -1
         env = talk(self.Counting, **members)(max_turns=max_turns)
         running = asyncio.create_task(env.evaluate(scripted_client("a"), "m"))
-        await asyncio.wait_for(reached.wait(), 5)
+        await asyncio.wait_for(reached.wait(), 60)
         running.cancel()
-        await asyncio.wait([running], timeout=5)
+        await asyncio.wait([running], timeout=60)
         assert running.cancelled()
         assert env.cleaned == [0]
 

@@ -201,4 +201,4 @@ class TestFailures:
             rubric.max_retries = 1
             start = time.monotonic()
             await rubric.score_rollout(judged())
-            assert 1.0 <= time.monotonic() - start < 5.0
+            assert 1.0 <= time.monotonic() - start < 30.0

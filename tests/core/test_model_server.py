@@ -60,7 +60,7 @@ async def content(http, server, text):
 
 
 async def in_flight(server, count):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while server.stats().in_flight != count:  # noqa: ASYNC110 - the server has another loop
             await asyncio.sleep(0.01)
 
@@ -304,9 +304,9 @@ class TestServing:
 
     async def test_client_that_hangs_up_is_not_answered(self, http):
         with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=60_000)) as server:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await content(http, server, "Hi")
+            asking = asyncio.create_task(content(http, server, "Hi"))
+            await in_flight(server, 1)
+            asking.cancel()
             await in_flight(server, 0)
             stats = server.stats()
         assert (stats.received, stats.answered, stats.abandoned) == (1, 0, 1)
@@ -316,7 +316,7 @@ class TestServing:
             waiting = asyncio.create_task(content(http, server, "Hi"))
             await in_flight(server, 1)
             start = time.monotonic()
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 30
         with pytest.raises(aiohttp.ClientConnectionError):
             await waiting
         assert server.stats().abandoned == 1

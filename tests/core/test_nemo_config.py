@@ -1,14 +1,12 @@
 """YAML configs of NeMo Evaluator: each key is supported or refused by its name, and a config is a suite."""
 
 import re
-from importlib import import_module
 from typing import Annotated, get_args, get_origin
 
 import pytest
 import yaml
 
 from nightjar.compat.nemo.config import compose_config, default_policy, parse_eval_config
-from nightjar.environments.packages.aliases import install_where_needed
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.nemo.eval_config import EvalConfig
 from nightjar.evaluation.config.nemo.file import NemoConfigFile
@@ -460,25 +458,6 @@ def test_a_night_runs_a_config(read, tmp_path):
     read(PLAIN)
     [one] = plan_night(str(tmp_path / "config.yaml"), "2026-01-31").evaluations
     assert (one.config.suite, one.config.tags) == ("config", ["night:2026-01-31"])
-
-
-NAMES = {
-    "config": "EvalConfig BenchmarkConfig GatePolicy load_gate_policy parse_eval_config",
-    "config.benchmarks": "BenchmarkConfig", "config.clusters": "LocalCluster", "config.compose": "compose_config",
-    "config.eval_config": "EvalConfig parse_eval_config",
-    "config.gate_policy": "Direction GatePolicy Tier default_policy load_gate_policy",
-    "config.output": "OutputConfig TrajectoriesConfig", "config.sandboxes": "DockerSandbox NoSandbox",
-    "config.scoring": "JudgeMetric ScoringConfig",
-    "config.services": "ExternalApiService GenerationConfig ProxyConfig",
-    "config.solvers": "HarborSolverConfig SimpleSolver",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("module", NAMES)
-def test_programs_find_the_names_of_a_module(module):
-    install_where_needed()
-    found = import_module(f"nemo_evaluator.{module}")
-    assert all(hasattr(found, name) for name in NAMES[module].split())
 
 
 def test_a_program_reads_a_config(read, tmp_path, monkeypatch):

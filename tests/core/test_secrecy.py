@@ -64,9 +64,9 @@ class TestHiding:
 
     def test_odd_texts_take_no_long_time(self):
         for text in ("://", "://a:b", "key=", "a.b-", "'password': \\'"):
-            started = time.monotonic()
+            started = time.process_time()
             secrecy.hide_keys(text * 10_000)
-            assert time.monotonic() - started < 5
+            assert time.process_time() - started < 5
 
     def test_a_secret_that_contains_another_is_hidden_as_a_whole_and_short_ones_are_not(self):
         secrecy.note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres")

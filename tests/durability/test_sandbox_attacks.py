@@ -335,7 +335,7 @@ class TestTheTimeLimit:
     ], ids=["ignores signals", "other session", "orphan", "daemon", "closes its output", "stops itself"])  # fmt: skip
     async def test_ends_all_that_a_command_started(self, sandbox, command):
         before = await out(sandbox, COUNT_PROCESSES)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             assert (await run(sandbox, command, seconds=0.7)).is_timed_out
         assert await out(sandbox, COUNT_PROCESSES) == before
 
@@ -346,7 +346,7 @@ class TestTheTimeLimit:
     @pytest.mark.parametrize("signals", ["kill -STOP $PPID", "while :; do kill -STOP $PPID; kill -CONT $PPID; done"])
     async def test_survives_a_command_that_stops_its_watcher(self, sandbox, only_local, signals):
         mark = unlikely_number()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await run(sandbox, f"sleep {mark} & {signals}; sleep {mark}", seconds=1)
         assert await still_works(sandbox)
         assert not processes_with(mark)

@@ -84,7 +84,7 @@ class TestPool:
         unwanted = processes.submit(asked(ENDLESS), max_workers=1)
         assert unwanted.cancel()
         after = processes.submit(asked(), max_workers=1)
-        assert (hanging.result(60)[0], after.result(10)[0]) == (0.0, 1.0)
+        assert (hanging.result(60)[0], after.result(60)[0]) == (0.0, 1.0)
 
     def test_a_process_that_cannot_start_is_an_error_and_no_wrong_answer(self, processes, tmp_path, monkeypatch):
         (tmp_path / "math_verify.py").write_text("raise ImportError('it is broken')")
@@ -125,5 +125,5 @@ class TestPrograms:
             start = time.monotonic()
             os.killpg(program.pid, signal.SIGINT)
             program.communicate(timeout=60)
-            assert time.monotonic() - start < 5.0
+            assert time.monotonic() - start < 30.0
         until(lambda: not busy.is_running())

@@ -190,11 +190,11 @@ class TestServersThatDoNotStart:
         start = time.monotonic()
         with pytest.raises(SandboxError, match=r"(?s)has ended with exit code 3.*It wrote: no licence"):
             len(box(project(command="echo no licence; exit 3")).examples)
-        assert time.monotonic() - start < 5  # not the 30 seconds that a server has to become healthy
+        assert time.monotonic() - start < 25  # not the 30 seconds that a server has to become healthy
 
     def test_because_they_never_listen_are_an_error(self, project):
-        env = box(project(command="echo thinking; sleep 60"), startup_timeout_seconds=0.5)
-        with pytest.raises(SandboxError, match=r"(?s)not healthy after 0.5 s: .*refused.*It wrote: thinking"):
+        env = box(project(command="echo thinking; sleep 60"), startup_timeout_seconds=2)
+        with pytest.raises(SandboxError, match=r"(?s)not healthy after 2 s: .*refused.*It wrote: thinking"):
             len(env.examples)
 
     async def test_are_an_error_of_the_rollout(self, project, play):

@@ -284,8 +284,8 @@ class TestRollouts:
         rows = await evaluate(env, *commands, tool_call("bash", command="ls | grep -vc mine"), "Done.")
         assert [row["reward"] for row in rows] == [1.0] * 6
         assert {row["metrics"]["bash_calls"] for row in rows} == {3}
-        assert all(row["metrics"]["sandbox_ready_wait_time"] < 5 for row in rows)
-        assert all(0 < row["metrics"]["sandbox_command_execution_time"] < 5 for row in rows)
+        assert all(row["metrics"]["sandbox_ready_wait_time"] < 60 for row in rows)
+        assert all(0 < row["metrics"]["sandbox_command_execution_time"] < 60 for row in rows)
 
     async def test_wait_outside_their_time_limit_while_all_sandboxes_are_in_use(self):
         provider, open_at_once = ScriptedProvider(), []
@@ -293,9 +293,9 @@ class TestRollouts:
         class Slow(SandboxEnv):
             async def post_rollout(self, state):
                 open_at_once.append(sum(not sandbox.is_closed for sandbox in provider.sandboxes))
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.8)
 
-        env = Slow(dataset=DATASET * 6, sandbox_provider=provider, hook_timeout_seconds=0.5, timeout_seconds=0.5)
+        env = Slow(dataset=DATASET * 6, sandbox_provider=provider, hook_timeout_seconds=1.5, timeout_seconds=1.5)
         env.set_max_sandboxes(2)
         rows = await evaluate(env, "Done.")
         assert ([row["error"] for row in rows], max(open_at_once), len(open_at_once)) == ([None] * 6, 2, 6)

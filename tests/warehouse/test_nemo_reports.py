@@ -1,8 +1,6 @@
 """Comparisons, gates and reports of folders of bundles, under the names of NeMo Evaluator."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -129,15 +127,3 @@ def test_a_table_of_bundles_in_five_formats(sides):
     assert texts["csv"].startswith("benchmark,model,samples,repeats,mean_reward,")
     assert eval_reports.RENDERERS["markdown"](eval_reports.build_table([])) == "\n"
     assert gsm["repeats"] == 1
-
-
-def test_programs_for_nemo_evaluator_find_the_names():
-    names = (
-        "metrics.aggregation:category_breakdown", "metrics.confidence:bootstrap_ci",
-        "metrics.paired_tests:mcnemar_test", "metrics.headline:headline_score_metrics", "metrics.pass_at_k:pass_at_k",
-        "reports.eval:RENDERERS", "reports.gate:write_gate_markdown", "reports.regression:write_report",
-        "engine.bundles:match_bundles", "engine.gate:GateReport", "engine.sharding:merge_results",
-    )  # fmt: skip
-    lines = [f"from nemo_evaluator.{module} import {name}" for module, name in (one.split(":") for one in names)]
-    program = "\n".join(["from nightjar.environments.packages.aliases import install_where_needed as i", "i()", *lines])
-    subprocess.run([sys.executable, "-c", program], check=True)
