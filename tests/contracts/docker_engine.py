@@ -66,6 +66,8 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.images, self.containers, self.execs, self.requests = set(images), {}, {}, []
         self.built = {}  # labels by name
         self.faults = []  # (method, path pattern, status, message): answered once each
+        self.may_create = threading.Event()
+        self.may_create.set()
         super().__init__(str(path), Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -149,6 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {"stream": "Successfully built 123456789abc\n"})
 
     def create(self):
+        self.server.may_create.wait(60)
         folder = os.path.dirname(self.server.server_address)  # noqa: PTH120
         container = Container(self.body, folder, self.query.get("name", ""))
         self.server.containers[container.id] = container

@@ -173,9 +173,14 @@ class TestFailures:
 
     async def test_a_container_that_is_deleted_while_it_starts_is_removed(self, engine):
         client = SandboxClient("docker")
+        engine.may_create.clear()
         created = await client.create(CreateSandboxRequest())
+        await asyncio.to_thread(until, lambda: asked(engine, "POST", "/containers/create"))
         await client.delete(created.id)
+        engine.may_create.set()
+        await asyncio.to_thread(until, lambda: asked(engine, "DELETE", r"/containers/\w+"))
         await asyncio.to_thread(until, lambda: not engine.containers)
+        assert asked(engine, "POST", r"/containers/\w+/start") == []
         client.teardown()
 
     async def test_all_are_removed_at_the_end(self, engine):
