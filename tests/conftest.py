@@ -209,23 +209,8 @@ class ScriptedClient(Client):
             raise answer
         return say(answer) if isinstance(answer, str) else answer
 
-    def setup_client(self, config):
-        raise NotImplementedError
-
-    async def to_native_prompt(self, messages):
-        raise NotImplementedError
-
-    async def to_native_tool(self, tool):
-        raise NotImplementedError
-
-    async def get_native_response(self, prompt, model, sampling_args, tools=None, **kwargs):
-        raise NotImplementedError
-
-    async def raise_from_native_response(self, response):
-        raise NotImplementedError
-
-    async def from_native_response(self, response):
-        raise NotImplementedError
+    setup_client = to_native_prompt = to_native_tool = None
+    get_native_response = raise_from_native_response = from_native_response = None
 
     async def close(self):
         pass

@@ -163,18 +163,12 @@ def _params(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str
 
 def _tags(row: Mapping[str, Any]) -> dict[str, str]:
     tags = {
-        "nightjar.status": row["status"],
-        "nightjar.tags": ", ".join(row["tags"] or []),
-        "nightjar.suite": row["suite"],
-        "nightjar.errors": row["errors"],
-        "nightjar.stop_conditions": row["stop_conditions"],
-        "nightjar.env_hash": row["env_hash"],
-        "nightjar.scoring_hash": row["scoring_hash"],
-        "nightjar.commit": row["nightjar_commit"],
-        "nightjar.version": row["nightjar_version"] or __version__,
-        "mlflow.source.git.commit": row["env_commit"],
-        "mlflow.loggedArtifacts": _TABLES,
-    }
+        "nightjar.status": row["status"], "nightjar.tags": ", ".join(row["tags"] or []), "nightjar.suite": row["suite"],
+        "nightjar.errors": row["errors"], "nightjar.stop_conditions": row["stop_conditions"],
+        "nightjar.env_hash": row["env_hash"], "nightjar.scoring_hash": row["scoring_hash"],
+        "nightjar.commit": row["nightjar_commit"], "nightjar.version": row["nightjar_version"] or __version__,
+        "mlflow.source.git.commit": row["env_commit"], "mlflow.loggedArtifacts": _TABLES,
+    }  # fmt: skip
     return {name: shortened(value_text(value), _LONGEST_VALUE) for name, value in tags.items()}
 
 

@@ -1,4 +1,4 @@
-"""A sandbox that does not isolate, for tests of programs that need this machine's network."""
+"""A bridge for agents, and a sandbox that does not isolate, for tests of programs that need this machine's network."""
 
 import asyncio
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nightjar.environments.agents.bridge import AgentBridge
 from nightjar.sandboxes.sandbox import Output, Sandbox, SandboxProcess, Stream
 
 
@@ -86,3 +87,11 @@ class PlainSandbox(Sandbox):
 @pytest.fixture
 def plain_sandbox(tmp_path):
     return PlainSandbox(tmp_path)
+
+
+@pytest.fixture
+async def bridge():
+    bridge = AgentBridge()
+    await bridge.start()
+    yield bridge
+    await bridge.stop()

@@ -70,14 +70,6 @@ TURNS = [
 
 
 @pytest.fixture
-async def bridge():
-    bridge = AgentBridge()
-    await bridge.start()
-    yield bridge
-    await bridge.stop()
-
-
-@pytest.fixture
 def conversation(bridge):
     return bridge.open("tested")
 
@@ -207,12 +199,8 @@ class TestResponses:
             "max_tokens": 9, "parallel_tool_calls": False, "reasoning_effort": "low",
             "tool_choice": {"type": "function", "function": {"name": "weather"}},
         }  # fmt: skip
-        assert (got.output_text, got.status, got.usage.input_tokens, got.usage.total_tokens) == (
-            "Rain.",
-            "completed",
-            7,
-            9,
-        )
+        assert (got.output_text, got.status) == ("Rain.", "completed")
+        assert (got.usage.input_tokens, got.usage.total_tokens) == (7, 9)
 
     async def test_a_text_is_a_user_message(self, conversation, gpt, response):
         request, got = await answered(

@@ -50,24 +50,8 @@ MESSAGES = {
     "thinking": {"type": "enabled"}, "stop_sequences": ["x"], "max_tokens": 1,
 }  # fmt: skip
 ODD = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    10**30,
-    "",
-    "x",
-    "user",
-    "tool",
-    [],
-    {},
-    [[]],
-    [{}],
-    [None],
-    {"type": ["a"]},
-    {"type": 1},
-]
+    None, True, 0, -1, 1.5, 10**30, "", "x", "user", "tool", [], {}, [[]], [{}], [None], {"type": ["a"]}, {"type": 1},
+]  # fmt: skip
 
 
 def places(value, place=()):

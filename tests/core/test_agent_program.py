@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from nightjar.environments.agents.bounded_log import BoundedLog
-from nightjar.environments.agents.bridge import AgentBridge
 from nightjar.environments.agents.program import AgentProgram
 from nightjar.errors import SandboxError
 
@@ -20,14 +19,6 @@ def ask(text):
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
     return json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
 """
-
-
-@pytest.fixture
-async def bridge():
-    bridge = AgentBridge()
-    await bridge.start()
-    yield bridge
-    await bridge.stop()
 
 
 @pytest.fixture

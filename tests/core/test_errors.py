@@ -16,11 +16,8 @@ def test_every_error_is_a_nightjar_error_and_drawn_in_the_tree():
 
 
 def test_environments_catch_the_errors_of_verifiers():
-    assert errors.EmptyModelResponseError.__mro__[1:4] == (
-        errors.InvalidModelResponseError,
-        errors.ModelError,
-        errors.Error,
-    )
+    kinds = (errors.InvalidModelResponseError, errors.ModelError, errors.Error)
+    assert errors.EmptyModelResponseError.__mro__[1:4] == kinds
     for kind in ("MissingKey", "EnvironmentNotFound", "EnvironmentVersion", "EnvironmentImport"):
         assert issubclass(getattr(errors, f"{kind}Error"), ValueError)
 

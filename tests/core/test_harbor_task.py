@@ -92,12 +92,8 @@ class TestFields:
         assert (verifier.environment, verifier.collect) == (None, ())
         assert (environment.build_timeout_seconds, environment.docker_image) == (600, None)
         assert (environment.cpus, environment.memory_mb, environment.storage_mb) == (1, 2048, 10240)
-        assert (environment.gpus, environment.network, environment.os, environment.workdir) == (
-            0,
-            "public",
-            "linux",
-            None,
-        )
+        assert (environment.gpus, environment.network) == (0, "public")
+        assert (environment.os, environment.workdir) == ("linux", None)
         assert (environment.env, environment.mcp_servers, environment.healthcheck) == ({}, (), None)
         assert (task.solution_env, task.artifacts, task.multi_step_reward_strategy) == ({}, (), "mean")
         assert (task.needs_image, task.dockerfile, task.compose_problem, task.unknown_fields) == (False, None, None, ())

@@ -285,17 +285,9 @@ def judges(messages, *_):
 
 
 RUNS = {
-    arithmetic: adds,
-    choices: chooses,
-    tools: uses_tool,
-    agents: acts,
-    scorers: adds,
-    epochs: Wavering(),
-    errors: breaks,
-    errors_scored: breaks,
-    limits: rambles,
-    conversations: reasons,
-}
+    arithmetic: adds, choices: chooses, tools: uses_tool, agents: acts, scorers: adds, epochs: Wavering(),
+    errors: breaks, errors_scored: breaks, limits: rambles, conversations: reasons,
+}  # fmt: skip
 
 
 def shorten(error):
