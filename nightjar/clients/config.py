@@ -48,7 +48,7 @@ Its JSON schema lets Prefect's server refuse a password.
 class EndpointClientConfig(BaseModel):
     """One replica of an endpoint. Unset fields come from the ``ClientConfig`` that contains the replica."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     client_idx: int = 0
     api_key_var: str = "PRIME_API_KEY"

@@ -28,7 +28,7 @@ _Messages = str | list[dict[str, Any]] | None
 
 
 class _Recorded(BaseModel):
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
 
 class _Error(_Recorded):

@@ -47,7 +47,7 @@ ExampleCount = Annotated[int, AfterValidator(_one_or_more_or_all)]
 class EvalDefaults(BaseModel):
     """An environment's defaults for a run. None means Nightjar's own default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     num_examples: ExampleCount | None = None
     """Number of examples; -1 means all."""

@@ -184,7 +184,7 @@ VariableName: TypeAlias = Annotated[str, AfterValidator(_check_variable), WithJs
 class Replica(BaseModel):
     """One of several places that serve an endpoint."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     base_url: BaseUrl
     api_key_var: VariableName

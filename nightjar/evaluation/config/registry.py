@@ -55,14 +55,14 @@ SPELLINGS = {
 class Prices(BaseModel):
     """USD per million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
 
 
 class EndpointRow(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     endpoint_id: str = Field(min_length=1)
     model: str = Field(min_length=1)

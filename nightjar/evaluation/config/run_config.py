@@ -57,7 +57,7 @@ class RunConfig(BaseModel):
     text of the field says what an empty value means.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
     env_id: str = Field(min_length=1)
     """Environment: name, owner/name or owner/name@version."""
