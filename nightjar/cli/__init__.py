@@ -6,12 +6,14 @@ A usage error exits with 2.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from typer import TyperException
@@ -52,15 +54,19 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process, even if a thread of an environment hangs or Prefect waits for a server (7 s per event)."""
+    """Ends the process, even if a thread of an environment hangs or Prefect waits for a server (7 s per event).
+
+    Does what Python does at the end, except that it frees no objects, which takes a sixth of a short command.
+    """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     away = sys.modules.get("nightjar.tasks.away")
     has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()
     if not is_away and (has_prefect or all(thread.daemon for thread in others)):
-        gc.freeze()  # Python would look for cycles in all modules as it ends, which costs a tenth of a short command
-        sys.exit(code)
-    sys.stdout.flush()
-    sys.stderr.flush()
+        threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - os._exit does neither
+        atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # there is none, its reader has gone, or it is closed
+            stream.flush()
     os._exit(code)
 
 

@@ -32,13 +32,11 @@ def test_the_version_is_the_newest_of_the_changelog() -> None:
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = """
-        import sys
+        import atexit, sys
+        atexit.register(lambda: print(*sys.modules))
         from nightjar.cli import main
         sys.argv = ["nightjar", "--help"]
-        try:
-            main()
-        finally:
-            print(*sys.modules)
+        main()
     """
     ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     loaded = ended.stdout.splitlines()[-1].split()

@@ -207,12 +207,13 @@ class TestFiles:
             with duckdb.connect(str(warehouse.folder / "nightjar.duckdb"), read_only=True) as connection:
                 return connection.execute("SELECT count(*) FROM runs").fetchone()[0]
 
+        warehouse.publish(run_writer.write(tmp_path / "earlier", run_id="earlier"))
         with packing.shared_tidying():
             seen = []
             for number in range(3):
                 warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number}"))
                 seen.append(runs_in_snapshot())
-        assert (seen, runs_in_snapshot()) == ([1, 1, 1], 3)
+        assert (seen, runs_in_snapshot()) == ([1, 1, 1], 4)
 
     def test_a_damaged_or_outdated_snapshot_is_replaced(self, warehouse, run_dir, tmp_path, run_writer):
         snapshot = warehouse.folder / "nightjar.duckdb"

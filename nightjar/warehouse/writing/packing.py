@@ -65,12 +65,13 @@ def alone_in(store: Store) -> Iterator[None]:
 
 @dataclass
 class _SharedTidying:
+    began_at: float = field(default_factory=time.monotonic)
     tidied_at: dict[str, float] = field(default_factory=dict)
     waiting: dict[str, Store] = field(default_factory=dict)
 
     def puts_off(self, store: Store) -> bool:
         name, now = str(store), time.monotonic()
-        if now - self.tidied_at.get(name, -math.inf) < _REST_SECONDS:
+        if now - self.tidied_at.get(name, self.began_at) < _REST_SECONDS:
             self.waiting[name] = store
             return True
         self.tidied_at[name] = now
@@ -85,7 +86,8 @@ _shared_tidying: ContextVar[_SharedTidying | None] = ContextVar("shared_tidying"
 def shared_tidying() -> Iterator[None]:
     """Makes runs that end together share one ``tidy``, which takes longer than publishing a small run.
 
-    In this block, ``tidy`` works on a warehouse every five seconds at most, and once more at the end if needed.
+    In this block, ``tidy`` works on a warehouse every five seconds at most, and once more at the end if needed. So runs
+    that all end within five seconds are tidied once.
     """
     shared = _SharedTidying()
     token = _shared_tidying.set(shared)
