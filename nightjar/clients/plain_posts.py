@@ -16,6 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from nightjar.core.calling.time_limits import time_limit
+
 _FIRST_FINAL_STATUS = 200
 _OF_A_BODY = frozenset({"content-encoding", "content-length", "expect", "transfer-encoding"})
 _MOST_URLS = 64
@@ -68,7 +70,7 @@ class PlainPosts:
         prepared, connector = self._prepared[url], self._session.connector
         assert prepared is not None, "can_send was not called"
         assert connector is not None, "the session is closed"
-        async with asyncio.timeout(limits.total or None):
+        with time_limit(limits.total or None):
             connection = await connector.connect(prepared.request, [], limits)
             try:
                 received = await self._exchange(connection, b"%b%d\r\n\r\n%b" % (prepared.head, len(body), body))

@@ -57,10 +57,17 @@ def test_a_rollout_takes_few_tasks_timers_and_calls_in_threads(monkeypatch):
     def right(completion, answer):
         return float(completion[-1]["content"] == answer)
 
+    def is_short(completion):
+        return float(len(completion[-1]["content"]) < 9)
+
+    def has_no_question(completion):
+        return float("?" not in completion[-1]["content"])
+
     def counts(rollouts):
         """Returns the tasks, timers and calls in threads of a run."""
         calls.clear()
-        env = SingleTurnEnv(dataset=[{"question": "2+2?", "answer": "4"}] * rollouts, rubric=Rubric([right]))
+        rubric = Rubric([right, is_short, has_no_question])
+        env = SingleTurnEnv(dataset=[{"question": "2+2?", "answer": "4"}] * rollouts, rubric=rubric)
         with asyncio.Runner(loop_factory=CountingLoop) as runner, ModelServer(FixedAnswer("4")) as server:
             runner.run(env.evaluate(ClientConfig(api_base_url=server.base_url), "m", max_concurrent=1))
             loop = runner.get_loop()
@@ -68,6 +75,6 @@ def test_a_rollout_takes_few_tasks_timers_and_calls_in_threads(monkeypatch):
 
     few, many = counts(20), counts(120)
     tasks, timers, in_threads = [(most - least) / 100 for least, most in zip(few, many, strict=True)]
-    assert tasks <= 3, "one generates, one scores, one is aiohttp's"
-    assert timers < 4, "one limits the scoring, two are aiohttp's; some wait for more calls of threads"
-    assert in_threads <= 1, "the reward function"
+    assert tasks <= 2, "one generates, one scores"
+    assert timers < 2, "some wait for more calls of threads; time limits share their timers"
+    assert in_threads <= 1, "the reward functions"

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from nightjar.core.calling.time_limits import time_limit
+
 _MAX_DOUBLINGS = 30
 
 T = TypeVar("T")
@@ -51,12 +53,12 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
-    limit = asyncio.timeout(seconds)
+    limit = time_limit(seconds)
     try:
-        async with limit:
+        with limit:
             return await _go_on(work, waits_for)
     except TimeoutError as error:
-        if limit.expired():
+        if limit.has_expired:
             raise OverdueError(seconds) from error
         raise
 

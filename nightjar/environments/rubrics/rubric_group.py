@@ -147,7 +147,10 @@ class RubricGroup(Rubric):
 
     async def cleanup(self, state: State) -> None:
         cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
-        await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
+        if not cleaning:
+            await super().cleanup(state)
+        else:
+            await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
 
     async def teardown(self) -> None:
         await run_all([super().teardown, *(rubric.teardown for rubric in self.rubrics)])
