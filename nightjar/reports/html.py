@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nightjar.errors import ConfigError
@@ -45,18 +45,23 @@ def write_page(path: Path, page: str, *, makes_folder: bool = False) -> None:
         raise ConfigError(f"Cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
-def finished(value: Any) -> Any:
+def _finished(value: Any) -> Any:
     """Returns how a template shows a value. HTML, such as the output of the filter ``e``, stays unchanged."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-@cache
-def _templates() -> Environment:
+def environment(*packages: str) -> Environment:
+    """Returns an environment with the templates of packages; of templates with the same name, the first one."""
     return Environment(
-        loader=PackageLoader("nightjar.reports"),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=finished,
+        finalize=_finished,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+@cache
+def _templates() -> Environment:
+    return environment("nightjar.reports")

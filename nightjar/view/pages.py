@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment
 from markupsafe import Markup
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -29,7 +29,7 @@ from nightjar.core.text import one_line
 from nightjar.errors import WarehouseError
 from nightjar.reports.formats import duration, percent, visible
 from nightjar.reports.formats import interval as interval_text
-from nightjar.reports.html import finished
+from nightjar.reports.html import environment
 from nightjar.statistics.coverage import has_low_coverage
 from nightjar.statistics.intervals import interval_of
 from nightjar.view.texts import direction, marked, rendered
@@ -101,9 +101,9 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
 
 def compile_templates() -> None:
     """Compiles the templates of all pages, each of which its first page would wait for. Leaves time for requests."""
-    environment = _environment(*_OF_PAGES)
-    for name in environment.list_templates(["html"]):
-        environment.get_template(name)
+    templates = _environment(*_OF_PAGES)
+    for name in templates.list_templates(["html"]):
+        templates.get_template(name)
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -122,22 +122,15 @@ def standalone(template: str, /, **values: Any) -> str:
 
 @cache
 def _environment(*packages: str) -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        finalize=finished,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+    made = environment(*packages)
+    made.filters |= {
         "number": number, "digits": digits, "count": count, "seconds": duration, "moment": moment, "ago": ago,
         "share": percent, "one_line": one_line, "size": size, "breakable": breakable, "interval": interval,
         "low_coverage": has_low_coverage, "few_digits": few_digits, "rendered": rendered, "marked": marked,
         "direction": direction, "code": code,
     }  # fmt: skip
-    environment.globals |= {"link": link}
-    return environment
+    made.globals |= {"link": link}
+    return made
 
 
 def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: Any) -> str:

@@ -105,10 +105,12 @@ _TEXTS = f"""
 SELECT
     run_id, example_id, rollout_index, metrics, stop_condition, {TURNS} AS turns, state ->> 'sample_id' AS id, {TEXTS}
 FROM rollouts
-WHERE run_id IN (SELECT unnest($runs)) AND list_contains($indexes, rollout_index)
-    AND (run_id, example_id) IN (SELECT (unnest($runs), unnest($examples)))
+WHERE list_contains($runs, run_id) AND list_contains($examples, example_id) AND list_contains($indexes, rollout_index)
+    {{pairs}}
 ORDER BY run_id, example_id, rollout_index
 """  # noqa: S608 - built from constants
+_PAIRS = "AND (run_id, example_id) IN (SELECT (unnest($runs), unnest($examples)))"
+"""Of several runs, only these examples; of one run, the condition would only take time."""
 
 
 class Chosen(BaseModel):
@@ -194,8 +196,9 @@ def with_texts(warehouse: Warehouse, found: Sequence[dict[str, Any]]) -> list[di
     shown = list({(row["run_id"], row["example_id"]) for row in found})
     indexes = list({row["rollout_index"] for row in found if "rollout_index" in row} or range(MOST_SQUARES))
     parameters = {"runs": [run for run, _ in shown], "examples": [one for _, one in shown], "indexes": indexes}
+    sql = _TEXTS.format(pairs=_PAIRS if len(set(parameters["runs"])) > 1 else "")
     texts: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in records(warehouse, _TEXTS, parameters) if shown else []:
+    for row in records(warehouse, sql, parameters) if shown else []:
         texts.setdefault((row["run_id"], row["example_id"]), []).append(row)
     return [
         {**row, **_told(texts.get((row["run_id"], row["example_id"]), []), row.get("rollout_index"))} for row in found

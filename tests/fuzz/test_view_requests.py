@@ -17,6 +17,7 @@ PAGES = {
     "/compare": "run run run metric max_drop direction by flips", "/nights": "suite night page",
     "/history": "env model metric", "/sql": "q x y chart p.run p.a", "/sql/answer.csv": "q",
     "/notes": "mark author page run example index", "/page.js": "",
+    "/rollouts": "q env model error show least most where sort columns page",
 }  # fmt: skip
 """The pages, with the names of what may be asked of them."""
 MEANT = ["r1", "r2", "gsm8k", "reward", "0", "1", "2", "csv", "FROM runs", "compare", "wrong", "worst", "reward < 1"]

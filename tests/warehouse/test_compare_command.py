@@ -81,6 +81,8 @@ def test_an_interval_without_end_is_null_in_json(folder, nightjar, house):
     told = nightjar("compare", *runs, "--json").json
     assert told["difference"]["interval"] == {"low": None, "high": None}
     assert "more examples are needed" in told["reason"]
+    assert "Difference: -0.2500 (no interval: one example)" in nightjar("compare", *runs).words
+    assert "inf" not in nightjar("compare", *runs, "--markdown").out.replace("info", "")
 
 
 def test_run_directories_that_are_not_published(folder, nightjar, house):

@@ -180,8 +180,9 @@ def test_a_damaged_run_among_others_is_left_out_with_a_warning(runs, nightjar, c
         assert {row["benchmark"] for row in csv.DictReader(io.StringIO(done.out))} == {"mgsm"}
     assert "Left out: " in caplog.text
     assert damaged.name in caplog.text
-    assert nightjar("eval", "report", runs, "-f", "html", "-o", runs / "page.html").code == 0
-    assert (runs / "page.html").is_file()
+    assert nightjar("eval", "report", runs, "-o", runs / "page.html").code == 0
+    assert (runs / "page.html").read_text().startswith("<!doctype html>")
+    assert nightjar("eval", "report", runs, "-o", runs / "page.pdf").code == 2
     assert nightjar("eval", "report", runs, "--with-results").code == 2
     assert "No example of these runs has 'x' in its info" in nightjar("eval", "report", runs, "--by", "x").err
     assert nightjar("eval", "report", runs / "b").code == 1

@@ -84,6 +84,14 @@ def test_it_is_marked_in_the_list_of_runs_and_in_comparisons(runs, nightjar, vie
     assert "32.2 % scored" in view.words("/compare?run=many1&run=many2&run=few")
 
 
+def test_a_comparison_does_not_pass_if_failed_rollouts_could_overturn_it(house, terminal, nightjar):
+    house.publish("before", [1.0] * 400), house.publish("few", [1.0] * 300 + [None] * 100)
+    told = nightjar("compare", "before", "few", "--max-drop", "0.1", "--strict")
+    assert (told.code, told.words.startswith("INCONCLUSIVE")) == (2, True)
+    assert "If all failed rollouts were wrong, the difference would be -0.2500" in told.words
+    assert nightjar("compare", "before", "few", "--max-drop", "0.4", "--strict").code == 0
+
+
 def test_the_limit_is_the_same_in_sql(runs):
     shares = [None, 0.0, 0.9499, LEAST_COVERAGE, 1.0]
     [row] = runs.warehouse.query(

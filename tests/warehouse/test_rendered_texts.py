@@ -148,6 +148,15 @@ def test_many_short_lines_are_folded_too():
     assert (shown.count("<p>"), rest.count("<p>")) == (50, 150)
 
 
+def test_a_long_list_is_folded_between_two_items_and_its_numbers_go_on():
+    shown, rest = rendered("1. one\n" * 200).split('<details class="rest">')
+    assert shown.endswith("</li></ol>")
+    count = shown.count("<li>")
+    assert 30 <= count <= 50
+    assert f'<ol start="{count + 1}"><li>one</li>' in rest
+    assert count + rest.count("<li>") == 200
+
+
 @pytest.mark.parametrize("text", ["x" * (LONGEST_RENDERED + 1), ">" * 60 + "a\n" + "b\n" * 10_000])
 def test_what_takes_long_is_not_rendered(text):
     assert rendered(text) is None

@@ -5,21 +5,18 @@ import json
 import linecache
 import os
 import signal
-import socket
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 
 import pytest
-import uvicorn
 
 import nightjar as nj
 from nightjar.engine import open_runs
 from nightjar.errors import ConfigError, RunAbortedError, WarehouseError
 from nightjar.hosting.state import ServicesState, forget_state, write_state
 from nightjar.model_server import Answer, Faults, ModelServer, last_user_text
-from nightjar.view.server import Access, create_app
+from nightjar.view.server import Access
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow
@@ -120,10 +117,11 @@ class TestARun:
         assert f'href="https://view.example/nightjar/runs/{run.id}"' in run._repr_html_()
         assert repr(run).endswith(f"Open in nightjar view: https://view.example/nightjar/runs/{run.id}")
 
-    def test_it_links_to_a_view_of_this_machine_that_shows_it(self, run):
+    def test_it_links_to_a_view_of_this_machine_that_shows_it(self, run, serve):
         other = nj.open_run(run.path)
-        with view_of("outputs/warehouse") as there, view_of("outputs/another") as elsewhere:
-            for view, page in ((there, f"{there}runs/{run.id}"), (elsewhere, None)):
+        shown, another = (Warehouse(f"outputs/{name}") for name in ("warehouse", "another"))
+        with serve(shown, Access()) as there, serve(another, Access()) as elsewhere:
+            for view, page in ((f"{there}/", f"{there}/runs/{run.id}"), (f"{elsewhere}/", None)):
                 write_state(ServicesState("http://127.0.0.1:1/api", ".", "pool", {}, view_url=view))
                 assert other.view_url == page
         assert other.view_url is None
@@ -308,18 +306,6 @@ class TestOtherResults:
 def server(folder):
     with ModelServer(HalfRight()) as server:
         yield server
-
-
-@contextmanager
-def view_of(warehouse):
-    """Serves the web view of a warehouse, and gives its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(Warehouse(warehouse), Access()), log_level="critical"))
-        serving = threading.Thread(target=server.run, args=([listening],))
-        serving.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        server.should_exit = True
-        serving.join()
 
 
 def cell_environment(reward):

@@ -13,6 +13,7 @@ from typing import Any
 import pyromark
 from markupsafe import escape
 
+from nightjar.view.folding import UNFOLDED
 from nightjar.view.texts import formulas
 from nightjar.view.texts.answers import Answer
 from nightjar.view.texts.formulas import Formula
@@ -26,6 +27,7 @@ _DEEPEST = 30
 _MANY_QUOTES = re.compile(r"^(?:[ \t]{0,20}>){50}", re.MULTILINE)
 """Quotes that take the parser quadratic time."""
 _LINE = 80
+_SHOWN_OF_LIST = UNFOLDED * 3 // 4
 _NEW_LINES = re.compile(r"\n|<(?:br|li|tr|p)[ >]")
 _TAGS = {
     "Paragraph": "p", "Item": "li", "Emphasis": "em", "Strong": "strong", "Strikethrough": "s",
@@ -109,6 +111,8 @@ class _Writer:
         self._alignments: Sequence[str] = ()
         self._columns: Iterator[str] = iter(())
         self._cell = "td"
+        self._number = 0
+        self._is_split = False
 
     def write(self, event: Any) -> None:
         match event:
@@ -151,6 +155,17 @@ class _Writer:
             self._add(end)
         if not self._ends:
             self.blocks.append(Block())
+        elif end == "</li>" and len(self._ends) == 1:
+            self._end_item(str(self._ends[0]))
+
+    def _end_item(self, end: str) -> None:
+        """Goes on with a long list in another block, once, so that the rest of the list can be folded."""
+        self._number += 1
+        if not self._is_split and sum(block.size for block in self.blocks) > _SHOWN_OF_LIST:
+            self._is_split = True
+            self._add(end)
+            self.blocks.append(Block())
+            self._add("<ul>" if end == "</ul>" else f'<ol start="{self._number}">')
 
     def _start(self, name: str) -> None:
         if name in {"TableHead", "TableRow"}:
@@ -176,6 +191,7 @@ class _Writer:
             case {"BlockQuote": _}:
                 self._open("<blockquote>", "</blockquote>")
             case {"List": number}:
+                self._number = self._number if self._ends else number or 0
                 self._open(
                     "<ul>" if number is None else f'<ol start="{number}">', "</ul>" if number is None else "</ol>"
                 )
