@@ -5,13 +5,10 @@ A block of commands that needs more than a local model says so in its first line
     ```sh needs="an API key"
 """
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +16,6 @@ import pytest
 from typer.main import get_command
 
 from nightjar.cli.app import COMMANDS, GROUPS, _load, app
-from nightjar.model_server import ArithmeticSolver, FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +28,11 @@ ANSWERED = re.compile(r"```sh\n((?:nightjar sql \"[^`]*?\"\n)+)```\n```\n", re.D
 """A question with its answer: test_questions.py asks it."""
 INLINE = re.compile(r"(?<!`)`(nightjar [^`]+)`")
 """A command in a sentence or in a table."""
+MODELS = {
+    8000: "nightjar model-server --port 8000 --error-rate 0.2",
+    8001: "nightjar model-server --port 8001 --answer Paris",
+}
+"""The model behind each port of the pages; a page may start it itself."""
 
 
 def read(page: str) -> str:
@@ -57,36 +58,33 @@ def test_every_command_of_a_page_exists_with_its_flags(page: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def stored(
+    run_commands: Callable[[str, Path], str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
     """A folder of outputs with two runs, and their ids."""
     folder = tmp_path_factory.mktemp("stored")
-    with ModelServer(ArithmeticSolver(0.2)) as server:
-        command = f"nightjar eval run arithmetic -m local -b {server.url} -n 20 -r 2"
-        ended = run(f"{command}\n{command} --seed 2\nnightjar eval list --json", folder)
-    assert ended.returncode == 0, ended.stderr
+    command = "nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 20 -r 2"
+    run_commands(f"{MODELS[8000]}\n{command}\n{command} --seed 2", folder)
     return folder / "outputs", sorted(path.name for path in (folder / "outputs/evals/arithmetic--local").iterdir())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if scripts(page)])
-def test_the_commands_of_a_page_run_in_its_order(page: str, stored: tuple[Path, list[str]], tmp_path: Path) -> None:
-    """Two models answer: at port 8000 one that solves arithmetic, at port 8001 one that says "Paris"."""
+def test_the_commands_of_a_page_run_in_its_order(
+    page: str, stored: tuple[Path, list[str]], run_commands: Callable[[str, Path], str], tmp_path: Path
+) -> None:
     outputs, (first, second) = stored
     shutil.copytree(outputs, tmp_path / "outputs")
     for name, text in files_of(page):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
-    with ModelServer(ArithmeticSolver(0.2)) as solver, ModelServer(FixedAnswer("Paris")) as other:
-        named = {
-            "http://127.0.0.1:8000/v1": solver.url, "http://127.0.0.1:8001/v1": other.url,
-            "RUN_DIR": f"outputs/evals/arithmetic--local/{first}", "RUN": first, "6b0e1f2a": first, "9f8e7d6c": second,
-            "./eval_results": "outputs/evals", "env=gsm8k": "env=arithmetic",
-        }  # fmt: skip
-        script = re.sub(r"^nightjar model-server .*&$", "", "\n".join(scripts(page)), flags=re.MULTILINE)
-        for path in tmp_path.glob("**/*.toml"):
-            path.write_text(replaced(path.read_text(), named))
-        ended = run(replaced(script, named), tmp_path)
-    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    named = {
+        "RUN_DIR": f"outputs/evals/arithmetic--local/{first}", "RUN": first, "6b0e1f2a": first, "9f8e7d6c": second,
+        "./eval_results": "outputs/evals", "env=gsm8k": "env=arithmetic",
+    }  # fmt: skip
+    commands = replaced("\n".join(scripts(page)), named)
+    models = [start for port, start in MODELS.items() if f":{port}" in read(page) and start not in commands]
+    run_commands("\n".join([*models, commands]), tmp_path)
 
 
 def replaced(text: str, named: dict[str, str]) -> str:
@@ -98,18 +96,6 @@ def files_of(page: str) -> Iterator[tuple[str, str]]:
     yield from re.findall(r"[Ss]ave this as `([^`]+)`.*?```\w+\n(.*?)```", read(page), re.DOTALL)
     if "`configs/endpoints.toml`:" in read(page):
         yield "configs/endpoints.toml", re.findall(r"```toml\n(.*?)```", read(page), re.DOTALL)[0]
-
-
-def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": "",
-        "NIGHTJAR_HOME": str(folder / "home"),
-    }  # fmt: skip
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
 
 
 def commands_of(page: str) -> Iterator[list[str]]:

@@ -1,10 +1,8 @@
 """The README's commands work as written: each story in an empty folder, with the local model and no network."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -32,19 +30,6 @@ def sums():
     dataset = [Sample(input=f"What is {n} + 2?", target=str(n + 2)) for n in range(6)]
     return Task(dataset=dataset, solver=[system_message("Answer with a number."), generate()], scorer=match())
 '''
-SERVERS = """
-nightjar() {
-    case $1 in
-    model-server | view)
-        command nightjar "$@" > "$1.log" &
-        until grep -q http: "$1.log"; do kill -0 $!; sleep 0.1; done
-        curl -sSfo /dev/null "$(grep -o 'http:[^ ]*[0-9]' "$1.log" | head -1)/$([ "$1" = view ] || echo models)"
-        ;;
-    *) command nightjar "$@" ;;
-    esac
-}
-"""
-"""Lets the commands that serve until Ctrl-C run beside the others, and asks each for a page."""
 
 
 def blocks(section: str, *languages: str) -> list[str]:
@@ -52,32 +37,19 @@ def blocks(section: str, *languages: str) -> list[str]:
     return [text for language, text in found if language in languages]
 
 
-def run(commands: str, folder: Path) -> str:
-    """Runs commands of the README with loopback and processes of their own, which end with them; returns stdout."""
-    if shutil.which("bwrap") is None:
-        pytest.skip("needs bubblewrap, so that the ports of the README are free")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "NIGHTJAR_"))}
-    environment |= {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder / "home"),
-        "BROWSER": "true", "COLUMNS": "120",
-    }  # fmt: skip
-    alone = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
-    ended = subprocess.run(
-        [*alone, "bash", "-euc", SERVERS + commands],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-def tell(section: str, folder: Path) -> str:
+@pytest.fixture
+def tell(run_commands: Callable[[str, Path], str], tmp_path: Path) -> Callable[[str], str]:
     """Writes the files of a story, runs its commands after the start of the model, and returns their stdout."""
-    for text in blocks(section, "python", "toml"):
-        path = folder / text.split("\n", 1)[0].removeprefix("# ")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    *_, model = blocks("Nightjar", "sh")
-    return run(model + "".join(blocks(section, "sh")), folder)
+
+    def run(section: str) -> str:
+        for text in blocks(section, "python", "toml"):
+            path = tmp_path / text.split("\n", 1)[0].removeprefix("# ")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        *_, model = blocks("Nightjar", "sh")
+        return run_commands(model + "".join(blocks(section, "sh")), tmp_path)
+
+    return run
 
 
 def assert_shown(section: str, printed: str) -> None:
@@ -92,44 +64,46 @@ def shape(line: str) -> str:
 
 
 @pytest.mark.long
-def test_the_demo_prints_the_summary_of_the_first_screen(tmp_path: Path) -> None:
+def test_the_demo_prints_the_summary_of_the_first_screen(
+    run_commands: Callable[[str, Path], str], tmp_path: Path
+) -> None:
     demo, _ = blocks("Nightjar", "sh")
-    assert_shown("Nightjar", run(demo, tmp_path))
+    assert_shown("Nightjar", run_commands(demo, tmp_path))
 
 
 @pytest.mark.long
-def test_a_model_is_evaluated(tmp_path: Path) -> None:
-    printed = tell("Evaluate a model", tmp_path)
+def test_a_model_is_evaluated(tell: Callable[[str], str]) -> None:
+    printed = tell("Evaluate a model")
     assert "400 of 400 scored" in printed
     assert re.search(r"^local +0\.\d+ +0\.\d+ +400$", printed, re.MULTILINE)
 
 
 @pytest.mark.long
-def test_a_suite_is_scheduled_and_its_first_night_is_accepted(tmp_path: Path) -> None:
-    assert_shown("Schedule it", tell("Schedule it", tmp_path))
+def test_a_suite_is_scheduled_and_its_first_night_is_accepted(tell: Callable[[str], str]) -> None:
+    assert_shown("Schedule it", tell("Schedule it"))
 
 
 @pytest.mark.long
-def test_a_change_is_found(tmp_path: Path) -> None:
+def test_a_change_is_found(tell: Callable[[str], str], tmp_path: Path) -> None:
     section = "Find out what got worse"
-    assert_shown(section, tell(section, tmp_path))
+    assert_shown(section, tell(section))
     assert "<html" in (tmp_path / "changes.html").read_text()
 
 
 @pytest.mark.long
-def test_an_environment_is_written(tmp_path: Path) -> None:
-    printed = tell("Write an environment", tmp_path)
+def test_an_environment_is_written(tell: Callable[[str], str]) -> None:
+    printed = tell("Write an environment")
     for fact in ("PASS", "3 of 3 scored", "4 passed"):
         assert fact in printed
     assert re.search(r"Avg reward\s+1\.0000", printed)
 
 
 @pytest.mark.long
-def test_results_of_inspect_are_read_and_compared_with_a_new_run(tmp_path: Path) -> None:
+def test_results_of_inspect_are_read_and_compared_with_a_new_run(tell: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     shutil.copy(INSPECT_LOG, tmp_path / "logs")
     (tmp_path / "sums.py").write_text(INSPECT_TASK)
-    printed = tell("Bring existing results", tmp_path)
+    printed = tell("Bring existing results")
     assert "6 of 6 scored" in printed
     assert re.search(r"Paired by:\s+6 by question and answer", printed)
 
