@@ -90,14 +90,14 @@ class Elements(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        self._is_field = tag == "textarea"  # what is sent back is as it was
+        self._is_field = tag in {"textarea", "template"}  # what is sent back or copied is as it was
         for name, value in attributes:
             is_address = re.match(r"/(?!/)|#|data:(,|image/)|https://e\.example/|$", value or "")
             if name.startswith("on") or name == "style" or (name in {"href", "src", "action"} and not is_address):
                 self.odd.append((tag, name, value))
             self.text += "" if name == "value" else value or ""
         self._is_script = tag == "script" and not attributes
-        is_foreign = attributes and not re.fullmatch(r"/static/\w+\.js", dict(attributes).get("src") or "")
+        is_foreign = attributes and not re.fullmatch(r"/\w+\.js", dict(attributes).get("src") or "")
         if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and is_foreign):
             self.odd.append(tag)
 
