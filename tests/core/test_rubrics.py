@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from nightjar.core.calling.decorators import cleanup, teardown
-from nightjar.environments.rubrics import Rubric
+from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ModelError, ScoringError
 
 
@@ -256,6 +256,19 @@ class TestHandlers:
         rubric.add_cleanup_handler(cleanup(priority=10)(named("first")))
         await rubric.cleanup(answered())
         assert order == ["first", "early", "last_but_one", "zero"]
+
+    async def test_a_clean_up_may_be_replaced_in_an_object_too(self, answered):
+        rubric, cleaned = Rubric(), []
+        group = RubricGroup([rubric])
+        assert not group.has_cleanup
+
+        async def note(state):
+            cleaned.append(state["example_id"])
+
+        rubric.cleanup = note
+        assert group.has_cleanup
+        await group.cleanup(answered())
+        assert cleaned == [0]
 
     async def test_one_that_raises_does_not_keep_the_others_from_running(self, answered, caplog):
         left = []
