@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -52,6 +53,32 @@ async def content_of(status: int, payload: aiohttp.StreamReader, max_bytes: int)
         if size > max_bytes:
             return None
     return b"".join(parts)
+
+
+class CleanConnector(aiohttp.TCPConnector):
+    """Closes a kept connection on which something arrived after its response.
+
+    A faulty server or proxy may send a second response late, which would answer the next request.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._used: WeakSet[Any] = WeakSet()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
+    ) -> aiohttp.connector.Connection:
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            is_kept = protocol in self._used
+            self._used.add(protocol)
+            if not (is_kept and protocol is not None and protocol.should_close):
+                return connection
+            connection.close()
 
 
 class _Prepared(NamedTuple):

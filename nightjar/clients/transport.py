@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import NO_KEY, request_headers, resolve_api_key
-from nightjar.clients.plain_posts import REDIRECTS, Heard, PlainPosts, Received, content_of
+from nightjar.clients.plain_posts import REDIRECTS, CleanConnector, Heard, PlainPosts, Received, content_of
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.clients.providers import PROVIDERS, is_same_host
 from nightjar.clients.status_errors import (
@@ -206,7 +206,7 @@ class Endpoint:
     def _connect(self) -> _Connections:
         config = self.config
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=config.max_connections),
+            connector=CleanConnector(limit=config.max_connections),
             timeout=aiohttp.ClientTimeout(total=config.timeout, sock_connect=config.connect_timeout),
             headers=self._headers(),
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -115,6 +115,24 @@ async def test_the_headers_of_a_response_are_heard_although_its_body_never_ends(
     assert heard == ["0"]
 
 
+@pytest.mark.parametrize("headers", [None, BY_A_SESSION])
+async def test_a_late_second_response_answers_no_other_request(headers):
+    async def answer(reader, writer):
+        await reader.readuntil(b"{}")
+        writer.write(plain(16) + JSON)
+        await asyncio.sleep(0.02)
+        writer.write(plain(5) + b"wrong")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        endpoint = Endpoint(ClientConfig(api_base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        for _ in range(2):
+            assert (await endpoint.exchange(endpoint.url("/chat"), b"{}", headers)).content == JSON
+            await asyncio.sleep(0.05)
+        await endpoint.close()
+
+
 async def test_a_connection_whose_request_was_not_sent_to_its_end_is_closed():
     large = b"{}" + bytes(20_000_000)  # more than the buffers of the sockets hold
     async with answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nlong") as (url, connections):
