@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx2
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import request_headers
+from nightjar.clients.plain_posts import Heard
 from nightjar.clients.status_errors import (
     APIError,
     APIResponseValidationError,
@@ -20,8 +21,6 @@ from nightjar.clients.status_errors import (
     HttpResponse,
 )
 from nightjar.clients.transport import Endpoint, encoded
-
-Heard: TypeAlias = Callable[[Mapping[str, str]], None]
 
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDKs' way to ask for a response that is not parsed
 _OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import NO_KEY, request_headers, resolve_api_key
-from nightjar.clients.plain_posts import PlainPosts, Received, read_up_to
+from nightjar.clients.plain_posts import REDIRECTS, CleanConnector, Heard, PlainPosts, Received, content_of
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.clients.providers import PROVIDERS, is_same_host
 from nightjar.clients.status_errors import (
@@ -33,7 +33,6 @@ from nightjar.core.calling.loops import PerLoop
 from nightjar.core.secrecy import hide_bytes, note_secrets
 from nightjar.core.secret_signs import HIDDEN
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _OF_OPENAI = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 """Headers that OpenAI's host gets, and the variables that hold their values, as in OpenAI's SDK."""
 
@@ -91,7 +90,7 @@ class Endpoint:
         self.api_key = key or resolve_api_key(config)
         note_secrets(self.api_key)
         self.base_url, _, self.query = config.api_base_url.partition("?")
-        self.heard: Callable[[Mapping[str, str]], None] | None = None
+        self.heard: Heard | None = None
         self.config = config
         self._headers = headers or self.usual_headers
         self._secret = b"" if self.api_key == NO_KEY else self.api_key.encode()
@@ -114,7 +113,7 @@ class Endpoint:
 
     def fields_of(self, response: HttpResponse) -> dict[str, Any]:
         """Returns the fields of a successful response, without secrets. Raises an error for any other response."""
-        if response.status_code >= 400 or response.status_code in _REDIRECTS:  # noqa: PLR2004 - HTTP's own border
+        if response.status_code >= 400 or response.status_code in REDIRECTS:  # noqa: PLR2004 - HTTP's own border
             raise status_error(response, self.advice_on(response))
         try:
             fields = from_json(hide_bytes(response.content))  # it keeps integers of more than 64 bits
@@ -142,20 +141,18 @@ class Endpoint:
         limit = aiohttp.ClientTimeout(total=seconds) if isinstance(seconds, int | float) else session.timeout
         try:
             if self._proxy is None and not headers and connections.posts.can_send(url):
-                received = await connections.posts.send(url, payload, limit)
+                received = await connections.posts.send(url, payload, limit, self.heard)
             else:
                 received = await self._send(session, url, payload, headers, limit)
         except TimeoutError as error:
             raise APITimeoutError from error
         except (aiohttp.ClientError, OSError) as error:
             raise APIConnectionError(f"Cannot reach {url}: {error or type(error).__name__}") from error
-        if self.heard is not None:
-            self.heard(received.headers)
         return self._response(url, received)
 
     def _response(self, url: str, received: Received) -> HttpResponse:
         status, headers, content = received
-        if status in _REDIRECTS:
+        if status in REDIRECTS:
             return self.without_key(HttpResponse(url, status, headers, _no_redirect(headers)))
         if content is None:
             said = f"the response has more than {self.config.max_response_bytes:,} bytes (max_response_bytes)"
@@ -182,11 +179,11 @@ class Endpoint:
         """Sends a request through a proxy, or with headers of its own."""
         request: Any = {"data": payload, "proxy": self._proxy, "timeout": limit, "allow_redirects": False}
         async with session.post(url, headers=headers or None, **request) as response:
-            content: bytes | None = b""
-            if response.status not in _REDIRECTS:
-                content = await read_up_to(response.content, self.config.max_response_bytes)
-                if content is None:
-                    response.close()
+            if self.heard is not None:
+                self.heard(response.headers)
+            content = await content_of(response.status, response.content, self.config.max_response_bytes)
+            if content is None:
+                response.close()
             return Received(response.status, response.headers, content)
 
     def usual_headers(self) -> Mapping[str, str]:
@@ -209,7 +206,7 @@ class Endpoint:
     def _connect(self) -> _Connections:
         config = self.config
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=config.max_connections),
+            connector=CleanConnector(limit=config.max_connections),
             timeout=aiohttp.ClientTimeout(total=config.timeout, sock_connect=config.connect_timeout),
             headers=self._headers(),
             cookie_jar=aiohttp.DummyCookieJar(),

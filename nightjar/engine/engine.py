@@ -41,8 +41,6 @@ class Rollouts(Protocol):
 class Rubric(Protocol):
     """Sets the rewards and metrics, or the errors, of a group's rollouts, and cleans up after each rollout."""
 
-    @property
-    def has_cleanup(self) -> bool: ...
     async def score_group(self, states: list[State]) -> None: ...
     async def cleanup(self, state: State) -> None: ...
 
@@ -295,7 +293,7 @@ class Engine:
                 _fail_scoring(state, error)
         if any(state.get("error") is not None for state in states):
             self._judging.check()
-        has_cleanup = self._rubric.has_cleanup
+        has_cleanup = getattr(self._rubric, "has_cleanup", True)  # a user's object may have only the protocol
         for state in states:
             if has_cleanup:
                 await self._clean_up(state)

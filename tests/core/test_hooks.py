@@ -349,6 +349,45 @@ class TestRolloutTimeout:
         assert (type(state["error"]), state.get("timed_out")) == (TimeoutError, None)
 
 
+class TestReplacedHooks:
+    """A hook counts wherever and whenever it was replaced."""
+
+    HOOKS = (
+        "add_model_response", "add_trajectory_step", "cleanup", "get_prompt_messages", "is_completed",
+        "render_completion", "render_state", "setup_state",
+    )  # fmt: skip
+
+    @pytest.mark.parametrize("name", HOOKS)
+    @pytest.mark.parametrize("where", ["object", "subclass", "base"])
+    async def test_after_the_first_rollout(self, play, monkeypatch, name, where):
+        kind, called = talk(), []
+        env = kind(max_turns=1)
+        await play(env)
+        usual = getattr(MultiTurnEnv, name)
+
+        @functools.wraps(usual)
+        async def noting(self, *args, **kwargs):
+            called.append(name)
+            return await usual(self, *args, **kwargs)
+
+        if where == "object":
+            monkeypatch.setattr(env, name, types.MethodType(noting, env))
+        else:
+            monkeypatch.setattr(kind if where == "subclass" else MultiTurnEnv, name, noting)
+        assert (await play(env))["error"] is None
+        assert set(called) == {name}
+
+    async def test_the_clean_up_of_a_rubric(self, evaluate):
+        env, cleaned = Talk(max_turns=1), []
+
+        async def note(state):
+            cleaned.append(state["example_id"])
+
+        env.rubric.cleanup = note
+        await evaluate(env)
+        assert cleaned == [0]
+
+
 class TestCleanup:
     """Cleanup runs once for every rollout, however that ends."""
 

@@ -14,6 +14,7 @@ from nightjar.clients.transport import Endpoint
 
 JSON = b'{"choices": [1]}'
 OK = b"HTTP/1.1 200 OK\r\n"
+ELSEWHERE = b'{"error":{"message":"The endpoint redirects to /v2. Use that address as the base URL"}}'
 BY_A_SESSION = {"X-Own": "1"}
 """A header of one request, which only a session sends."""
 
@@ -66,10 +67,12 @@ def plain(length, more=b""):
         (plain(0), (200, b"")),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + plain(16) + JSON, (200, JSON)),
         (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", (101, b"")),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n10\r\n" + JSON + b"\r\n0\r\n\r\n", (200, JSON)),
         (plain(len(gzip.compress(JSON)), b"Content-Encoding: gzip\r\n") + gzip.compress(JSON), (200, JSON)),
         (plain(16, b"Connection: close\r\n") + JSON, (200, JSON)),
         (OK + b"Connection: close\r\n\r\n" + JSON, (200, JSON)),
+        (b"HTTP/1.1 307 Moved\r\nLocation: /v2\r\nContent-Length: 99\r\n\r\n", (307, ELSEWHERE)),
         (b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", (503, b"busy")),
         (plain(99, b"Connection: close\r\n") + JSON, ("APIConnectionError", "Response payload is not completed")),
         (plain(3, b"Content-Encoding: gzip\r\n") + b"???", ("APIConnectionError", "Can not decode content-encoding")),
@@ -97,6 +100,47 @@ async def test_the_same_request_is_sent_and_the_connection_is_kept():
 async def test_a_slow_response_ends_with_a_timeout_and_its_connection_is_closed():
     async with answering(plain(16)) as (url, connections):
         assert [kind for kind, _ in await outcomes(url, timeout=0.05)] == ["APITimeoutError"] * 2
+    assert len(connections) == 2
+
+
+@pytest.mark.parametrize("headers", [None, BY_A_SESSION])
+async def test_the_headers_of_a_response_are_heard_although_its_body_never_ends(headers):
+    heard = []
+    async with answering(plain(99, b"X-RateLimit-Remaining: 0\r\n")) as (url, _):
+        endpoint = Endpoint(ClientConfig(api_base_url=url, timeout=0.05))
+        endpoint.heard = lambda received: heard.append(received["x-ratelimit-remaining"])
+        with pytest.raises(APIError):
+            await endpoint.exchange(endpoint.url("/chat"), b"{}", headers)
+        await endpoint.close()
+    assert heard == ["0"]
+
+
+@pytest.mark.parametrize("headers", [None, BY_A_SESSION])
+async def test_a_late_second_response_answers_no_other_request(headers):
+    async def answer(reader, writer):
+        await reader.readuntil(b"{}")
+        writer.write(plain(16) + JSON)
+        await asyncio.sleep(0.02)
+        writer.write(plain(5) + b"wrong")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        endpoint = Endpoint(ClientConfig(api_base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        for _ in range(2):
+            assert (await endpoint.exchange(endpoint.url("/chat"), b"{}", headers)).content == JSON
+            await asyncio.sleep(0.05)
+        await endpoint.close()
+
+
+async def test_a_connection_whose_request_was_not_sent_to_its_end_is_closed():
+    large = b"{}" + bytes(20_000_000)  # more than the buffers of the sockets hold
+    async with answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nlong") as (url, connections):
+        endpoint = Endpoint(ClientConfig(api_base_url=url, timeout=5))
+        for _ in range(2):
+            response = await endpoint.exchange(endpoint.url("/chat"), large)
+            assert (response.status_code, response.content) == (413, b"long")
+        await endpoint.close()
     assert len(connections) == 2
 
 

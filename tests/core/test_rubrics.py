@@ -1,12 +1,13 @@
 """Rubric: weights, failures, advantages."""
 
 import asyncio
+import decimal
 import threading
 
 import pytest
 
 from nightjar.core.calling.decorators import cleanup, teardown
-from nightjar.environments.rubrics import Rubric
+from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ModelError, ScoringError
 
 
@@ -131,6 +132,39 @@ class TestFailures:
         await asyncio.sleep(0.01)
         assert called == []
 
+    async def test_after_a_timeout_in_the_conversion_of_a_score_no_further_function_is_called(self, answered):
+        freed, left, called = threading.Event(), threading.Event(), []
+
+        class OnAnotherDevice:
+            def __float__(self):
+                freed.wait(30)
+                left.set()
+                return 1.0
+
+        def slow(completion):
+            return OnAnotherDevice()
+
+        rubric, state = Rubric([slow, called.append]), answered()
+        rubric.set_timeout_seconds(0.05)
+        await rubric.score_rollout(state)
+        freed.set()
+        assert "Reward function 'slow': took longer than 0.05 s" in str(state["error"])
+        assert left.wait(5)
+        await asyncio.sleep(0.01)
+        assert called == []
+
+    async def test_no_function_changes_the_context_variables_of_the_next_function(self, answered):
+        def precise(completion):
+            decimal.setcontext(decimal.Context(prec=50))
+            return 1
+
+        def digits(completion):
+            return decimal.getcontext().prec
+
+        state = answered()
+        await Rubric([precise, digits]).score_rollout(state)
+        assert state["metrics"] == {"precise": 1.0, "digits": 28.0}
+
     async def test_sync_and_async_functions_are_called_in_their_order_and_each_in_its_place(self, answered):
         places, main = [], threading.get_ident()
 
@@ -222,6 +256,19 @@ class TestHandlers:
         rubric.add_cleanup_handler(cleanup(priority=10)(named("first")))
         await rubric.cleanup(answered())
         assert order == ["first", "early", "last_but_one", "zero"]
+
+    async def test_a_clean_up_may_be_replaced_in_an_object_too(self, answered):
+        rubric, cleaned = Rubric(), []
+        group = RubricGroup([rubric])
+        assert not group.has_cleanup
+
+        async def note(state):
+            cleaned.append(state["example_id"])
+
+        rubric.cleanup = note
+        assert group.has_cleanup
+        await group.cleanup(answered())
+        assert cleaned == [0]
 
     async def test_one_that_raises_does_not_keep_the_others_from_running(self, answered, caplog):
         left = []

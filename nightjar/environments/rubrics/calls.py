@@ -9,6 +9,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from nightjar.core.calling import OverdueError, bound_names, call, function_name, is_async, threads, within
@@ -79,24 +80,28 @@ class CallsInOrder:
                 is_of_loop = self._left[0].is_async
                 waiting = self._left[0].call_here(self._objects) if is_of_loop else await threads.run(self._call_sync)
                 if waiting is not None:
-                    self._record(await waiting)
+                    self._record(finite_number(await waiting))
         except asyncio.CancelledError:
             self._is_given_up = True  # a thread may still call a function
             raise
 
     def _call_sync(self) -> Awaitable[Any] | None:
-        """Calls functions until one is async or gives an awaitable. Returns that awaitable."""
+        """Calls functions until one is async or gives an awaitable. Returns that awaitable.
+
+        A function's changes to context variables end with its call.
+        """
         while self._left:
-            score = self._left[0].call_here(self._objects)
+            score = copy_context().run(self._left[0].call_here, self._objects)
             if inspect.isawaitable(score):
                 return score
+            number = finite_number(score)  # may take long, as for a number on a GPU
             if self._is_given_up:
                 return None
-            self._record(score)
+            self._record(number)
         return None
 
-    def _record(self, score: Any) -> None:
-        self._metrics[self._left[0].name] = finite_number(score)
+    def _record(self, score: float) -> None:
+        self._metrics[self._left[0].name] = score
         self._left.popleft()
 
 

@@ -239,12 +239,19 @@ class Rubric:
     @property
     def has_cleanup(self) -> bool:
         """Whether there is anything to run after a rollout is scored."""
-        return type(self).cleanup is not Rubric.cleanup or bool(self._cleanups())
+        return self._has_own_cleanup or bool(self._cleanups())
 
     async def cleanup(self, state: State) -> None:
         """Runs all ``@cleanup`` methods and added handlers after a rollout is scored, even if some fail."""
         if handlers := self._cleanups():
             await run_all([partial(self._clean_up, each, state) for each in handlers], self.scoring_timeout_seconds)
+
+    _usual_cleanup = cleanup
+
+    @property
+    def _has_own_cleanup(self) -> bool:
+        """Whether ``cleanup`` was replaced, in a subclass, in this object or in the class itself."""
+        return self.cleanup != self._usual_cleanup
 
     def _cleanups(self) -> list[Callable[..., Any]]:
         handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]

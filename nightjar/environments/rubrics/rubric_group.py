@@ -142,8 +142,7 @@ class RubricGroup(Rubric):
 
     @property
     def has_cleanup(self) -> bool:
-        is_own = type(self).cleanup is not RubricGroup.cleanup
-        return is_own or bool(self._cleanups()) or any(rubric.has_cleanup for rubric in self.rubrics)
+        return super().has_cleanup or any(rubric.has_cleanup for rubric in self.rubrics)
 
     async def cleanup(self, state: State) -> None:
         cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
@@ -151,6 +150,8 @@ class RubricGroup(Rubric):
             await super().cleanup(state)
         else:
             await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
+
+    _usual_cleanup = cleanup
 
     async def teardown(self) -> None:
         await run_all([super().teardown, *(rubric.teardown for rubric in self.rubrics)])
