@@ -73,10 +73,11 @@ class CleanConnector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         while True:
             connection = await super().connect(req, traces, timeout)
-            protocol = connection.protocol
-            is_kept = protocol in self._used
-            self._used.add(protocol)
-            if not (is_kept and protocol is not None and protocol.should_close):
+            protocol: Any = connection.protocol
+            if protocol not in self._used:
+                self._used.add(protocol)
+                return connection
+            if not protocol.should_close:
                 return connection
             connection.close()
 
