@@ -165,7 +165,7 @@ def new_state(rollout_input: RolloutInput, **known: Any) -> State:
         "usage": tracker.usage,
         "usage_tracker": tracker,
     }
-    return State(start | known)
+    return State(start, **known)
 
 
 def usage_of(state: State) -> TokenUsage | None:

@@ -84,7 +84,9 @@ class _Tally:
 
     def add(self, row: Mapping[str, Any]) -> None:
         usage = row.get("token_usage") or {}
-        self.tokens.update({name: usage[name] for name in _TOKENS if name in usage})
+        for name in _TOKENS:
+            if name in usage:
+                self.tokens[name] += usage[name]
         self.outcomes[outcome_of(row).value] += 1
         if row["error"] is not None:
             chain = row["error"]["error_chain_repr"]
