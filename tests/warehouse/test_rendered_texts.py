@@ -157,7 +157,9 @@ def test_a_long_list_is_folded_between_two_items_and_its_numbers_go_on():
     assert count + rest.count("<li>") == 200
 
 
-@pytest.mark.parametrize("text", ["x" * (LONGEST_RENDERED + 1), ">" * 60 + "a\n" + "b\n" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["x" * (LONGEST_RENDERED + 1), ">" * 60 + "a\n" + "b\n" * 10_000, "|a|b|\n|-|-|\n" + "|1|2|\n" * 11_000]
+)
 def test_what_takes_long_is_not_rendered(text):
     assert rendered(text) is None
 

@@ -21,6 +21,8 @@ LONGEST_RENDERED = 100_000
 _BEGINNING = 1_000
 _GROWTH, _ROOM = 10, 20_000
 """The HTML of a text may have 10 characters for each of its characters, and 20,000 more."""
+_MOST_TAGS = 60_000
+"""More tags, as in a table of 20,000 rows, take browsers over a second."""
 
 
 def rendered(source: str, answer: str | None = None) -> Markup | None:
@@ -34,7 +36,7 @@ def rendered(source: str, answer: str | None = None) -> Markup | None:
     if found is None:
         return None
     html = _folded(found)
-    if len(html) > _GROWTH * len(source) + _ROOM:
+    if len(html) > _GROWTH * len(source) + _ROOM or html.count("<") > _MOST_TAGS:
         return None
     return Markup(sanitised(visible(html)))  # noqa: S704 - sanitised
 
