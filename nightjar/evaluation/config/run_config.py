@@ -146,7 +146,7 @@ class RunConfig(BaseModel):
     env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
     """Folder of environments. If the folder contains MODULE/outputs, runs of MODULE are written there."""
     max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
-    """Maximum number of concurrent requests for generation (default: max_concurrent)."""
+    """Maximum number of rollouts generated at once (default: max_concurrent)."""
     max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
     """Maximum number of rollouts scored at once (default: max_concurrent)."""
     interleave_scoring: MayChange[bool] = True
