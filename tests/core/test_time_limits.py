@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from nightjar.core.calling import time_limits
 from nightjar.core.calling.time_limits import time_limit
 
 
@@ -89,3 +90,11 @@ def test_a_closed_event_loop_is_not_kept_alive():
     del loop
     gc.collect()
     assert kept() is None
+
+
+async def test_lengths_that_are_no_longer_used_take_no_memory():
+    for milliseconds in range(1, 4):
+        with time_limit(milliseconds / 1000):
+            pass
+    await asyncio.sleep(0.05)
+    assert not time_limits._limits[asyncio.get_running_loop()]

@@ -35,9 +35,10 @@ class _OpenLimits:
         for limit in [limit for limit, ends_at in self._open.items() if ends_at <= now]:
             del self._open[limit]
             limit.expire()
-        self._has_timer = bool(self._open)
         if self._open:
             loop.call_at(next(iter(self._open.values())), self._expire)
+        else:
+            del _limits[loop][self._seconds]
 
 
 _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, _OpenLimits]] = WeakKeyDictionary()
