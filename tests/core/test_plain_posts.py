@@ -69,7 +69,10 @@ def plain(length, more=b""):
         (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", (101, b"")),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n10\r\n" + JSON + b"\r\n0\r\n\r\n", (200, JSON)),
-        (plain(len(gzip.compress(JSON, mtime=0)), b"Content-Encoding: gzip\r\n") + gzip.compress(JSON), (200, JSON)),
+        (
+            plain(len(gzip.compress(JSON, mtime=0)), b"Content-Encoding: gzip\r\n") + gzip.compress(JSON, mtime=0),
+            (200, JSON),
+        ),
         (plain(16, b"Connection: close\r\n") + JSON, (200, JSON)),
         (OK + b"Connection: close\r\n\r\n" + JSON, (200, JSON)),
         (b"HTTP/1.1 307 Moved\r\nLocation: /v2\r\nContent-Length: 99\r\n\r\n", (307, ELSEWHERE)),
