@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 SERVERS = """
+served=0
 nightjar() {
     case $1 in
     model-server | view)
-        command nightjar "$@" > "$1.log" &
-        until grep -q http: "$1.log"; do kill -0 $!; sleep 0.1; done
-        curl -sSfo /dev/null "$(grep -o 'http:[^ ]*[0-9]' "$1.log" | head -1)/$([ "$1" = view ] || echo models)"
+        local log="$1-$((++served)).log"
+        command nightjar "$@" > "$log" &
+        until grep -qs http: "$log"; do kill -0 $!; sleep 0.1; done
+        curl -sSfo /dev/null "$(grep -o 'http:[^ ]*[0-9]' "$log" | head -1)/$([ "$1" = view ] || echo models)"
         ;;
     *) command nightjar "$@" ;;
     esac
