@@ -65,7 +65,7 @@ def _leave(code: int) -> NoReturn:
         threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - os._exit does neither
         atexit._run_exitfuncs()  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # there is none, its reader has gone, or it is closed
+        with suppress(AttributeError, OSError, ValueError):  # missing, closed, or a pipe that nobody reads
             stream.flush()
     os._exit(code)
 
