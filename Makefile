@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs wheel test test-all quick fuzz check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots image clean
+.PHONY: help setup demo docs wheel test test-all quick fuzz mutants check fmt lint types bench bench-endpoints bench-warehouse scale many-workers month simulation side-by-side screenshots image clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -49,8 +49,12 @@ test-all: $(READY) ## run all tests, as CI does: before a release
 quick: $(READY) ## run the tests that a change breaks first
 	$(PYTEST) -m "not slow and not long" tests/core tests/repo
 
-fuzz: $(READY) ## run the tests with damage by chance with thousands of cases (CASES=2000)
-	NIGHTJAR_FUZZ_CASES=$(or $(CASES),2000) $(PYTEST) tests/fuzz
+fuzz: $(READY) ## run the tests that draw their cases with thousands of cases (CASES=2000)
+	NIGHTJAR_FUZZ_CASES=$(or $(CASES),2000) NIGHTJAR_EVERY_CASE=1 $(PYTEST) $$(grep -rlE 'drawn\(|FUZZ_CASES' tests --include='test_*.py') $(ARGS)
+
+mutants: $(READY) ## change 200 places of the library, one at a time, and count how many changes the tests notice (an hour; FILE=mutants.json)
+	$(BIN)/python tests/mutation/mutants.py map $(or $(FILE),mutants.json) --pytest '$(wordlist 4,99,$(PYTEST))'
+	$(BIN)/python tests/mutation/mutants.py run $(or $(FILE),mutants.json)
 
 check: $(READY) lint types test-all ## run all that CI runs
 

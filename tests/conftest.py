@@ -5,6 +5,7 @@ Before the first test it says which will be skipped on this machine, and what ch
 
 import contextlib
 import functools
+import gc
 import json
 import logging
 import os
@@ -14,19 +15,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
-import httpx
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, settings
 
 from nightjar.clients import Client
 from nightjar.core.messages import AssistantMessage, Response, ResponseMessage, ToolCall, Usage, UserMessage
 from nightjar.core.rollout.state import new_state
 
 TESTS = Path(__file__).parent
-# On a busy machine everything is slow; a test that Hypothesis runs is not wrong for that.
-settings.register_profile("nightjar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("nightjar")
+# Collection makes many objects and drops hardly any: without the garbage collector it takes a third less.
+gc.disable()
 sys.path.append(str(TESTS / "forking"))
 EXTRAS = {
     "docker": "docker",
@@ -51,10 +49,16 @@ def pytest_collection_modifyitems(items):
     """Puts the longest files first, so that at the end short ones keep every process busy."""
 
     def place(item):
-        path = item.path.relative_to(TESTS)
-        return next((n for n, first in enumerate(LONGEST_FIRST) if path.is_relative_to(first)), len(LONGEST_FIRST))
+        folder = item.nodeid.removeprefix("tests/")
+        return next((n for n, first in enumerate(LONGEST_FIRST) if folder.startswith(first)), len(LONGEST_FIRST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish(session):
+    """Keeps what was collected out of all later garbage collections."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -113,10 +117,23 @@ def fork():
 @pytest.fixture(scope="session", autouse=True)
 def one_tls_context():
     """Makes the TLS context of HTTP clients once: each takes 20 ms and more, and tests make hundreds of clients."""
+    import httpx
+
     transports = httpx._transports.default
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))
         yield
+
+
+@pytest.fixture(scope="session")
+def hypothesis():
+    """The library of that name, without limits on time: on a busy machine everything is slow."""
+    import hypothesis
+
+    slow = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.register_profile("nightjar", slow)
+    hypothesis.settings.load_profile("nightjar")
+    return hypothesis
 
 
 @pytest.fixture

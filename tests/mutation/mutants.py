@@ -4,7 +4,7 @@
     python tests/mutation/mutants.py run before.json        # runs those tests for each mutant; names the survivors
     python tests/mutation/mutants.py map after.json --like before.json
 
-Work happens in clones of this checkout. A mutant is found again after other changes: by its file, function, kind and text.
+Work happens in clones of this checkout. Mutants are known by file, function, kind and text, also after other changes.
 """
 
 import argparse
@@ -22,12 +22,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
-from xml.etree import ElementTree
+from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = ("flows", "tasks", "blocks", "nightjar")
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 FEWEST_PER_ROOM = 3
 MOST_SECONDS_OF_TESTS = 150.0
 SECONDS_TO_START = 120
@@ -52,6 +54,17 @@ def note(number):
         except OSError:
             pass
 '''
+SECONDS = '''"""Notes how long each test takes that passes."""
+
+import os
+from pathlib import Path
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path("seconds.txt").open("a") as file:
+            file.write(f"{report.nodeid}\\t{report.duration}\\n")
+'''
 SWAPPED = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="),
     ast.GtE: (">=", ">"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"),
@@ -60,18 +73,24 @@ SWAPPED = {
 }  # fmt: skip
 
 
+class Span(NamedTuple):
+    """The bytes from ``start`` to ``end`` of a file, and the text that replaces them."""
+
+    start: int
+    end: int
+    text: str
+
+
 @dataclass(frozen=True)
 class Mutant:
-    """One change of the source: the bytes from ``start`` to ``end`` become ``text``."""
+    """One change of the source."""
 
     path: str
     line: int
     key: str
-    start: int
-    end: int
-    text: str
+    change: Span
     note_at: int
-    """Where a line that notes the test can stand: the start of the line of the statement around it."""
+    """The start of the line of the statement around it, before which another line can stand."""
 
     @property
     def room(self) -> str:
@@ -82,144 +101,92 @@ class Mutant:
         return f"{self.path}:{self.line} {self.key.split(' | ', 1)[1]}"
 
 
-class Finder(ast.NodeVisitor):
+class Finder:
     """Finds the mutants of one file, in the bodies of its functions."""
 
     def __init__(self, path: str, source: bytes) -> None:
-        self.path, self.source, self.mutants = path, source, []
-        self._starts = [0]
-        for line in source.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self._functions, self._statement, self._seen = [], None, Counter()
+        self.path, self.source, self.mutants, self._seen = path, source, [], Counter()
+        self._lines = list(accumulate(map(len, source.splitlines(keepends=True)), initial=0))
 
     def find(self) -> list[Mutant]:
-        self.visit(ast.parse(self.source))
+        self._walk(ast.parse(self.source), (), None)
         return self.mutants
 
-    def _span(self, node: ast.AST) -> tuple[int, int]:
-        return (
-            self._starts[node.lineno - 1] + node.col_offset,
-            self._starts[node.end_lineno - 1] + node.end_col_offset,
-        )
+    def _walk(self, node: ast.AST, names: tuple[str, ...], statement: ast.stmt | None) -> None:
+        """Adds the mutants of a node and of those below; ``statement`` is the last one that starts a line."""
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            return  # Python 3.11 does not know where the parts of an f-string are
+        children = ast.iter_child_nodes(node)
+        if isinstance(node, FUNCTIONS | ast.ClassDef):
+            names, statement, children = (*names, node.name), None, node.body
+        elif isinstance(node, ast.AnnAssign):
+            children = filter(None, [node.value])
+        elif isinstance(node, ast.stmt) and self._starts_line(node):
+            statement = node
+        if statement is not None and names:
+            for kind, start, end, text in self._changes(node):
+                self._add(node, ".".join(names), kind, Span(start, end, text), self._lines[statement.lineno - 1])
+        for child in children:
+            inside_function = not isinstance(node, ast.ClassDef) or isinstance(child, FUNCTIONS | ast.ClassDef)
+            if inside_function:
+                self._walk(child, names, statement)
 
-    def _add(self, node: ast.AST, kind: str, text: str, start: int | None = None, end: int | None = None) -> None:
-        if not self._functions or self._statement is None:
-            return
-        first, last = self._span(node)
-        start, end = first if start is None else start, last if end is None else end
-        around = " ".join(self.source[first:last].decode().split())[:80]
-        what = f"{self.path} | {'.'.join(self._functions)} | {kind} | {around}"
+    def _starts_line(self, node: ast.stmt) -> bool:
+        start, _ = self._span(node)
+        is_first = not self.source[self._lines[node.lineno - 1] : start].strip()
+        return is_first and not self.source[start:].startswith(b"elif")
+
+    def _changes(self, node: ast.AST) -> Iterator[tuple[str, int, int, str]]:
+        """Yields what can be changed of a node: a name of the change, the bytes from and to, and the new text."""
+        if operands := self._operands(node):
+            yield from self._swap(*operands)
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                yield "not is removed", *self._span(node), f"({self._text(operand)})"
+            case ast.Constant(value=bool(value)):
+                yield f"becomes {not value}", *self._span(node), str(not value)
+            case ast.Constant(value=int(value) | float(value)):
+                yield f"becomes {value + 1}", *self._span(node), str(value + 1)
+            case ast.If(test=test):
+                yield "the condition is negated", *self._span(test), f"(not ({self._text(test)}))"
+            case ast.Return(value=value) if value is not None and ast.unparse(value) != "None":
+                yield "returns None", *self._span(node), "return None"
+            case ast.Expr(value=ast.Call() | ast.Await()):
+                yield "the call is removed", *self._span(node), "pass"
+            case ast.Raise():
+                yield "the error is not raised", *self._span(node), "pass"
+
+    def _operands(self, node: ast.AST) -> tuple[ast.AST, ast.AST, ast.AST] | None:
+        """Returns an operator and what is left and right of it; None if the node has no operator to be changed."""
+        match node:
+            case ast.Compare(left=left, ops=[operator, *_], comparators=[right, *_]):
+                return operator, left, right
+            case ast.BoolOp(op=operator, values=[left, right, *_]):
+                return operator, left, right
+            case ast.BinOp(left=left, op=operator, right=right):
+                is_text = any(isinstance(getattr(side, "value", None), str) for side in (left, right))
+                return None if is_text else (operator, left, right)
+        return None
+
+    def _swap(self, operator: ast.AST, left: ast.AST, right: ast.AST) -> Iterator[tuple[str, int, int, str]]:
+        old, new = SWAPPED.get(type(operator), ("", ""))
+        start, end = self._span(left)[1], self._span(right)[0]
+        if old and (found := re.search(r"\s+".join(map(re.escape, old.split())).encode(), self.source[start:end])):
+            yield f"{old} becomes {new}", start + found.start(), start + found.end(), new
+
+    def _span(self, node: ast.AST) -> tuple[int, int]:
+        return self._lines[node.lineno - 1] + node.col_offset, self._lines[node.end_lineno - 1] + node.end_col_offset
+
+    def _text(self, node: ast.AST) -> str:
+        start, end = self._span(node)
+        return self.source[start:end].decode()
+
+    def _add(self, node: ast.AST, function: str, kind: str, change: Span, note_at: int) -> None:
+        shown = node.test if isinstance(node, ast.If) else node
+        what = f"{self.path} | {function} | {kind} | {' '.join(self._text(shown).split())[:80]}"
         self._seen[what] += 1
         key = f"{what} | {self._seen[what]}"
-        note_at = self._starts[self._statement.lineno - 1]
-        self.mutants.append(Mutant(self.path, node.lineno, key, start, end, text, note_at))
-
-    def _swap(self, node: ast.AST, operator: ast.AST, left: ast.AST, right: ast.AST) -> None:
-        if (pair := SWAPPED.get(type(operator))) is None:
-            return
-        start, end = self._span(left)[1], self._span(right)[0]
-        between = self.source[start:end].decode()
-        pattern = r"\s+".join(map(re.escape, pair[0].split()))
-        if found := re.search(pattern, between):
-            offset = len(between[: found.start()].encode())
-            self._add(node, f"{pair[0]} becomes {pair[1]}", pair[1], start + offset, start + offset + len(found[0]))
-
-    def generic_visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.stmt):
-            line = self.source[self._starts[node.lineno - 1] : self._span(node)[0]]
-            if not line.strip() and not self.source[self._span(node)[0] :].startswith((b"elif", b"case")):
-                self._statement = node
-        before = self._statement
-        for child in ast.iter_child_nodes(node):
-            self.visit(child)
-            self._statement = before
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._functions.append(node.name)
-        before, self._statement = self._statement, None
-        for child in node.body:
-            self.visit(child)
-        self._functions.pop()
-        self._statement = before
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._functions.append(node.name)
-        for child in node.body:
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self.visit(child)
-        self._functions.pop()
-
-    def visit_JoinedStr(self, _: ast.JoinedStr) -> None:
-        """Leaves f-strings alone: Python 3.11 does not know where their parts are."""
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value and self._functions:
-            self._statement = node
-            self.visit(node.value)
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        self._swap(node, node.ops[0], node.left, node.comparators[0])
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not any(isinstance(side, ast.Constant | ast.JoinedStr) and isinstance(getattr(side, "value", ""), str)
-                   for side in (node.left, node.right)):  # fmt: skip
-            self._swap(node, node.op, node.left, node.right)
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        self._swap(node, node.op, node.values[0], node.values[1])
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if isinstance(node.op, ast.Not):
-            start, end = self._span(node.operand)
-            self._add(node, "not is removed", f"({self.source[start:end].decode()})")
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, bool):
-            self._add(node, f"becomes {not node.value}", str(not node.value))
-        elif isinstance(node.value, int | float):
-            self._add(node, f"becomes {node.value + 1}", str(node.value + 1))
-
-    def visit_If(self, node: ast.If) -> None:
-        if "TYPE_CHECKING" in ast.unparse(node.test):
-            return
-        start, end = self._span(node.test)
-        before = self._statement
-        if not self.source[self._span(node)[0] :].startswith(b"elif"):
-            self._statement = node
-        self._add(node.test, "the condition is negated", f"(not ({self.source[start:end].decode()}))")
-        self._statement = before
-        self.generic_visit(node)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        before, self._statement = self._statement, self._own_line(node)
-        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self._add(node, "returns None", "return None")
-        self._statement = before
-        self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        before, self._statement = self._statement, self._own_line(node)
-        if isinstance(node.value, ast.Call | ast.Await):
-            self._add(node, "the call is removed", "pass")
-        self._statement = before
-        self.generic_visit(node)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        before, self._statement = self._statement, self._own_line(node)
-        self._add(node, "the error is not raised", "pass")
-        self._statement = before
-        self.generic_visit(node)
-
-    def _own_line(self, node: ast.stmt) -> ast.stmt | None:
-        start = self._span(node)[0]
-        alone = not self.source[self._starts[node.lineno - 1] : start].strip()
-        return node if alone else self._statement
+        self.mutants.append(Mutant(self.path, node.lineno, key, change, note_at))
 
 
 def all_mutants(checkout: Path) -> Iterator[Mutant]:
@@ -295,6 +262,7 @@ def map_tests(mutants: list[Mutant], arguments: list[str]) -> dict[str, dict]:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = clone(Path(folder))
         (copy / "nightjar/_reached.py").write_text(REACHED)
+        (copy / ".editable/seconds_of_tests.py").write_text(SECONDS)
         by_path = defaultdict(dict)
         for number, mutant in enumerate(mutants):
             by_path[mutant.path].setdefault(mutant.note_at, []).append(number)
@@ -307,42 +275,26 @@ def map_tests(mutants: list[Mutant], arguments: list[str]) -> dict[str, dict]:
                 source = source[:at] + notes + source[at:]
             ast.parse(source)
             (copy / path).write_bytes(source)
-        _, output = pytest(copy, "--durations=0", "--junitxml=junit.xml", *arguments)
+        _, output = pytest(copy, "-p", "seconds_of_tests", *arguments)
         print(output[-3000:], file=sys.stderr)
-        seconds = test_seconds(copy / "junit.xml")
+        lines = (copy / "seconds.txt").read_text("utf-8").splitlines()
+        seconds = {test: float(duration) for test, duration in (line.rsplit("\t", 1) for line in lines)}
         reached = defaultdict(set)
         for line in (copy / "reached.txt").read_text("utf-8").splitlines():
             number, test = line.split("\t", 1)
             reached[int(number)].add(test)
-    quickest_first = {
-        mutant.key: sorted(filter(None, reached[number]), key=lambda test: (seconds.get(test_name(test), 1.0), test))
+    tests = {
+        mutant.key: sorted(reached[number] & seconds.keys(), key=lambda test: (seconds[test], test))
         for number, mutant in enumerate(mutants)
     }
-    return {"seconds": seconds, "tests": quickest_first}
-
-
-def test_name(test: str) -> str:
-    """Returns the name that JUnit's file has for a test."""
-    path, _, rest = test.partition("::")
-    classes, _, name = rest.partition("[")[0].rpartition("::")
-    case = rest.partition("[")[1] + rest.partition("[")[2]
-    return "::".join(filter(None, [path.removesuffix(".py").replace("/", "."), classes, name])) + case
-
-
-def test_seconds(junit: Path) -> dict[str, float]:
-    seconds = {}
-    for case in ElementTree.parse(junit).iter("testcase"):
-        module, _, classes = re.match(r"((?:[a-z_0-9]+\.)*[a-z_0-9]+)(\.?)(.*)", case.get("classname")).groups()
-        name = "::".join(filter(None, [module, classes.replace(".", "::"), case.get("name")]))
-        seconds[name] = float(case.get("time"))
-    return seconds
+    return {"seconds": seconds, "tests": tests}
 
 
 def killer(mutant: Mutant, tests: list[str], seconds: dict[str, float], copy: Path) -> str | None:
     """Returns the test that notices a mutant, "a time limit" if one hangs, or None."""
     chosen, total = [], 0.0
     for test in tests:
-        total += seconds.get(test_name(test), 1.0)
+        total += seconds[test]
         if chosen and total > MOST_SECONDS_OF_TESTS:
             break
         chosen.append(test)
@@ -350,7 +302,8 @@ def killer(mutant: Mutant, tests: list[str], seconds: dict[str, float], copy: Pa
         return None
     path = copy / mutant.path
     source = path.read_bytes()
-    path.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
+    start, end, text = mutant.change
+    path.write_bytes(source[:start] + text.encode() + source[end:])
     listed = copy / "tests.txt"
     listed.write_text("\n".join(chosen))
     try:
