@@ -68,7 +68,7 @@ lint: $(READY) ## style and layers
 	$(BIN)/lint-imports
 
 types: $(READY) ## mypy, strict
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(shell nproc 2>/dev/null || echo 2)
 
 bench: $(READY) ## print the performance table (several minutes)
 	$(BIN)/python tests/performance/benchmark.py
