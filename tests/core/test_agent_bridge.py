@@ -5,8 +5,6 @@ import contextlib
 import json
 
 import aiohttp
-import anthropic
-import openai
 import pytest
 
 from nightjar.core.messages import (
@@ -76,6 +74,8 @@ def conversation(bridge):
 
 @pytest.fixture
 async def gpt(bridge, conversation):
+    import openai
+
     url = f"{bridge.url}{conversation.path}/v1"
     async with openai.AsyncOpenAI(base_url=url, api_key=conversation.token, max_retries=2) as client:
         yield client
@@ -83,6 +83,8 @@ async def gpt(bridge, conversation):
 
 @pytest.fixture
 async def claude(bridge, conversation):
+    import anthropic
+
     url = f"{bridge.url}{conversation.path}"
     async with anthropic.AsyncAnthropic(base_url=url, api_key=conversation.token, max_retries=2) as client:
         yield client
@@ -100,6 +102,17 @@ async def answered(conversation, asking, response):
     request = await asyncio.wait_for(conversation.next_request(), 60)
     request.answer(response)
     return request, await task
+
+
+async def answered_both_ways(conversation, api, final, said, **arguments):
+    """Yields what the agent gets of a response as a whole, and at the end of a stream."""
+    yield (await answered(conversation, api.create(**arguments), said))[1]
+
+    async def streamed():
+        async with api.stream(**arguments) as stream:
+            return await getattr(stream, final)()
+
+    yield (await answered(conversation, streamed(), said))[1]
 
 
 @contextlib.asynccontextmanager
@@ -128,234 +141,180 @@ async def post(http, bridge, conversation, path, body, **headers):
         return response.status, await response.json()
 
 
-def message_of(body):
-    return body["error"]["message"]
-
-
-class TestChatCompletions:
-    async def test_a_request_arrives_in_nightjars_form(self, conversation, gpt, response):
-        asking = gpt.chat.completions.create(
-            model="any", messages=CHAT, tools=[CHAT_TOOL], temperature=0.5, stop=["END"],
-            max_completion_tokens=9, tool_choice={"type": "function", "function": {"name": "weather"}},
-        )  # fmt: skip
-        request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
-        assert request.messages == ASKED
-        assert request.tools == [WEATHER]
-        assert request.sampling_args == {
-            "temperature": 0.5, "stop": ["END"], "max_tokens": 9,
-            "tool_choice": {"type": "function", "function": {"name": "weather"}},
-        }  # fmt: skip
-        assert (got.model, got.choices[0].message.content, got.choices[0].finish_reason) == ("tested", "Rain.", "stop")
-        assert (got.usage.prompt_tokens, got.usage.completion_tokens, got.usage.total_tokens) == (7, 2, 9)
-
-    async def test_tool_calls_are_answered_whole_and_in_a_stream(self, conversation, gpt, response):
-        said = response("", tool_calls=[CALL, CALL | {"id": "call_2"}], finish_reason="tool_calls")
-        arguments = {"model": "any", "messages": CHAT[:2], "tools": [CHAT_TOOL]}
-        _, whole = await answered(conversation, gpt.chat.completions.create(**arguments), said)
-
-        async def streamed():
-            async with gpt.chat.completions.stream(**arguments) as stream:
-                return await stream.get_final_completion()
-
-        _, pieced = await answered(conversation, streamed(), said)
-        for got in (whole, pieced):
-            calls = got.choices[0].message.tool_calls
-            assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
-                ("call_1", "weather", '{"city": "Oslo"}'), ("call_2", "weather", '{"city": "Oslo"}'),
-            ]  # fmt: skip
-            assert (got.choices[0].finish_reason, got.usage.total_tokens) == ("tool_calls", 5)
-
-    async def test_every_chunk_of_a_stream_has_a_choice(self, conversation, gpt, response):
-        async def streamed():
-            stream = await gpt.chat.completions.create(model="any", messages=CHAT[:2], stream=True)
-            return [chunk.choices[0] async for chunk in stream]
-
-        _, choices = await answered(conversation, streamed(), response("Rain."))
-        assert [(choice.delta.content, choice.finish_reason) for choice in choices] == [
-            ("", None), ("Rain.", None), (None, "stop"),
-        ]  # fmt: skip
-
-    async def test_images_and_text_parts_are_kept(self, conversation, gpt, response):
-        parts = [
-            {"type": "text", "text": "What?"},
-            {"type": "image_url", "image_url": {"url": "data:,", "detail": "low"}},
-        ]
-        asking = gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": parts}])
-        request, _ = await answered(conversation, asking, response("A map."))
-        image = ImageUrlContentPart(image_url={"url": "data:,", "detail": "low"})
-        assert request.messages == [UserMessage(content=[TextContentPart(text="What?"), image])]
-
-
-class TestResponses:
-    async def test_a_request_arrives_in_nightjars_form(self, conversation, gpt, response):
-        asking = gpt.responses.create(
-            model="any", instructions="Be brief.", input=ITEMS, tools=[RESPONSES_TOOL], max_output_tokens=9,
-            tool_choice={"type": "function", "name": "weather"}, reasoning={"effort": "low"}, parallel_tool_calls=False,
-        )  # fmt: skip
-        request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
-        assert request.messages == ASKED
-        assert request.tools == [WEATHER]
-        assert request.sampling_args == {
-            "max_tokens": 9, "parallel_tool_calls": False, "reasoning_effort": "low",
-            "tool_choice": {"type": "function", "function": {"name": "weather"}},
-        }  # fmt: skip
-        assert (got.output_text, got.status) == ("Rain.", "completed")
-        assert (got.usage.input_tokens, got.usage.total_tokens) == (7, 9)
-
-    async def test_a_text_is_a_user_message(self, conversation, gpt, response):
-        request, got = await answered(
-            conversation, gpt.responses.create(model="any", input="Hi"), response("Ho", finish_reason="length")
-        )
-        assert request.messages == [UserMessage(content="Hi")]
-        assert (got.status, got.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-
-    async def test_reasoning_text_and_tool_calls_are_answered_whole_and_in_a_stream(self, conversation, gpt, response):
-        said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
-        said.message.reasoning_content = "It may rain."
-        arguments = {"model": "any", "input": "Weather?", "tools": [RESPONSES_TOOL]}
-        _, whole = await answered(conversation, gpt.responses.create(**arguments), said)
-
-        async def streamed():
-            async with gpt.responses.stream(**arguments) as stream:
-                return await stream.get_final_response()
-
-        _, pieced = await answered(conversation, streamed(), said)
-        for got in (whole, pieced):
-            reasoning, text, call = got.output
-            assert reasoning.summary[0].text == "It may rain."
-            assert text.content[0].text == got.output_text == "Let me see."
-            assert (call.call_id, call.name, call.arguments) == ("call_1", "weather", '{"city": "Oslo"}')
-
-
-class TestMessages:
-    async def test_a_request_arrives_in_nightjars_form(self, conversation, claude, response):
-        asking = claude.messages.create(
-            model="any", max_tokens=9, system=[{"type": "text", "text": "Be brief."}], messages=TURNS,
-            tools=[MESSAGES_TOOL], stop_sequences=["END"],
-            tool_choice={"type": "any", "disable_parallel_tool_use": True},
-        )  # fmt: skip
-        request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
-        call = ToolCall(id="call_1", name="weather", arguments='{"city":"Oslo"}')
-        assert request.messages == [*ASKED[:2], AssistantMessage(content="Let me see.", tool_calls=[call]), ASKED[3]]
-        assert request.tools == [WEATHER]
-        assert request.sampling_args == {
-            "stop": ["END"], "max_tokens": 9, "tool_choice": "required", "parallel_tool_calls": False,
-        }  # fmt: skip
-        assert (got.model, got.content[0].text, got.stop_reason) == ("tested", "Rain.", "end_turn")
-        assert (got.usage.input_tokens, got.usage.output_tokens) == (7, 2)
-
-    async def test_a_turn_with_results_texts_and_images_becomes_several_messages(self, conversation, claude, response):
-        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-        result = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "rain"}]}
-        turn = {"role": "user", "content": [result, {"type": "text", "text": "And here?"}, image]}
-        asking = claude.messages.create(model="any", max_tokens=9, messages=[*TURNS[:2], turn])
-        request, _ = await answered(conversation, asking, response("Rain."))
-        picture = ImageUrlContentPart(image_url={"url": "data:image/png;base64,AAAA"})
-        assert request.messages[2:] == [
-            ToolMessage(tool_call_id="call_1", content="rain"),
-            UserMessage(content=[TextContentPart(text="And here?"), picture]),
-        ]
-
-    async def test_tool_calls_are_answered_whole_and_in_a_stream(self, conversation, claude, response):
-        said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
-        arguments = {"model": "any", "max_tokens": 9, "messages": TURNS[:1], "tools": [MESSAGES_TOOL]}
-        _, whole = await answered(conversation, claude.messages.create(**arguments), said)
-
-        async def streamed():
-            async with claude.messages.stream(**arguments) as stream:
-                return await stream.get_final_message()
-
-        _, pieced = await answered(conversation, streamed(), said)
-        for got in (whole, pieced):
-            text, call = got.content
-            assert text.text == "Let me see."
-            assert (call.id, call.name, call.input) == ("call_1", "weather", {"city": "Oslo"})
-            assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
-
-    @pytest.mark.parametrize(
-        ("thinking", "kinds"),
-        [({"type": "disabled"}, ["text"]), ({"type": "enabled", "budget_tokens": 1024}, ["thinking", "text"])],
+async def test_a_request_in_chat_completions_arrives_in_nightjars_form(conversation, gpt, response):
+    choice = {"tool_choice": {"type": "function", "function": {"name": "weather"}}}
+    asking = gpt.chat.completions.create(
+        model="any", messages=CHAT, tools=[CHAT_TOOL], temperature=0.5, stop=["END"], max_completion_tokens=9, **choice
     )
-    async def test_thinking_is_only_sent_to_an_agent_that_enabled_it(
-        self, conversation, claude, response, thinking, kinds
+    request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
+    assert (request.messages, request.tools) == (ASKED, [WEATHER])
+    assert request.sampling_args == {"temperature": 0.5, "stop": ["END"], "max_tokens": 9, **choice}
+    assert (got.model, got.choices[0].message.content, got.choices[0].finish_reason) == ("tested", "Rain.", "stop")
+    assert (got.usage.prompt_tokens, got.usage.completion_tokens, got.usage.total_tokens) == (7, 2, 9)
+    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": "data:,", "detail": "low"}}]
+    asking = gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": parts}])
+    request, _ = await answered(conversation, asking, response("A map."))
+    image = ImageUrlContentPart(image_url={"url": "data:,", "detail": "low"})
+    assert request.messages == [UserMessage(content=[TextContentPart(text="What?"), image])]
+
+
+async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_a_stream(conversation, gpt, response):
+    said = response("", tool_calls=[CALL, CALL | {"id": "call_2"}], finish_reason="tool_calls")
+    arguments = {"model": "any", "messages": CHAT[:2], "tools": [CHAT_TOOL]}
+    async for got in answered_both_ways(conversation, gpt.chat.completions, "get_final_completion", said, **arguments):
+        calls = [(call.id, call.function.name, call.function.arguments) for call in got.choices[0].message.tool_calls]
+        assert calls == [("call_1", "weather", '{"city": "Oslo"}'), ("call_2", "weather", '{"city": "Oslo"}')]
+        assert (got.choices[0].finish_reason, got.usage.total_tokens) == ("tool_calls", 5)
+
+
+async def test_every_chunk_of_a_stream_has_a_choice(conversation, gpt, response):
+    async def streamed():
+        stream = await gpt.chat.completions.create(model="any", messages=CHAT[:2], stream=True)
+        return [(chunk.choices[0].delta.content, chunk.choices[0].finish_reason) async for chunk in stream]
+
+    _, choices = await answered(conversation, streamed(), response("Rain."))
+    assert choices == [("", None), ("Rain.", None), (None, "stop")]
+
+
+async def test_a_request_in_responses_arrives_in_nightjars_form(conversation, gpt, response):
+    asking = gpt.responses.create(
+        model="any", instructions="Be brief.", input=ITEMS, tools=[RESPONSES_TOOL], max_output_tokens=9,
+        tool_choice={"type": "function", "name": "weather"}, reasoning={"effort": "low"}, parallel_tool_calls=False,
+    )  # fmt: skip
+    request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
+    assert (request.messages, request.tools) == (ASKED, [WEATHER])
+    assert request.sampling_args == {
+        "max_tokens": 9, "parallel_tool_calls": False, "reasoning_effort": "low",
+        "tool_choice": {"type": "function", "function": {"name": "weather"}},
+    }  # fmt: skip
+    assert (got.output_text, got.status, got.usage.input_tokens, got.usage.total_tokens) == ("Rain.", "completed", 7, 9)
+    asking = gpt.responses.create(model="any", input="Hi")
+    request, got = await answered(conversation, asking, response("Ho", finish_reason="length"))
+    assert request.messages == [UserMessage(content="Hi")]
+    assert (got.status, got.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+async def test_reasoning_and_tool_calls_in_responses_are_answered_whole_and_in_a_stream(conversation, gpt, response):
+    said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
+    said.message.reasoning_content = "It may rain."
+    arguments = {"model": "any", "input": "Weather?", "tools": [RESPONSES_TOOL]}
+    async for got in answered_both_ways(conversation, gpt.responses, "get_final_response", said, **arguments):
+        reasoning, text, call = got.output
+        assert reasoning.summary[0].text == "It may rain."
+        assert text.content[0].text == got.output_text == "Let me see."
+        assert (call.call_id, call.name, call.arguments) == ("call_1", "weather", '{"city": "Oslo"}')
+
+
+async def test_a_request_in_messages_arrives_in_nightjars_form(conversation, claude, response):
+    asking = claude.messages.create(
+        model="any", max_tokens=9, system=[{"type": "text", "text": "Be brief."}], messages=TURNS,
+        tools=[MESSAGES_TOOL], stop_sequences=["END"],
+        tool_choice={"type": "any", "disable_parallel_tool_use": True},
+    )  # fmt: skip
+    request, got = await answered(conversation, asking, response("Rain.", usage=(7, 2)))
+    call = ToolCall(id="call_1", name="weather", arguments='{"city":"Oslo"}')
+    assert request.messages == [*ASKED[:2], AssistantMessage(content="Let me see.", tool_calls=[call]), ASKED[3]]
+    sampled = {"stop": ["END"], "max_tokens": 9, "tool_choice": "required", "parallel_tool_calls": False}
+    assert (request.tools, request.sampling_args) == ([WEATHER], sampled)
+    assert (got.model, got.content[0].text, got.stop_reason) == ("tested", "Rain.", "end_turn")
+    assert (got.usage.input_tokens, got.usage.output_tokens) == (7, 2)
+
+
+async def test_a_turn_with_results_texts_and_images_becomes_several_messages(conversation, claude, response):
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "rain"}]}
+    turn = {"role": "user", "content": [result, {"type": "text", "text": "And here?"}, image]}
+    asking = claude.messages.create(model="any", max_tokens=9, messages=[*TURNS[:2], turn])
+    request, _ = await answered(conversation, asking, response("Rain."))
+    picture = ImageUrlContentPart(image_url={"url": "data:image/png;base64,AAAA"})
+    assert request.messages[2:] == [
+        ToolMessage(tool_call_id="call_1", content="rain"),
+        UserMessage(content=[TextContentPart(text="And here?"), picture]),
+    ]
+
+
+async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(conversation, claude, response):
+    said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
+    arguments = {"model": "any", "max_tokens": 9, "messages": TURNS[:1], "tools": [MESSAGES_TOOL]}
+    async for got in answered_both_ways(conversation, claude.messages, "get_final_message", said, **arguments):
+        text, call = got.content
+        assert text.text == "Let me see."
+        assert (call.id, call.name, call.input) == ("call_1", "weather", {"city": "Oslo"})
+        assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
+
+
+async def test_thinking_is_only_sent_to_an_agent_that_enabled_it_and_returns_with_its_signature(
+    conversation, claude, response
+):
+    said = response("Rain.")
+    said.message.reasoning_content = "It may rain."
+    for thinking, kinds in (
+        ({"type": "disabled"}, ["text"]),
+        ({"type": "enabled", "budget_tokens": 1024}, ["thinking", "text"]),
     ):
-        said = response("Rain.")
-        said.message.reasoning_content = "It may rain."
-        arguments = {"model": "any", "max_tokens": 2048, "messages": TURNS[:1], "thinking": thinking}
-        _, whole = await answered(conversation, claude.messages.create(**arguments), said)
-        assert [block.type for block in whole.content] == kinds
-
-    async def test_thinking_returns_with_its_signature(self, conversation, claude, response):
-        thought = {"type": "thinking", "thinking": "It may rain.", "signature": "abc"}
-        turn = {"role": "assistant", "content": [thought, {"type": "text", "text": "Rain."}]}
-        messages = [TURNS[0], turn, {"role": "user", "content": "Sure?"}]
-        asking = claude.messages.create(model="any", max_tokens=9, messages=messages)
-        request, _ = await answered(conversation, asking, response("Yes."))
-        assert request.messages[1] == AssistantMessage(
-            content="Rain.", reasoning_content="It may rain.", thinking_blocks=[thought]
-        )
-
-    async def test_tokens_are_counted_roughly(self, claude):
-        counted = await claude.messages.count_tokens(model="any", messages=[{"role": "user", "content": "a" * 4000}])
-        assert counted.input_tokens == pytest.approx(1000, rel=0.1)
+        asking = claude.messages.create(model="any", max_tokens=2048, messages=TURNS[:1], thinking=thinking)
+        _, got = await answered(conversation, asking, said)
+        assert [block.type for block in got.content] == kinds
+    thought = {"type": "thinking", "thinking": "It may rain.", "signature": "abc"}
+    turn = {"role": "assistant", "content": [thought, {"type": "text", "text": "Rain."}]}
+    asking = claude.messages.create(model="any", max_tokens=9, messages=[TURNS[0], turn, *USER["messages"]])
+    request, _ = await answered(conversation, asking, response("Yes."))
+    thinking = {"reasoning_content": "It may rain.", "thinking_blocks": [thought]}
+    assert request.messages[1] == AssistantMessage(content="Rain.", **thinking)
 
 
-class TestServer:
-    async def test_both_sdks_list_the_model(self, gpt, claude):
-        assert [model.id async for model in gpt.models.list()] == ["tested"]
-        assert [model.id async for model in claude.models.list()] == ["tested"]
+async def test_tokens_are_counted_roughly_and_both_sdks_list_the_model(gpt, claude):
+    counted = await claude.messages.count_tokens(model="any", messages=[{"role": "user", "content": "a" * 4000}])
+    assert counted.input_tokens == pytest.approx(1000, rel=0.1)
+    for client in (gpt, claude):
+        assert [model.id async for model in client.models.list()] == ["tested"]
 
-    async def test_requests_wait_in_their_order(self, conversation, gpt, response):
-        def ask(text):
-            return asyncio.create_task(
-                gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": text}])
-            )
 
-        first = ask("one")
-        taken = [await conversation.next_request()]
-        second = ask("two")
+async def test_requests_wait_in_their_order(conversation, gpt, response):
+    asked, taken = [], []
+    for text in ("one", "two"):
+        asking = gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": text}])
+        asked.append(asyncio.create_task(asking))
         taken.append(await conversation.next_request())
-        for request in reversed(taken):
-            request.answer(response(request.messages[0].content.upper()))
-        texts = [(await task).choices[0].message.content for task in (first, second)]
-        assert texts == ["ONE", "TWO"]
+    for request in reversed(taken):
+        request.answer(response(request.messages[0].content.upper()))
+    assert [(await task).choices[0].message.content for task in asked] == ["ONE", "TWO"]
 
-    @pytest.mark.parametrize("is_streamed", [False, True])
-    async def test_a_failure_reaches_the_agent_at_once(self, conversation, gpt, claude, is_streamed):
-        user = [{"role": "user", "content": "Hi"}]
-        asking = {
-            openai.APIStatusError: gpt.chat.completions.create(model="any", messages=user, stream=is_streamed),
-            anthropic.APIStatusError: claude.messages.create(
-                model="any", max_tokens=9, messages=user, stream=is_streamed
-            ),
-        }
-        for kind, asked in asking.items():
-            task = asyncio.create_task(asked)
-            (await conversation.next_request()).fail(502, "The model is away.")
-            with pytest.raises(kind, match=r"The model is away\.") as failed:
-                await task
-            assert failed.value.status_code == 502
-        assert conversation.take_request() is None  # no SDK has tried again
 
-    async def test_a_stream_shows_signs_of_life_until_its_end(self, http, response):
-        bridge = AgentBridge(keep_alive_seconds=0.02)
-        await bridge.start()
-        conversation = bridge.open("tested")
-        user = [{"role": "user", "content": "Hi"}]
-        base = f"{bridge.url}{conversation.path}"
-        clients = openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=conversation.token)
-        claude = anthropic.AsyncAnthropic(base_url=base, api_key=conversation.token)
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_failure_reaches_the_agent_at_once(conversation, gpt, claude, is_streamed):
+    how = {"model": "any", **USER, "stream": is_streamed}
+    for asking in (gpt.chat.completions.create(**how), claude.messages.create(max_tokens=9, **how)):
+        task = asyncio.create_task(asking)
+        (await conversation.next_request()).fail(502, "The model is away.")
+        with pytest.raises(Exception, match=r"The model is away\.") as failed:
+            await task
+        assert (type(failed.value).__name__, failed.value.status_code) == ("InternalServerError", 502)
+    assert conversation.take_request() is None  # no SDK has tried again
 
-        async def chat():
-            return [c async for c in await clients.chat.completions.create(model="m", messages=user, stream=True)]
 
-        async def responses():
-            return [e async for e in await clients.responses.create(model="m", input="Hi", stream=True)]
+async def test_a_stream_shows_signs_of_life_until_its_end(response):
+    import anthropic
+    import openai
 
-        async def messages():
-            return [e async for e in await claude.messages.create(model="m", max_tokens=9, messages=user, stream=True)]
+    bridge = AgentBridge(keep_alive_seconds=0.02)
+    await bridge.start()
+    conversation = bridge.open("tested")
+    base, key = f"{bridge.url}{conversation.path}", conversation.token
+    how = {"model": "m", "stream": True}
+    async with (
+        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=key) as gpt,
+        anthropic.AsyncAnthropic(base_url=base, api_key=key) as claude,
+    ):
 
-        for ask, errors in ((chat, openai.APIError), (responses, openai.APIError), (messages, anthropic.APIError)):
+        async def asked(create, **fields):
+            return [event async for event in await create(**how, **fields)]
+
+        for ask, errors in (
+            (lambda: asked(gpt.chat.completions.create, **USER), openai.APIError),
+            (lambda: asked(gpt.responses.create, input="Hi"), openai.APIError),
+            (lambda: asked(claude.messages.create, max_tokens=9, **USER), anthropic.APIError),
+        ):
             task = asyncio.create_task(ask())
             request = await conversation.next_request()
             await asyncio.sleep(0.07)
@@ -367,179 +326,167 @@ class TestServer:
             request.fail(502, "The model is away.")
             with pytest.raises(errors, match="The model is away"):
                 await task
-        async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(bridge.stop)
-            for client in (clients, claude):
-                await stack.enter_async_context(client)
+    await bridge.stop()
 
-    async def test_a_closed_conversation_fails_waiting_and_further_requests(self, conversation, gpt):
-        user = [{"role": "user", "content": "Hi"}]
-        waiting = [asyncio.create_task(gpt.chat.completions.create(model="m", messages=user)) for _ in range(2)]
-        for _ in waiting:
-            await conversation.next_request()
-        conversation.close()
-        for task in waiting:
-            with pytest.raises(openai.APIStatusError, match="The rollout has ended") as failed:
-                await task
-            assert failed.value.status_code == 503
-        with pytest.raises(openai.AuthenticationError):
-            await gpt.chat.completions.create(model="m", messages=user)
-        with pytest.raises(InfraError, match="closed"):
-            await conversation.next_request()
 
-    async def test_the_request_of_an_agent_that_has_gone_is_dropped(self, bridge, conversation, response, caplog):
-        url = f"{bridge.url}{conversation.path}/v1/chat/completions"
-        headers = {"Authorization": f"Bearer {conversation.token}"}
-        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-        taken = None
-        for is_taken in (False, True):
-            async with aiohttp.ClientSession() as leaving:
-                task = asyncio.create_task(leaving.post(url, json=body, headers=headers))
-                await asyncio.wait_for(conversation.wait_for_request(), 60)
-                taken = conversation.take_request() if is_taken else None
-                task.cancel()
-                await asyncio.wait([task])
+async def test_a_closed_conversation_fails_waiting_and_further_requests(conversation, gpt):
+    import openai
+
+    waiting = [asyncio.create_task(gpt.chat.completions.create(model="m", **USER)) for _ in range(2)]
+    for _ in waiting:
+        await conversation.next_request()
+    conversation.close()
+    for task in waiting:
+        with pytest.raises(openai.APIStatusError, match="The rollout has ended") as failed:
+            await task
+        assert failed.value.status_code == 503
+    with pytest.raises(openai.AuthenticationError):
+        await gpt.chat.completions.create(model="m", **USER)
+    with pytest.raises(InfraError, match="closed"):
+        await conversation.next_request()
+
+
+async def test_the_request_of_an_agent_that_has_gone_is_dropped(bridge, conversation, response, caplog):
+    for is_taken in (False, True):
+        async with aiohttp.ClientSession() as leaving:
+            task = asyncio.create_task(post(leaving, bridge, conversation, "/v1/chat/completions", USER))
+            await asyncio.wait_for(conversation.wait_for_request(), 60)
+            taken = conversation.take_request() if is_taken else None
+            task.cancel()
+            await asyncio.wait([task])
+        async with asyncio.timeout(60):
             while conversation._unanswered:  # noqa: ASYNC110 - the server notices it by itself
                 await asyncio.sleep(0.01)
-            assert conversation.take_request() is None
-        taken.answer(response("too late"))
-        taken.fail(502, "too late")
-        assert not caplog.records
-
-    async def test_a_key_opens_its_own_conversation_only(self, http, bridge, conversation):
-        other = bridge.open("other")
-        chat, messages = "/v1/chat/completions", "/v1/messages"
-        for path in (chat, messages, "/v1/models", "/v1/unknown"):
-            for headers in ({"Authorization": f"Bearer {other.token}"}, {"Authorization": ""}, {"x-api-key": "é"}):
-                status, body = await post(http, bridge, conversation, path, {}, **headers)
-                assert (status, "Wrong or missing API key" in message_of(body)) == (401, True)
-        assert (await post(http, bridge, conversation, chat, {}, Authorization="x"))[1]["error"][
-            "code"
-        ] == "invalid_api_key"
-        shape = (await post(http, bridge, conversation, messages, {}, Authorization="x"))[1]
-        assert (shape["type"], shape["error"]["type"]) == ("error", "authentication_error")
-        async with http.post(f"{bridge.url}/rollout/none{chat}", headers={"x-api-key": other.token}) as got:
-            assert got.status == 401
-
-    async def test_an_unsupported_endpoint_is_answered_with_the_supported_ones(self, http, bridge, conversation):
-        status, body = await post(http, bridge, conversation, "/v1/embeddings", {})
-        assert status == 404
-        assert message_of(body) == (
-            "Unsupported: POST /v1/embeddings. The server supports POST /v1/chat/completions, POST /v1/responses, "
-            "POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models."
-        )
-
-    @pytest.mark.parametrize(
-        ("path", "body", "problem"),
-        [
-            ("chat/completions", b"{", "The body is not valid JSON"),
-            ("chat/completions", b'{"a": "\xff"}', "The body is not valid JSON"),
-            ("chat/completions", b"[]", "The body: expected an object, found []"),
-            ("chat/completions", b'{"a":' * 200 + b"1" + b"}" * 200, "nested more than 128 levels"),
-            ("chat/completions", {}, "messages: expected a list, but the field is missing"),
-            ("chat/completions", {"messages": []}, "messages: expected a list with at least one element"),
-            ("chat/completions", {"messages": ["Hi"]}, "messages[0]: expected an object, found 'Hi'"),
-            ("chat/completions", {"messages": [{"role": "bot"}]}, "messages[0].role: expected one of system"),
-            ("chat/completions", {"messages": [{"role": "user", "content": 1}]}, "messages[0].content: expected"),
-            (
-                "chat/completions", {"messages": [{"role": "user", "content": [{"type": "video"}]}]},
-                "messages[0].content[0].type: expected one of text, refusal, image_url",
-            ),
-            ("chat/completions", USER | {"temperature": "hot"}, "temperature: expected a number, found 'hot'"),
-            ("chat/completions", USER | {"max_tokens": True}, "max_tokens: expected an integer, found True"),
-            ("chat/completions", USER | {"max_tokens": 0}, "max_tokens: expected a positive integer, found 0"),
-            ("chat/completions", USER | {"n": 2}, "n: expected 1"),
-            ("chat/completions", USER | {"stream": "yes"}, "stream: expected true or false, found 'yes'"),
-            ("chat/completions", USER | {"stop": [1]}, "stop: expected a text or a list of texts"),
-            ("chat/completions", USER | {"tools": [{"type": "function"}]}, "tools[0].function: expected an object"),
-            ("chat/completions", USER | {"tool_choice": "some"}, "tool_choice: expected one of auto, none, required"),
-            ("responses", {"input": ""}, "input: expected a list, found ''"),
-            ("responses", {"input": "Hi", "previous_response_id": "r"}, "previous_response_id: the server"),
-            ("responses", {"input": [{"type": "item_reference", "id": "r"}]}, "input[0].type: expected one of message"),
-            ("responses", {"input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0].type: the server has no tool"),
-            ("messages", {}, "messages: expected a list"),
-            ("messages", USER | {"tools": [{"name": "x"}]}, "tools[0].input_schema: expected an object"),
-            ("messages", USER | {"tools": [{"name": "x", "type": "bash_1"}]}, "tools[0].type: the server has no tool"),
-            ("messages", {"messages": [{"role": "user", "content": [{"type": "x"}]}]}, "messages[0].content[0].type"),
-            ("messages/count_tokens", {"messages": 1}, "messages: expected a list, found 1"),
-        ],
-    )  # fmt: skip
-    async def test_an_invalid_request_is_refused_with_the_name_of_the_field(
-        self, http, bridge, conversation, path, body, problem
-    ):
-        status, answer = await post(http, bridge, conversation, f"/v1/{path}", body)
-        assert status == 400
-        assert problem in message_of(answer)
-        assert ("request_id" in answer) == path.startswith("messages")  # Anthropic's form of an error
         assert conversation.take_request() is None
+    taken.answer(response("too late"))
+    taken.fail(502, "too late")
+    assert not caplog.records
 
-    async def test_the_body_of_a_request_is_limited(self, http, bridge, conversation, monkeypatch):
-        assert bridge_module.MAX_BODY_BYTES == 64 * 2**20
-        monkeypatch.setattr(bridge_module, "MAX_BODY_BYTES", 2**20 - 1)
-        small = AgentBridge()
-        await small.start()
-        status, body = await post(http, small, small.open("tested"), "/v1/messages", b" " * 2**20)
-        assert (status, message_of(body)[:23]) == (413, "The body is larger than")
-        await small.stop()
 
-    @pytest.mark.parametrize(
-        ("body", "problem"),
-        [
-            (
-                b'{"messages": [%s]}' % b",".join([b"{}"] * 300_000),
-                "The body has more than 500,000 commas and brackets",
-            ),
-            (b'{"messages": [%s]}' % b",".join([b"1"] * 20_001), "messages: expected at most 20,000 elements"),
-        ],
-        ids=["values", "messages"],
+async def test_a_key_opens_its_own_conversation_only(http, bridge, conversation):
+    other = bridge.open("other")
+    chat, messages = "/v1/chat/completions", "/v1/messages"
+    for path in (chat, messages, "/v1/models", "/v1/unknown"):
+        for headers in ({"Authorization": f"Bearer {other.token}"}, {"Authorization": ""}, {"x-api-key": "é"}):
+            status, body = await post(http, bridge, conversation, path, {}, **headers)
+            assert (status, "Wrong or missing API key" in body["error"]["message"]) == (401, True)
+    _, body = await post(http, bridge, conversation, chat, {}, Authorization="x")
+    assert body["error"]["code"] == "invalid_api_key"
+    _, body = await post(http, bridge, conversation, messages, {}, Authorization="x")
+    assert (body["type"], body["error"]["type"]) == ("error", "authentication_error")
+    async with http.post(f"{bridge.url}/rollout/none{chat}", headers={"x-api-key": other.token}) as got:
+        assert got.status == 401
+
+
+async def test_an_unsupported_endpoint_is_answered_with_the_supported_ones(http, bridge, conversation):
+    status, body = await post(http, bridge, conversation, "/v1/embeddings", {})
+    assert status == 404
+    assert body["error"]["message"] == (
+        "Unsupported: POST /v1/embeddings. The server supports POST /v1/chat/completions, POST /v1/responses, "
+        "POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models."
     )
-    async def test_the_values_of_a_request_are_limited(self, http, bridge, conversation, body, problem):
-        status, answer = await post(http, bridge, conversation, "/v1/chat/completions", body)
-        assert (status, answer["error"]["type"]) == (413, "invalid_request_error")
-        assert problem in message_of(answer)
 
-    async def test_an_agent_may_send_only_so_much_in_a_rollout(self, http, bridge, conversation, monkeypatch):
-        monkeypatch.setattr("nightjar.environments.agents.conversation._MOST_RECEIVED_BYTES", 2**19)
-        status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER | {"note": "x" * 2**19})
-        assert (status, message_of(body)) == (413, "The requests of this agent have more than 0.5 MB.")
 
-    async def test_an_address_has_a_limited_number_of_connections(self, bridge, monkeypatch):
-        monkeypatch.setattr(bridge_module, "_MOST_CONNECTIONS", 2)
-        async with connected(bridge) as first, connected(bridge):
-            async with connected(bridge) as too_many:
-                with contextlib.suppress(ConnectionError):
-                    assert await too_many[0].read() == b""
-            assert await status_of(first, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") == 401
-        async with connected(bridge) as later:
-            assert await status_of(later, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") == 401
+async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http, bridge, conversation):
+    for path, body, problem in (
+        ("chat/completions", b"{", "The body is not valid JSON"),
+        ("chat/completions", b'{"a": "\xff"}', "The body is not valid JSON"),
+        ("chat/completions", b"[]", "The body: expected an object, found []"),
+        ("chat/completions", b'{"a":' * 200 + b"1" + b"}" * 200, "nested more than 128 levels"),
+        ("chat/completions", {}, "messages: expected a list, but the field is missing"),
+        ("chat/completions", {"messages": []}, "messages: expected a list with at least one element"),
+        ("chat/completions", {"messages": ["Hi"]}, "messages[0]: expected an object, found 'Hi'"),
+        ("chat/completions", {"messages": [{"role": "bot"}]}, "messages[0].role: expected one of system"),
+        ("chat/completions", {"messages": [{"role": "user", "content": 1}]}, "messages[0].content: expected"),
+        (
+            "chat/completions", {"messages": [{"role": "user", "content": [{"type": "video"}]}]},
+            "messages[0].content[0].type: expected one of text, refusal, image_url",
+        ),
+        ("chat/completions", USER | {"temperature": "hot"}, "temperature: expected a number, found 'hot'"),
+        ("chat/completions", USER | {"max_tokens": True}, "max_tokens: expected an integer, found True"),
+        ("chat/completions", USER | {"max_tokens": 0}, "max_tokens: expected a positive integer, found 0"),
+        ("chat/completions", USER | {"n": 2}, "n: expected 1"),
+        ("chat/completions", USER | {"stream": "yes"}, "stream: expected true or false, found 'yes'"),
+        ("chat/completions", USER | {"stop": [1]}, "stop: expected a text or a list of texts"),
+        ("chat/completions", USER | {"tools": [{"type": "function"}]}, "tools[0].function: expected an object"),
+        ("chat/completions", USER | {"tool_choice": "some"}, "tool_choice: expected one of auto, none, required"),
+        ("responses", {"input": ""}, "input: expected a list, found ''"),
+        ("responses", {"input": "Hi", "previous_response_id": "r"}, "previous_response_id: the server"),
+        ("responses", {"input": [{"type": "item_reference", "id": "r"}]}, "input[0].type: expected one of message"),
+        ("responses", {"input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0].type: the server has no tool"),
+        ("messages", {}, "messages: expected a list"),
+        ("messages", USER | {"tools": [{"name": "x"}]}, "tools[0].input_schema: expected an object"),
+        ("messages", USER | {"tools": [{"name": "x", "type": "bash_1"}]}, "tools[0].type: the server has no tool"),
+        ("messages", {"messages": [{"role": "user", "content": [{"type": "x"}]}]}, "messages[0].content[0].type"),
+        ("messages/count_tokens", {"messages": 1}, "messages: expected a list, found 1"),
+    ):  # fmt: skip
+        status, answer = await post(http, bridge, conversation, f"/v1/{path}", body)
+        told = problem in answer["error"]["message"], "request_id" in answer  # Anthropic's form of an error
+        assert (status, *told) == (400, True, path.startswith("messages")), (body, answer)
+    assert conversation.take_request() is None
 
-    async def test_what_is_not_http_is_answered_without_a_log(self, bridge, caplog):
-        async with connected(bridge) as connection:
-            assert await status_of(connection, b"GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"y" * 100_000)) == 400
-        assert caplog.text == ""
 
-    async def test_an_agent_cannot_queue_any_number_of_requests(self, http, bridge, conversation):
-        asking = [
-            asyncio.create_task(post(http, bridge, conversation, "/v1/chat/completions", USER)) for _ in range(65)
-        ]
-        done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
-        [(status, body)] = [task.result() for task in done]
-        assert (status, message_of(body)) == (429, "64 requests of this agent already wait for an answer.")
-        conversation.close()
-        assert {status for status, _ in await asyncio.gather(*asking)} == {429, 503}
+async def test_the_size_of_a_request_of_its_values_and_of_all_requests_is_limited(
+    http, bridge, conversation, monkeypatch
+):
+    assert bridge_module.MAX_BODY_BYTES == 64 * 2**20
+    monkeypatch.setattr(bridge_module, "MAX_BODY_BYTES", 2**20 - 1)
+    small = AgentBridge()
+    await small.start()
+    status, body = await post(http, small, small.open("tested"), "/v1/messages", b" " * 2**20)
+    assert (status, body["error"]["message"][:23]) == (413, "The body is larger than")
+    await small.stop()
+    for value, count, problem in (
+        (b"{}", 300_000, "The body has more than 500,000 commas and brackets"),
+        (b"1", 20_001, "messages: expected at most 20,000 elements"),
+    ):
+        values = b'{"messages": [%s]}' % b",".join([value] * count)
+        status, body = await post(http, bridge, conversation, "/v1/chat/completions", values)
+        assert (status, body["error"]["type"]) == (413, "invalid_request_error")
+        assert problem in body["error"]["message"]
+    monkeypatch.setattr("nightjar.environments.agents.conversation._MOST_RECEIVED_BYTES", 2**19)
+    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER | {"note": "x" * 2**19})
+    told = "The requests of this agent have more than 0.5 MB."
+    assert (status, body["error"]["message"]) == (413, told)
 
-    async def test_a_failure_of_the_bridge_shows_no_traceback(self, http, bridge, conversation, monkeypatch, caplog):
-        monkeypatch.setattr("nightjar.environments.agents.bridge_chat.parse", lambda body: 1 / 0)
-        status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER)
-        assert (status, message_of(body)) == (500, "The server of the model failed to handle this request.")
-        assert "ZeroDivisionError" in caplog.text
 
-    async def test_an_answer_that_only_pythons_encoder_can_write_is_sent(self, conversation, gpt, response):
-        asking = gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": "Hi"}])
-        _, got = await answered(conversation, asking, response("half \ud83d"))
-        assert got.choices[0].message.content == "half \ud83d"
+async def test_an_address_has_a_limited_number_of_connections_and_bad_http_leaves_no_log(bridge, monkeypatch, caplog):
+    get = b"GET / HTTP/1.1\r\nHost: x\r\n"
+    monkeypatch.setattr(bridge_module, "_MOST_CONNECTIONS", 2)
+    async with connected(bridge) as first, connected(bridge):
+        async with connected(bridge) as too_many:
+            with contextlib.suppress(ConnectionError):
+                assert await too_many[0].read() == b""
+        assert await status_of(first, get + b"\r\n") == 401
+    async with connected(bridge) as later:
+        assert await status_of(later, get + b"\r\n") == 401
+    async with connected(bridge) as no_http:
+        assert await status_of(no_http, get + b"X: %s\r\n\r\n" % (b"y" * 100_000)) == 400
+    assert caplog.text == ""
 
-    async def test_a_port_in_use_is_reported(self, bridge):
-        await bridge.start()  # does nothing
-        with pytest.raises(ServiceError, match=f"Cannot listen on port {bridge.port} of 127.0.0.1"):
-            await AgentBridge().start(port=bridge.port)
+
+async def test_an_agent_cannot_queue_any_number_of_requests(http, bridge, conversation):
+    asking = [asyncio.create_task(post(http, bridge, conversation, "/v1/chat/completions", USER)) for _ in range(65)]
+    done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    [(status, body)] = [task.result() for task in done]
+    assert (status, body["error"]["message"]) == (429, "64 requests of this agent already wait for an answer.")
+    conversation.close()
+    assert {status for status, _ in await asyncio.gather(*asking)} == {429, 503}
+
+
+async def test_a_failure_of_the_bridge_shows_no_traceback(http, bridge, conversation, monkeypatch, caplog):
+    monkeypatch.setattr("nightjar.environments.agents.bridge_chat.parse", lambda body: 1 / 0)
+    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER)
+    assert (status, body["error"]["message"]) == (500, "The server of the model failed to handle this request.")
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_an_answer_that_only_pythons_encoder_can_write_is_sent(conversation, gpt, response):
+    _, got = await answered(conversation, gpt.chat.completions.create(model="any", **USER), response("half \ud83d"))
+    assert got.choices[0].message.content == "half \ud83d"
+
+
+async def test_a_port_in_use_is_reported(bridge):
+    await bridge.start()  # does nothing
+    with pytest.raises(ServiceError, match=f"Cannot listen on port {bridge.port} of 127.0.0.1"):
+        await AgentBridge().start(port=bridge.port)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import is_alive, until
 
 from nightjar.environments.agents.bounded_log import BoundedLog
 from nightjar.environments.agents.program import AgentProgram
@@ -62,27 +63,15 @@ async def test_requests_come_in_turn_and_then_none(program, response):
     await running.close()
 
 
-async def until(holds):
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - another process changes it
-            await asyncio.sleep(0.01)
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 async def test_close_kills_the_program_with_what_it_started(program):
     running = program("sleep 60 & echo $!; wait")
     await running.start()
-    await until(lambda: running.log.endswith("\n"))
-    assert is_running(int(running.log))
+    await asyncio.to_thread(until, lambda: running.log.endswith("\n"))
+    child = int(running.log)
+    assert is_alive(child)
     await running.close()
     await running.close()
-    await until(lambda: not is_running(int(running.log)))
+    await asyncio.to_thread(until, lambda: not is_alive(child))
     assert (running.exit_code, running.conversation.is_open) == (None, False)
 
 
@@ -102,14 +91,12 @@ async def test_a_cancelled_wait_loses_no_request_and_close_still_kills(program, 
 
 async def test_a_failing_sandbox_fails_the_wait(program, plain_sandbox):
     class Failing:
-        async def close_input(self):
-            pass
-
         async def read(self):
             raise SandboxError("The sandbox is gone")
 
-        async def close(self):
-            pass
+        async def close(self): ...
+
+        close_input = close
 
     async def spawn(*_):
         return Failing()
@@ -122,36 +109,27 @@ async def test_a_failing_sandbox_fails_the_wait(program, plain_sandbox):
     await running.close()
 
 
-async def test_both_streams_are_in_the_log_in_their_order(program):
+async def test_the_log_has_both_streams_in_their_order_without_the_middle_of_a_long_output(program):
     done = await ended(program("echo one; sleep 0.05; echo two >&2; sleep 0.05; printf 'three \\377'"))
     assert done.log == "one\ntwo\nthree \N{REPLACEMENT CHARACTER}"
+    made = "head -c 20000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b; echo end"
+    start, notice, end = (await ended(program(made))).log.partition("\n[4920004 bytes of output are left out]\n")
+    assert (start, notice > "", end) == ("a" * 20_000, True, "b" * 79_996 + "end\n")
 
 
-async def test_the_middle_of_a_long_output_is_left_out(program):
-    done = await ended(
-        program("head -c 20000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b; echo end")
-    )
-    start, notice, end = done.log.partition("\n[4920004 bytes of output are left out]\n")
-    assert notice
-    assert start == "a" * 20_000
-    assert end == "b" * 79_996 + "end\n"
-
-
-@pytest.mark.parametrize(
-    ("pieces", "text"),
-    [
-        (["ab"], "ab"),
-        (["abc", "def", "gh"], "abcdefgh"),
-        (["abcdefghi"], "abc\n[1 bytes of output are left out]\nefghi"),
-        (["a", "b", "cd", "efg", "hij"], "abc\n[2 bytes of output are left out]\nfghij"),
-        (["abcdefghijklmnop", "q"], "abc\n[9 bytes of output are left out]\nmnopq"),
-    ],
-)
-def test_a_log_keeps_its_first_and_last_bytes(pieces, text):
-    log = BoundedLog(first_bytes=3, last_bytes=5)
-    for piece in pieces:
-        log.add(piece.encode())
-    assert log.text() == text
+def test_a_log_keeps_its_first_and_last_bytes():
+    kept = {
+        "ab": "ab",
+        "abc def gh": "abcdefgh",
+        "abcdefghi": "abc\n[1 bytes of output are left out]\nefghi",
+        "a b cd efg hij": "abc\n[2 bytes of output are left out]\nfghij",
+        "abcdefghijklmnop q": "abc\n[9 bytes of output are left out]\nmnopq",
+    }
+    logs = {pieces: BoundedLog(first_bytes=3, last_bytes=5) for pieces in kept}
+    for pieces, log in logs.items():
+        for piece in pieces.split():
+            log.add(piece.encode())
+    assert {pieces: log.text() for pieces, log in logs.items()} == kept
 
 
 def test_a_log_of_single_bytes_stays_small():

@@ -1,30 +1,26 @@
 """The conversation of an agent as one list of messages."""
 
-import pytest
-
 from nightjar.core.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from nightjar.environments.agents.transcript import transcript_of, with_known_messages
-
-KINDS = {"s": SystemMessage, "u": UserMessage, "a": AssistantMessage}
 
 
 def messages(names):
     """Returns messages: ``s``, ``u`` and ``a`` begin the texts of a system, user and model message."""
+    kinds = {"s": SystemMessage, "u": UserMessage, "a": AssistantMessage}
     return [
-        ToolMessage(tool_call_id=name, content=name) if name[0] == "t" else KINDS[name[0]](content=name)
+        ToolMessage(tool_call_id=name, content=name) if name[0] == "t" else kinds[name[0]](content=name)
         for name in names.split()
     ]
 
 
-def steps(*requests):
-    """Returns the steps of requests, each written as ``prompt -> completion``."""
-    split = [request.split("->") for request in requests]
-    return [{"prompt": messages(prompt), "completion": messages(completion)} for prompt, completion in split]
+def step(request):
+    """Returns the step of a request that is written as ``prompt -> completion``."""
+    prompt, completion = request.split("->")
+    return {"prompt": messages(prompt), "completion": messages(completion)}
 
 
-@pytest.mark.parametrize(
-    ("requests", "transcript"),
-    [
+def test_a_transcript_has_each_message_once():
+    for requests, transcript in (
         ([], ""),
         (["s u1 -> a1"], "s u1 a1"),
         (["s u1 -> a1", "s u1 a1 t1 -> a2", "s u1 a1 t1 a2 u2 -> a3"], "s u1 a1 t1 a2 u2 a3"),
@@ -51,10 +47,8 @@ def steps(*requests):
         # the agent asks again, or takes a step back
         (["s u1 -> a1", "s u1 -> a2", "s u1 a2 t2 -> a3"], "s u1 a1 a2 t2 a3"),
         (["s u1 -> a1", "s u1 a1 t1 -> a2", "s u1 a1 t9 -> a3"], "s u1 a1 t1 a2 t9 a3"),
-    ],
-)  # fmt: skip
-def test_a_transcript_has_each_message_once(requests, transcript):
-    assert transcript_of(steps(*requests)) == messages(transcript)
+    ):  # fmt: skip
+        assert transcript_of(list(map(step, requests))) == messages(transcript), requests
 
 
 def test_a_repeated_message_may_be_written_otherwise():
@@ -71,26 +65,20 @@ def test_a_repeated_message_may_be_written_otherwise():
     assert transcript_of([first, second]) == [*asked, said, *messages("t1 a2")]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_a_message_with_other_text_calls_or_images_is_another_message():
+    said = {"content": "", "tool_calls": [ToolCall(id="c", name="f", arguments="{}")]}
+    first = {"prompt": messages("u1"), "completion": [AssistantMessage(**said)]}
+    for other in (
         {"content": "x"},
         {"tool_calls": [ToolCall(id="d", name="f", arguments="{}")]},
         {"tool_calls": [ToolCall(id="c", name="g", arguments="{}")]},
         {"tool_calls": [ToolCall(id="c", name="f", arguments='{"a": 1}')]},
-    ],
-)
-def test_a_message_with_other_text_or_calls_is_another_message(other):
-    said = {"content": "", "tool_calls": [ToolCall(id="c", name="f", arguments="{}")]}
-    first = {"prompt": messages("u1"), "completion": [AssistantMessage(**said)]}
-    sent = AssistantMessage(**said | other)
-    assert with_known_messages([first], [*messages("u1"), sent])[1] is sent
-
-
-def test_images_belong_to_a_message():
-    def image(url):
-        return UserMessage(content=[{"type": "image_url", "image_url": {"url": url}}])
-
-    first = {"prompt": [image("data:,a")], "completion": messages("a1")}
-    second = {"prompt": [image("data:,b")], "completion": messages("a2")}
-    assert transcript_of([first, second]) == [image("data:,a"), *messages("a1"), image("data:,b"), *messages("a2")]
+    ):
+        sent = AssistantMessage(**said | other)
+        assert with_known_messages([first], [*messages("u1"), sent])[1] is sent
+    one, two = (
+        UserMessage(content=[{"type": "image_url", "image_url": {"url": url}}]) for url in ("data:,a", "data:,b")
+    )
+    first = {"prompt": [one], "completion": messages("a1")}
+    second = {"prompt": [two], "completion": messages("a2")}
+    assert transcript_of([first, second]) == [one, *messages("a1"), two, *messages("a2")]

@@ -11,8 +11,6 @@ from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import UserMessage
 from nightjar.errors import ModelError
 
-SCHEMA = TypeAdapter(BaseUrl).json_schema()["not"]["pattern"]
-
 
 @pytest.fixture
 def missing(canned):
@@ -36,40 +34,32 @@ async def test_a_query_is_sent_with_every_request(missing, client_type):
     assert missing.addresses == [f"/v1{PROTOCOLS[client_type].route}?api-version=2024-10-21&region=eu"]
 
 
-@pytest.mark.parametrize(
-    ("path", "client_type", "advice"),
-    [
-        ("/v1", "openai_chat_completions", None),
-        ("/v1/chat/completions", "openai_chat_completions", "probably {}/v1"),
-        ("", "openai_chat_completions", "perhaps {}/v1"),
-        ("/v1/messages", "anthropic_messages", "probably {}/v1"),
-        ("", "anthropic_messages", None),
-    ],
-)
-async def test_a_missing_route_is_named_with_the_likely_base_url(missing, path, client_type, advice):
-    error = await error_of(missing.url + path, client_type)
-    assert missing.url + missing.addresses[0] in error
-    assert re.findall("The base URL is (.*)", error) == ([advice.format(missing.url)] if advice else [])
+async def test_a_missing_route_is_named_with_the_likely_base_url(missing):
+    for path, client_type, advice in (
+        ("/v1", "openai_chat_completions", []),
+        ("/v1/chat/completions", "openai_chat_completions", [f"probably {missing.url}/v1"]),
+        ("", "openai_chat_completions", [f"perhaps {missing.url}/v1"]),
+        ("/v1/messages", "anthropic_messages", [f"probably {missing.url}/v1"]),
+        ("", "anthropic_messages", []),
+    ):
+        error = await error_of(missing.url + path, client_type)
+        assert missing.url + missing.addresses[-1] in error
+        assert re.findall("The base URL is (.*)", error) == advice, path
 
 
-@pytest.mark.parametrize(
-    ("url", "is_accepted"),
-    [
-        ("https://host/v1?api-version=2024-10-21", True),
-        ("https://host/v1?a=1&b=x.y:z", True),
-        ("https://host/a@b/v1", True),
-        *((f"https://host/v1?{name}=1", False) for name in ("api_key", "API_KEY", "sig", "access-token", "code")),
-        ("https://host/v1?a=1&subscription-key=2", False),
-        ("https://host/v1?secret-without-a-name", False),
-        (f"https://host/v1?long={'a' * 33}", False),
-        ("https://host/v1#fragment", False),
-        ("https://user:password@host/v1", False),
-    ],
-)
-def test_a_base_url_that_may_hold_a_key_is_refused_by_the_model_and_by_its_schema(url, is_accepted):
-    assert (re.search(SCHEMA, url) is None) == is_accepted
-    if is_accepted:
-        assert ClientConfig(api_base_url=url).api_base_url == url
-    else:
+def test_a_base_url_that_may_hold_a_key_is_refused_by_the_model_and_by_its_schema():
+    schema = TypeAdapter(BaseUrl).json_schema()["not"]["pattern"]
+    for url in ("v1?api-version=2024-10-21", "v1?a=1&b=x.y:z", "a@b/v1"):
+        assert re.search(schema, f"https://host/{url}") is None
+        assert ClientConfig(api_base_url=f"https://host/{url}").api_base_url == f"https://host/{url}"
+    for url in (
+        *(f"https://host/v1?{name}=1" for name in ("api_key", "API_KEY", "sig", "access-token", "code")),
+        "https://host/v1?a=1&subscription-key=2",
+        "https://host/v1?secret-without-a-name",
+        f"https://host/v1?long={'a' * 33}",
+        "https://host/v1#fragment",
+        "https://user:password@host/v1",
+    ):
+        assert re.search(schema, url), url
         with pytest.raises(ValidationError):
             ClientConfig(api_base_url=url)

@@ -1,11 +1,13 @@
 """Agent programs as environments: real processes, a real bridge, and the model server as the model under test."""
 
+import asyncio
 import json
 import logging
 import sys
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from nightjar.clients import ClientConfig
 from nightjar.core.messages import Response, ResponseMessage, ToolCall
@@ -47,13 +49,6 @@ def main(question):
 ADDS = Script(
     [tool_call("add", a=1, b=2), tool_call("add", a=3, b=4), lambda messages: f"It is {messages[-1]['content']}."]
 )
-
-
-CHOICES = {
-    "openai_chat_completions": {"type": "function", "function": {"name": "add"}},
-    "openai_responses": {"type": "function", "name": "add"},
-    "anthropic_messages": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
-}
 
 
 async def reads_answer(state):
@@ -101,18 +96,17 @@ def make_env(plain_sandbox):
     return make
 
 
-async def evaluated(env, server, **how):
-    """Evaluates an environment against a model server; returns the row of its rollout."""
-    results = await env.evaluate(ClientConfig(api_base_url=server.base_url), "local", **how)
+async def evaluated(env, server, protocol="openai_chat_completions", **how):
+    """Evaluates an environment against a model server; returns the rows of its rollouts."""
+    results = await env.evaluate(ClientConfig(api_base_url=server.base_url, client_type=protocol), "local", **how)
     await tear_down(env)
-    [row] = results["outputs"]
-    return row
+    return results["outputs"]
 
 
 async def test_an_agent_with_two_tool_turns_is_answered_recorded_and_scored(make_env, plain_sandbox, tmp_path):
     env = make_env(environment_vars={"MINE": "7"})
     with ModelServer(ADDS, keep_requests=5) as server:
-        row = await evaluated(env, server, sampling_args={"temperature": 0.5}, results_path=tmp_path / "run")
+        [row] = await evaluated(env, server, sampling_args={"temperature": 0.5}, results_path=tmp_path / "run")
         requests = server.requests
     assert row["prompt"] == [{"role": "system", "content": "You add."}, {"role": "user", "content": "1 + 2 + 4?"}]
     assert [(each["role"], each.get("content")) for each in row["completion"]] == [
@@ -132,42 +126,39 @@ async def test_an_agent_with_two_tool_turns_is_answered_recorded_and_scored(make
     assert [step["prompt"] for step in attempt["state"]["trajectory"]] == [2, 4, 6]  # each message is stored once
 
 
-@pytest.mark.parametrize("protocol", ["openai_chat_completions", "openai_responses", "anthropic_messages"])
-async def test_the_model_may_have_another_protocol_than_the_agent(make_env, protocol):
+@pytest.mark.parametrize(
+    ("protocol", "choice"),
+    [
+        ("openai_chat_completions", {"type": "function", "function": {"name": "add"}}),
+        ("openai_responses", {"type": "function", "name": "add"}),
+        ("anthropic_messages", {"type": "tool", "name": "add", "disable_parallel_tool_use": True}),
+    ],
+)
+async def test_the_model_may_have_another_protocol_than_the_agent(make_env, protocol, choice):
     env = make_env("""
 def ask(messages, ask=ask):
     return ask(messages, tool_choice={"type": "function", "function": {"name": "add"}}, parallel_tool_calls=False)
 main('1 + 2 + 4?')
 """)
     with ModelServer(ADDS, keep_requests=5) as server:
-        config = ClientConfig(api_base_url=server.base_url, client_type=protocol)
-        results = await env.evaluate(config, "local")
+        [row] = await evaluated(env, server, protocol)
         choices = [request.body["tool_choice"] for request in server.requests]
-    await tear_down(env)
-    assert [row["reward"] for row in results["outputs"]] == [1.0]
-    assert choices == [CHOICES[protocol]] * 3
+    assert (row["reward"], choices) == (1.0, [choice] * 3)
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("source", "exit_code", "log", "turns", "metric"),
     [
-        ("sys.exit(3)", {"exit": 3, "log": "", "turns": 0, "metric": 1.0}),
-        ("print('done')", {"exit": 0, "log": "done\n", "turns": 0, "metric": 0.0}),
-        ("ask([{'role': 'user', 'content': '1 + 1?'}]); os._exit(4)", {"exit": 4, "turns": 1, "metric": 1.0}),
+        ("sys.exit(3)", 3, "", 0, 1.0),
+        ("print('done')", 0, "done\n", 0, 0.0),
+        ("ask([{'role': 'user', 'content': '1 + 1?'}]); os._exit(4)", 4, "", 1, 1.0),
     ],
-)  # fmt: skip
-async def test_a_program_that_ends_without_an_answer_is_scored(make_env, attempt, source, expected):
-    state, _ = await attempt(make_env(source), "2")
-    assert (state["error"], state["stop_condition"]) == (None, "agent_completed")
-    assert state["agent_exit_code"] == expected["exit"]
-    assert state["agent_log"] == expected.get("log", state["agent_log"])
-    assert len(state["trajectory"]) == expected["turns"]
-    assert await state_metric(make_env(source), state, "agent_error") == expected["metric"]
-
-
-async def state_metric(env, state, name):
-    await env.rubric.score_group([state])
-    return state["metrics"][name]
+)
+async def test_a_program_that_ends_without_an_answer_is_scored(make_env, play, source, exit_code, log, turns, metric):
+    state, _ = await play(make_env(source), "2")
+    assert (state["error"], state["stop_condition"], len(state["trajectory"])) == (None, "agent_completed", turns)
+    assert (state["agent_exit_code"], state["agent_log"]) == (exit_code, log)
+    assert state["metrics"]["agent_error"] == metric
 
 
 @pytest.mark.parametrize(
@@ -184,24 +175,22 @@ async def test_an_error_of_the_model_reaches_the_agent_and_ends_the_rollout(
 try:
     main('1 + 1?')
 except urllib.error.HTTPError as error:
-    open("error", "w").write(f"{error.code} {error.reason} {error.read().decode()}")
+    open("error.new", "w").write(f"{error.code} {error.reason} {error.read().decode()}")
+    os.rename("error.new", "error")
 """
     env = make_env(source, run_command=f"{sys.executable} -S agent.py; sleep 60")
-    waiting = env._end_program
+    end_program = env._end_program
 
     async def end_later(agent, state):
-        while not Path(env.sandbox.workspace, "error").exists():  # noqa: ASYNC240
-            await __import__("asyncio").sleep(0.01)
-        await waiting(agent, state)
+        await asyncio.to_thread(until, lambda: read(env.sandbox, "error"))
+        await end_program(agent, state)
 
     env._end_program = end_later
     state, _ = await attempt(env, error)
-    assert state["stop_condition"] == stop_condition
+    assert (state["stop_condition"], state["agent_exit_code"]) == (stop_condition, None)
     assert state["error"] is (error if stop_condition == "has_error" else None)
     told = read(env.sandbox, "error")
-    assert told.startswith(status)
-    assert "intern" not in told
-    assert state["agent_exit_code"] is None
+    assert (told.startswith(status), "intern" in told) == (True, False)
 
 
 async def test_an_agent_that_runs_out_of_time_is_killed_and_scored(make_env, play):
@@ -219,10 +208,7 @@ async def test_the_time_between_two_requests_is_limited_by_the_rollout_alone(mak
 
 
 async def test_max_turns_ends_the_program(make_env, attempt):
-    def again(prompt):
-        return response_with_call(len(prompt))
-
-    state, client = await attempt(make_env(max_turns=2), again)
+    state, client = await attempt(make_env(max_turns=2), lambda prompt: response_with_call(len(prompt)))
     assert (state["stop_condition"], len(client.asked), state["agent_exit_code"]) == ("max_turns_reached", 2, None)
 
 
@@ -233,8 +219,7 @@ def response_with_call(number):
 
 
 async def test_a_call_without_an_id_gets_one(make_env, attempt):
-    answers = [response_with_call(1), "It is 7."]
-    state, client = await attempt(make_env(), *answers)
+    state, client = await attempt(make_env(), response_with_call(1), "It is 7.")
     prompt = client.asked[1][0]
     [call] = prompt[2].tool_calls
     assert call.id.startswith("call_")
@@ -286,11 +271,9 @@ async def test_a_failing_hook_fails_the_rollout_and_closes_the_sandbox(make_env,
 
 async def test_twenty_agents_at_once_share_one_bridge(make_env, caplog):
     caplog.set_level(logging.WARNING)
-    env = make_env()
     with ModelServer(ADDS, faults=Faults(latency_ms=5)) as server:
-        results = await env.evaluate(ClientConfig(api_base_url=server.base_url), "local", rollouts_per_example=20)
+        rows = await evaluated(make_env(), server, rollouts_per_example=20)
         assert server.stats().answered == 60
-    await tear_down(env)
-    assert [row["completion"][-1]["content"] for row in results["outputs"]] == ["It is 7."] * 20
-    assert [row["agent_log"] for row in results["outputs"]] == ["add 1 2\nadd 3 4\n"] * 20
+    assert [row["completion"][-1]["content"] for row in rows] == ["It is 7."] * 20
+    assert [row["agent_log"] for row in rows] == ["add 1 2\nadd 3 4\n"] * 20
     assert not caplog.records

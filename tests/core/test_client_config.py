@@ -1,6 +1,5 @@
 """Endpoints: URLs, keys by name, and what a client is made of."""
 
-import openai
 import pytest
 from pydantic import ValidationError
 
@@ -30,76 +29,66 @@ def config(url=REMOTE, **fields):
     return ClientConfig(api_base_url=url, api_key_var="TEST_KEY", **fields)
 
 
-class TestKeys:
-    def test_a_key_is_read_from_its_variable_and_is_no_part_of_the_configuration(self, monkeypatch):
-        monkeypatch.setenv("TEST_KEY", " sk-1\n")
-        assert resolve_api_key(config()) == "sk-1"
-        assert "sk-1" not in config().model_dump_json()
+def test_a_key_is_read_from_its_variable_and_is_no_part_of_the_configuration(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", " sk-1\n")
+    assert resolve_api_key(config()) == "sk-1"
+    assert "sk-1" not in config().model_dump_json()
+    monkeypatch.setenv("TEST_KEY", "schlüssel")
+    with pytest.raises(ConfigError, match="'TEST_KEY'") as caught:
+        resolve_api_key(config())
+    assert "schl" not in str(caught.value), "a key that no header can carry is named, not shown"
 
-    @pytest.mark.parametrize("value", [None, "", "  \n"])
-    def test_a_remote_endpoint_needs_a_key(self, monkeypatch, value):
+
+def test_every_host_but_this_machine_needs_a_key(monkeypatch):
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        assert resolve_api_key(config(f"http://{host}:8000/v1")) == "EMPTY"
+    for host in ("localhost.example.com", "127.0.0.1.example.com", "10.0.0.1"):
+        with pytest.raises(MissingKeyError):
+            resolve_api_key(config(f"http://{host}/v1"))
+    for value in (None, "", "  \n"):
         if value is not None:
             monkeypatch.setenv("TEST_KEY", value)
         with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
             resolve_api_key(config())
 
-    @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
-    def test_this_machine_needs_no_key(self, host):
-        assert resolve_api_key(config(f"http://{host}:8000/v1")) == "EMPTY"
 
-    @pytest.mark.parametrize("host", ["localhost.example.com", "127.0.0.1.example.com", "10.0.0.1"])
-    def test_a_host_that_looks_like_this_machine_needs_a_key(self, host):
-        with pytest.raises(MissingKeyError):
-            resolve_api_key(config(f"http://{host}/v1"))
+@pytest.fixture
+def saved(tmp_path):
+    """Writes ``~/.prime/config.json``, where Prime's own command line keeps a key and a team."""
 
-    def test_a_key_that_no_header_can_carry_is_named_not_shown(self, monkeypatch):
-        monkeypatch.setenv("TEST_KEY", "schlüssel")
-        with pytest.raises(ConfigError, match="'TEST_KEY'") as caught:
-            resolve_api_key(config())
-        assert "schl" not in str(caught.value)
+    def save(text):
+        (tmp_path / ".prime").mkdir(exist_ok=True)
+        (tmp_path / ".prime" / "config.json").write_text(text)
+
+    return save
 
 
-class TestPrime:
-    """The key and the team of Prime's own command line."""
+def test_prime_s_key_is_the_variable_then_the_file(saved, monkeypatch):
+    with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
+        resolve_api_key(ClientConfig())
+    saved('{"api_key": " pit-file "}')
+    with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
+        resolve_api_key(config())
+    assert resolve_api_key(ClientConfig()) == "pit-file"
+    monkeypatch.setenv("PRIME_API_KEY", "pit-env")
+    assert resolve_api_key(ClientConfig()) == "pit-env"
 
-    @pytest.fixture
-    def saved(self, tmp_path):
-        """Writes ``~/.prime/config.json``."""
 
-        def save(text):
-            (tmp_path / ".prime").mkdir()
-            (tmp_path / ".prime" / "config.json").write_text(text)
+def test_prime_s_team_is_a_header(saved, monkeypatch):
+    assert request_headers(ClientConfig()) == {}
+    saved('{"team_id": "team-file"}')
+    assert request_headers(ClientConfig()) == {"X-Prime-Team-ID": "team-file"}
+    monkeypatch.setenv("PRIME_TEAM_ID", "team-env")
+    assert request_headers(ClientConfig(extra_headers={"X-A": "1"})) == {"X-Prime-Team-ID": "team-env", "X-A": "1"}
+    assert request_headers(ClientConfig(extra_headers={"X-Prime-Team-ID": "t"})) == {"X-Prime-Team-ID": "t"}
+    assert request_headers(config(extra_headers={"X-A": "1"})) == {"X-A": "1"}, "other keys have no team"
 
-        return save
 
-    def test_the_key_is_the_variable_then_the_file(self, saved, monkeypatch):
-        saved('{"api_key": " pit-file "}')
-        assert resolve_api_key(ClientConfig()) == "pit-file"
-        monkeypatch.setenv("PRIME_API_KEY", "pit-env")
-        assert resolve_api_key(ClientConfig()) == "pit-env"
-
-    def test_a_missing_key_is_named_by_its_variable(self, saved):
-        with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
-            resolve_api_key(ClientConfig())
-        saved('{"api_key": "pit-file"}')
-        with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
-            resolve_api_key(config())
-
-    def test_the_team_is_a_header(self, saved, monkeypatch):
-        assert request_headers(ClientConfig()) == {}
-        saved('{"team_id": "team-file"}')
-        assert request_headers(ClientConfig()) == {"X-Prime-Team-ID": "team-file"}
-        monkeypatch.setenv("PRIME_TEAM_ID", "team-env")
-        assert request_headers(ClientConfig(extra_headers={"X-A": "1"})) == {"X-Prime-Team-ID": "team-env", "X-A": "1"}
-        assert request_headers(ClientConfig(extra_headers={"X-Prime-Team-ID": "t"})) == {"X-Prime-Team-ID": "t"}
-        assert request_headers(config(extra_headers={"X-A": "1"})) == {"X-A": "1"}, "other keys have no team"
-
-    @pytest.mark.parametrize(
-        ("text", "is_broken"),
-        [("{", True), ("[]", True), ('"key"', True), ('{"api_key": 5, "team_id": null}', False)],
-    )
-    def test_a_file_that_is_broken_or_has_no_texts_is_ignored(self, saved, text, is_broken, caplog):
+def test_a_file_of_prime_that_is_broken_or_has_no_texts_is_ignored(saved, caplog):
+    for text in ("{", "[]", '"key"', '{"api_key": 5, "team_id": null}'):
+        caplog.clear()
         saved(text)
+        is_broken = "api_key" not in text
         assert not is_broken or load_prime_config() == {}
         assert request_headers(ClientConfig()) == {}
         with pytest.raises(MissingKeyError):
@@ -107,70 +96,69 @@ class TestPrime:
         assert ("~/.prime/config.json" in caplog.text) is is_broken
 
 
-class TestConfig:
-    def test_a_trailing_slash_of_the_url_is_dropped_and_unknown_fields_are_refused(self):
-        assert config("http://localhost:1/v1/").api_base_url == "http://localhost:1/v1"
-        with pytest.raises(ValidationError, match="api_key"):
-            config(api_key="sk-1")
-
-    @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://x/v1", "http://", "", "/v1"])
-    def test_a_url_needs_scheme_and_host(self, url):
+def test_a_url_needs_scheme_and_host_and_loses_its_trailing_slash_and_unknown_fields_are_refused():
+    assert config("http://localhost:1/v1/").api_base_url == "http://localhost:1/v1"
+    with pytest.raises(ValidationError, match="api_key"):
+        config(api_key="sk-1")
+    for url in ("localhost:8000/v1", "ftp://x/v1", "http://", "", "/v1"):
         with pytest.raises(ValidationError, match="api_base_url"):
             config(url)
 
-    @pytest.mark.parametrize(
-        ("headers", "message"),
-        [([("X-A", "1")], "dict"), ({" ": "1"}, "' '"), ({1: "1"}, "found 1"), ({"X-A": 1}, "found 1 for 'X-A'"),
-         ({"X-A": "1\r\nX-B: 2"}, "'X-A'")],
-    )  # fmt: skip
-    @pytest.mark.parametrize("kind", [ClientConfig, EndpointClientConfig])
-    def test_headers_are_texts(self, kind, headers, message):
-        with pytest.raises(ValidationError, match=message):
-            kind(extra_headers=headers)
 
-    def test_fields_of_verifiers_renderer_are_accepted_but_not_the_client_type(self):
-        fields = {"renderer": "qwen3", "renderer_model_name": "q", "renderer_pool_size": 2, "tool_parser": "hermes"}
-        fields |= {"reasoning_parser": "r", "preserve_all_thinking": True, "preserve_thinking_between_tool_calls": True}
-        assert fields.items() <= config(**fields).model_dump().items()
-        with pytest.raises(ValidationError, match="'openai_chat_completions'"):
-            config(client_type="renderer")
-
-    def test_replicas_have_no_replicas(self):
-        nested = {"api_base_url": REMOTE, "endpoint_configs": [{"api_base_url": REMOTE}]}
-        with pytest.raises(ValidationError, match="cannot include endpoint_configs"):
-            config(endpoint_configs=[nested])
-        made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
-        assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
+def test_headers_are_texts():
+    for headers, message in (
+        ([("X-A", "1")], "dict"), ({" ": "1"}, "' '"), ({1: "1"}, "found 1"), ({"X-A": 1}, "found 1 for 'X-A'"),
+        ({"X-A": "1\r\nX-B: 2"}, "'X-A'"),
+    ):  # fmt: skip
+        for kind in (ClientConfig, EndpointClientConfig):
+            with pytest.raises(ValidationError, match=message):
+                kind(extra_headers=headers)
 
 
-class TestReplicas:
-    def test_a_replica_has_what_was_set_for_it_and_all_else_from_around_it(self):
-        endpoints = [
-            {"api_base_url": "http://localhost:1/v1"},
-            EndpointClientConfig(api_base_url="http://localhost:2/v1", timeout=3600.0, extra_headers={}),
-            ClientConfig(api_base_url="http://localhost:3/v1", client_type="openai_completions"),
-        ]
-        around = {"timeout": 60, "max_connections": 10, "client_type": "openai_responses"}
-        resolved = resolve_client_configs(config(endpoint_configs=endpoints, extra_headers={"X-A": "1"}, **around))
-        assert [one.api_base_url for one in resolved] == [f"http://localhost:{port}/v1" for port in (1, 2, 3)]
-        assert [one.timeout for one in resolved] == [60, 3600, 60], "what is set counts, also where it is the default"
-        assert [one.extra_headers for one in resolved] == [{"X-A": "1"}, {}, {"X-A": "1"}]
-        shared = {(one.api_key_var, one.client_type, one.max_connections) for one in resolved}
-        assert shared == {("TEST_KEY", "openai_responses", 10)}
-        assert [one.endpoint_configs for one in resolved] == [[], [], []]
+def test_fields_of_verifiers_renderer_are_accepted_but_not_the_client_type():
+    fields = {"renderer": "qwen3", "renderer_model_name": "q", "renderer_pool_size": 2, "tool_parser": "hermes"}
+    fields |= {"reasoning_parser": "r", "preserve_all_thinking": True, "preserve_thinking_between_tool_calls": True}
+    assert fields.items() <= config(**fields).model_dump().items()
+    with pytest.raises(ValidationError, match="'openai_chat_completions'"):
+        config(client_type="renderer")
 
-    @pytest.mark.parametrize(("index", "port"), [(0, 1), (1, 2), (2, 1), (5, 2)])
-    def test_one_by_its_number(self, index, port):
-        endpoints = [{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)]
+
+def test_replicas_have_no_replicas():
+    nested = {"api_base_url": REMOTE, "endpoint_configs": [{"api_base_url": REMOTE}]}
+    with pytest.raises(ValidationError, match="cannot include endpoint_configs"):
+        config(endpoint_configs=[nested])
+    made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
+    assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
+
+
+def test_a_replica_has_what_was_set_for_it_and_all_else_from_around_it():
+    endpoints = [
+        {"api_base_url": "http://localhost:1/v1"},
+        EndpointClientConfig(api_base_url="http://localhost:2/v1", timeout=3600.0, extra_headers={}),
+        ClientConfig(api_base_url="http://localhost:3/v1", client_type="openai_completions"),
+    ]
+    around = {"timeout": 60, "max_connections": 10, "client_type": "openai_responses"}
+    resolved = resolve_client_configs(config(endpoint_configs=endpoints, extra_headers={"X-A": "1"}, **around))
+    assert [one.api_base_url for one in resolved] == [f"http://localhost:{port}/v1" for port in (1, 2, 3)]
+    assert [one.timeout for one in resolved] == [60, 3600, 60], "what is set counts, also where it is the default"
+    assert [one.extra_headers for one in resolved] == [{"X-A": "1"}, {}, {"X-A": "1"}]
+    shared = {(one.api_key_var, one.client_type, one.max_connections) for one in resolved}
+    assert shared == {("TEST_KEY", "openai_responses", 10)}
+    assert [one.endpoint_configs for one in resolved] == [[], [], []]
+
+
+def test_a_replica_is_chosen_by_its_number_and_without_replicas_a_configuration_is_itself():
+    endpoints = [{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)]
+    for index, port in ((0, 1), (1, 2), (2, 1), (5, 2)):
         chosen = resolve_client_config(config(client_idx=index, endpoint_configs=endpoints))
         assert chosen.api_base_url == f"http://localhost:{port}/v1"
-
-    def test_without_replicas_a_configuration_is_itself(self):
-        alone = config(extra_headers={"X-A": "1"})
-        assert (resolve_client_config(alone), resolve_client_configs(alone)) == (alone, [alone])
+    alone = config(extra_headers={"X-A": "1"})
+    assert (resolve_client_config(alone), resolve_client_configs(alone)) == (alone, [alone])
 
 
 def test_what_is_no_client_and_no_configuration_is_refused(scripted_client):
+    import openai
+
     client = scripted_client("x")
     assert resolve_client(client) is client
     with pytest.raises(MissingKeyError):

@@ -208,12 +208,12 @@ PROMPTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("protocol", "prompt", "expected"), PROMPTS.values(), ids=PROMPTS)
-async def test_a_prompt_has_the_protocol_s_form(sent, protocol, prompt, expected):
-    fields = {"max_tokens": 9} if protocol == MESSAGES else {}
-    field = {TEXT: "prompt", RESPONSES: "input"}.get(protocol, "messages")
-    expected = expected if isinstance(expected, dict) else {field: expected}
-    assert await sent(protocol, *prompt, **fields) == {**expected, **fields}
+async def test_a_prompt_has_the_protocol_s_form(sent):
+    for name, (protocol, prompt, expected) in PROMPTS.items():
+        fields = {"max_tokens": 9} if protocol == MESSAGES else {}
+        field = {TEXT: "prompt", RESPONSES: "input"}.get(protocol, "messages")
+        body = expected if isinstance(expected, dict) else {field: expected}
+        assert await sent(protocol, *prompt, **fields) == {**body, **fields}, name
 
 
 async def test_a_message_that_is_changed_later_is_sent_as_it_is_then(sent):
@@ -227,9 +227,8 @@ ADD = {"name": "add", "description": "adds"}
 SUB = {"name": "sub", "description": ""}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "expected"),
-    [
+async def test_tools_have_the_protocol_s_form(sent):
+    for protocol, expected in (
         (CHAT, [
             {"type": "function", "function": {**ADD, "parameters": {"type": "object"}}},
             {"type": "function", "function": {**SUB, "parameters": {}, "strict": True}},
@@ -239,19 +238,16 @@ SUB = {"name": "sub", "description": ""}
             {"type": "function", **SUB, "parameters": {}, "strict": True},
         ]),
         (MESSAGES, [{**ADD, "input_schema": {"type": "object"}}, {**SUB, "input_schema": {}}]),
-    ],
-)  # fmt: skip
-async def test_tools_have_the_protocol_s_form(sent, protocol, expected):
-    tools = [Tool(**ADD, parameters={"type": "object"}), Tool(**SUB, parameters={}, strict=True)]
-    assert (await sent(protocol, tools=tools, max_tokens=9))["tools"] == expected
+    ):  # fmt: skip
+        tools = [Tool(**ADD, parameters={"type": "object"}), Tool(**SUB, parameters={}, strict=True)]
+        assert (await sent(protocol, tools=tools, max_tokens=9))["tools"] == expected
 
 
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 5}, "temperature": 0.5, "top_k": 3}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "given", "expected"),
-    [
+async def test_arguments_have_the_protocol_s_names(sent):
+    for protocol, given, expected in (
         (CHAT, {}, {}),
         (TEXT, {"max_tokens": 9, "stop": ["\n"]}, {"max_tokens": 9, "stop": ["\n"]}),
         (RESPONSES, {"max_output_tokens": 1, "max_tokens": 2, "max_completion_tokens": 3}, {"max_output_tokens": 1}),
@@ -268,20 +264,19 @@ THINKING = {"thinking": {"type": "enabled", "budget_tokens": 5}, "temperature": 
             for stop, sequences in (("END", ["END"]), (["A", "B"], ["A", "B"]), (["\n", "A"], ["A"]))
         ),
         *((MESSAGES, {"max_tokens": 9, "stop": stop}, {"max_tokens": 9}) for stop in ("\n", "")),
-    ],
-)
-async def test_arguments_have_the_protocol_s_names(sent, protocol, given, expected):
-    body = await sent(protocol, **given)
-    assert {name: value for name, value in body.items() if name not in {"messages", "prompt", "input"}} == expected
+    ):
+        body = await sent(protocol, **given)
+        assert {name: body[name] for name in body if name not in {"messages", "prompt", "input"}} == expected
 
 
 CHOSEN = {"type": "function", "function": {"name": "add"}}
 SCHEMA = {"name": "sum", "schema": {"type": "object"}}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "given", "expected"),
-    [
+async def test_arguments_of_chat_completions_have_the_protocol_s_form(sent):
+    tools = [Tool(**ADD, parameters={"type": "object"})]
+    ignored = {"model", "messages", "input", "tools", "max_tokens", "max_completion_tokens", "max_output_tokens"}
+    for protocol, given, expected in (
         (CHAT, {"tool_choice": CHOSEN}, {"tool_choice": CHOSEN}),
         (RESPONSES, {"tool_choice": CHOSEN}, {"tool_choice": {"type": "function", "name": "add"}}),
         (RESPONSES, {"tool_choice": "required"}, {"tool_choice": "required"}),
@@ -301,13 +296,9 @@ SCHEMA = {"name": "sum", "schema": {"type": "object"}}
             {"text": {"format": {"type": "json_schema", **SCHEMA}}},
         ),
         (RESPONSES, {"response_format": {"type": "json_object"}}, {"text": {"format": {"type": "json_object"}}}),
-    ],
-)
-async def test_arguments_of_chat_completions_have_the_protocol_s_form(sent, protocol, given, expected):
-    tools = [Tool(**ADD, parameters={"type": "object"})]
-    body = await sent(protocol, tools=tools, max_tokens=9, **given)
-    ignored = {"model", "messages", "input", "tools", "max_tokens", "max_completion_tokens", "max_output_tokens"}
-    assert {name: value for name, value in body.items() if name not in ignored} == expected
+    ):
+        body = await sent(protocol, tools=tools, max_tokens=9, **given)
+        assert {name: body[name] for name in body if name not in ignored} == expected, given
 
 
 async def test_anthropic_s_required_limit_is_4096_by_default_with_one_warning(sent, caplog):
@@ -316,35 +307,27 @@ async def test_anthropic_s_required_limit_is_4096_by_default_with_one_warning(se
     assert caplog.text.count("4096") == 1
 
 
-class TestAudio:
-    async def test_is_answered_with_text_in_chat_completions(self, sent):
-        assert (await sent(CHAT, AUDIO))["modalities"] == ["text"]
-        assert (await sent(CHAT, AUDIO, modalities=["text", "audio"]))["modalities"] == ["text", "audio"]
-
-    async def test_is_a_word_and_one_warning_in_anthropic_s_protocol(self, sent, caplog):
-        for _ in range(2):
-            body = await sent(MESSAGES, AUDIO, max_tokens=9)
-        assert body["messages"][0]["content"] == [text("[audio]")]
-        assert ["audio" in record.message for record in caplog.records] == [True]
+async def test_audio_is_answered_with_text_in_chat_completions_and_a_word_in_anthropic_s_protocol(sent, caplog):
+    assert (await sent(CHAT, AUDIO))["modalities"] == ["text"]
+    assert (await sent(CHAT, AUDIO, modalities=["text", "audio"]))["modalities"] == ["text", "audio"]
+    for _ in range(2):
+        body = await sent(MESSAGES, AUDIO, max_tokens=9)
+    assert body["messages"][0]["content"] == [text("[audio]")]
+    assert ["audio" in record.message for record in caplog.records] == [True], "one warning"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "prompt", "given", "says"),
-    [
+async def test_what_the_protocol_does_not_have_is_refused_before_it_is_sent(sent, canned):
+    for protocol, prompt, given, says in (
         (RESPONSES, [AUDIO], {}, "audio"),
         (RESPONSES, [ASKED], {"n": 2}, "'n'"),
         (RESPONSES, [ASKED], {"stop": ["END"]}, "'stop'"),
         (TEXT, [user(image("https://x/y.png"))], {}, "'image_url'"),
         (TEXT, [ASKED], {"tools": [Tool(**ADD, parameters={})]}, "'add'"),
-    ],
-)
-async def test_what_the_protocol_does_not_have_is_refused_before_it_is_sent(
-    sent, canned, protocol, prompt, given, says
-):
-    with pytest.raises(ModelError, match=says) as caught:
-        await sent(protocol, *prompt, **given)
-    assert isinstance(caught.value.__cause__ or caught.value, ConfigError)
-    assert canned.requests == []
+    ):
+        with pytest.raises(ModelError, match=says) as caught:
+            await sent(protocol, *prompt, **given)
+        assert isinstance(caught.value.__cause__ or caught.value, ConfigError)
+        assert canned.requests == []
 
 
 async def test_text_completions_have_no_tools_in_their_own_form_either():

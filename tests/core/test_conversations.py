@@ -3,9 +3,12 @@
 import time
 
 import pytest
-from markupsafe import escape
 
-from nightjar.view.conversation import plain_text, raw_text, turns
+
+def turns(*arguments, **options):
+    from nightjar.view.conversation import turns  # imports rich
+
+    return turns(*arguments, **options)
 
 
 def seen(turn):
@@ -15,27 +18,23 @@ def seen(turn):
 def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
     parts = [
         {"type": "text", "text": "Look: $$x$$ and \\(y\\)"},
-        *({"image_url": {"url": url}} for url in ("data:image/png;base64,AA==", "https://x/a.png", "javascript:x(1)")),
+        {"image_url": {"url": "javascript:x(1)"}},
         {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
     ]
     [turn] = turns([{"role": "user", "content": parts}])
-    assert [kind for kind, _ in seen(turn)] == ["markdown", "image", "link", "code", "note"]
-    assert "javascript:" in seen(turn)[3][1]
-
-
-@pytest.mark.parametrize(
-    ("url", "kind"),
-    [
-        ("data:image/webp;base64,AA==", "image"),
-        ("data:image/svg+xml,<svg onload='alert(1)'/>", "note"),
-        ("data:text/html,<script>alert(1)</script>", "note"),
-        ("http://example.com/a.png", "link"),
-    ],
-)
-def test_an_image_is_shown_where_it_holds_nothing_but_pixels(url, kind):
-    for part in ({"image_url": {"url": url}}, {"image_url": url}):
-        [turn] = turns([{"role": "user", "content": [part]}])
-        assert [passage.kind for passage in turn.passages] == [kind]
+    assert [kind for kind, _ in seen(turn)] == ["markdown", "code", "note"]
+    assert "javascript:" in seen(turn)[1][1]
+    for url, kind in {
+        "data:image/png;base64,AA==": "image",
+        "data:image/webp;base64,AA==": "image",
+        "data:image/svg+xml,<svg onload='alert(1)'/>": "note",
+        "data:text/html,<script>alert(1)</script>": "note",
+        "http://example.com/a.png": "link",
+        "https://x/a.png": "link",
+    }.items():
+        for part in ({"image_url": {"url": url}}, {"image_url": url}):
+            [turn] = turns([{"role": "user", "content": [part]}])
+            assert [passage.kind for passage in turn.passages] == [kind]
 
 
 def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
@@ -52,11 +51,11 @@ def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nasty", ["`", "```", "```a", "\\[", "$$", "$$ ", " ", "\n"])
-def test_no_text_takes_long(nasty):
+def test_no_text_takes_long():
     began = time.process_time()
-    turns([{"role": "assistant", "content": nasty * 1_000_000}])
-    assert time.process_time() - began < 10
+    for nasty in ("`", "```", "```a", "\\[", "$$", "$$ ", " ", "\n"):
+        turns([{"role": "assistant", "content": nasty * 1_000_000}])
+    assert time.process_time() - began < 80
 
 
 def test_a_long_conversation_shows_less_of_each_message():
@@ -64,9 +63,10 @@ def test_a_long_conversation_shows_less_of_each_message():
     assert sum(len(passage.text + passage.rest) for passage in last.passages) < 5_000
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
+def test_what_is_shown_does_not_grow_with_what_is_said():
+    from markupsafe import escape
+
+    for messages in (
         [{"role": "user", "content": "x"}] * 300_000,
         [{"role": "user", "content": [{"type": "text", "text": "<"}] * 300_000}],
         [{"role": "assistant", "tool_calls": [{"id": "1", "name": "x" * 100_000, "arguments": "[" * 200_000}] * 1000}],
@@ -74,28 +74,27 @@ def test_a_long_conversation_shows_less_of_each_message():
         [{"role": "user", "content": [{"image_url": {"url": "https://" + "a" * 9_000_000}}]}],
         [{"role": "user", "content": '"' * 200_000}] * 50,
         '"' * 10_000_000,
-    ],
-)
-def test_what_is_shown_does_not_grow_with_what_is_said(messages):
-    shown = turns(messages)
-    parts = [part for turn in shown for part in [*turn.passages, *(one for c in turn.calls for one in c.arguments)]]
-    names = [name for turn in shown for name in (turn.role, *(call.name for call in turn.calls))]
-    texts = [*names, *(passage.text + passage.rest for passage in parts)]
-    assert sum(len(escape(text)) for text in texts) < 6_000_000
-    assert len(texts) < 50_000
-    assert [passage.kind for passage in shown[-1].passages][-1] == "note"
+    ):
+        shown = turns(messages)
+        parts = [part for turn in shown for part in [*turn.passages, *(one for c in turn.calls for one in c.arguments)]]
+        names = [name for turn in shown for name in (turn.role, *(call.name for call in turn.calls))]
+        texts = [*names, *(passage.text + passage.rest for passage in parts)]
+        assert sum(len(escape(text)) for text in texts) < 6_000_000
+        assert len(texts) < 50_000
+        assert [passage.kind for passage in shown[-1].passages][-1] == "note"
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [None, 1, "text", {}, {"role": None, "content": {"a": 1}}, [[1]], [None, "said", 2], [{"tool_calls": "x"}],
-     [{"tool_calls": [1, {"id": [1], "arguments": 1}]}, {"role": "tool", "tool_call_id": [1], "content": 4}],
-     [{"thinking_blocks": [1, {"thinking": 2}], "content": [None, 1, {"text": 3}]}]],
-)  # fmt: skip
-def test_what_is_no_conversation_is_shown_as_it_is(odd):
-    shown = turns(odd)
-    assert all(isinstance(part.text, str) for turn in shown for part in [*turn.passages, *turn.reasoning])
-    assert isinstance(plain_text(odd), str)
+def test_what_is_no_conversation_is_shown_as_it_is():
+    from nightjar.view.conversation import plain_text
+
+    for odd in (
+        None, 1, "text", {}, {"role": None, "content": {"a": 1}}, [[1]], [None, "said", 2], [{"tool_calls": "x"}],
+        [{"tool_calls": [1, {"id": [1], "arguments": 1}]}, {"role": "tool", "tool_call_id": [1], "content": 4}],
+        [{"thinking_blocks": [1, {"thinking": 2}], "content": [None, 1, {"text": 3}]}],
+    ):  # fmt: skip
+        shown = turns(odd)
+        assert all(isinstance(part.text, str) for turn in shown for part in [*turn.passages, *turn.reasoning])
+        assert isinstance(plain_text(odd), str)
 
 
 def test_messages_are_numbered_and_a_result_has_the_number_of_its_message():
@@ -113,12 +112,8 @@ def test_messages_are_numbered_and_a_result_has_the_number_of_its_message():
 
 def test_calls_with_the_same_id_have_their_own_results():
     call = {"role": "assistant", "tool_calls": [{"id": "0", "name": "f"}]}
-    first, second = turns([call, answer("one"), call, answer("two")])
-    assert [turn.calls[0].result[0].text for turn in (first, second)] == ["one", "two"]
-
-
-def answer(text):
-    return {"role": "tool", "tool_call_id": "0", "content": text}
+    one, two = ({"role": "tool", "tool_call_id": "0", "content": text} for text in ("one", "two"))
+    assert [turn.calls[0].result[0].text for turn in turns([call, one, call, two])] == ["one", "two"]
 
 
 def test_the_outline_shows_the_first_words_or_the_tools():
@@ -127,14 +122,14 @@ def test_the_outline_shows_the_first_words_or_the_tools():
     assert (spoken.words, silent.words) == ("First words", "add")
 
 
-def test_the_copied_text_is_what_was_written():
+def test_the_copied_text_is_what_was_written_with_calls():
+    from nightjar.view.conversation import plain_text, raw_text
+
     parts = [{"type": "text", "text": "a\u202e**b**"}, {"image_url": {"url": "data:image/png;base64,AA=="}}]
-    calls = [{"id": "1", "name": "add", "arguments": '{"x": 1}'}]
-    assert raw_text({"role": "assistant", "content": parts, "tool_calls": calls}) == 'a\u202e**b**\nadd({"x": 1})'
+    call = {"id": "1", "name": "add", "arguments": '{"x": 1}'}
+    said = {"role": "assistant", "content": parts, "tool_calls": [call]}
+    assert raw_text(said) == 'a\u202e**b**\nadd({"x": 1})'
     assert raw_text({"role": "tool", "content": "\x1b[31mred"}) == "\x1b[31mred"
-
-
-def test_plain_text_has_calls_too():
-    call = {"id": "1", "name": "add", "arguments": '"2"'}
     said = [{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]
-    assert [plain_text(given) for given in (said, "text", None)] == ['So\nadd("2")\n\n', "text", ""]
+    plain = [plain_text(given) for given in (said, "text", None)]
+    assert plain == ['So\nadd({"x": 1})\n\n', "text", ""]

@@ -40,14 +40,14 @@ def test_equal_parts_are_folded_except_next_to_changes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("word " * 100_000, "other" * 1_000_000), ("a\n" * 100_000, "b\n" * 100_000), ("a b\n" * 9_000, "b a\n" * 9_000),
-     ("a b c\n" * 2_000, "b a\n" * 2_000), (lines(range(9_000)), lines(range(9_000, 0, -1))),
-     (lines(range(1_900)), lines(range(1_900, 0, -1)))],
-)  # fmt: skip
-def test_a_difference_takes_little_time(before, after):
+def test_a_difference_takes_little_time():
     began = time.process_time()
-    changes = differences(before, after)
-    assert time.process_time() - began < 5
-    assert "".join(change.text for change in changes if change.kind != "gone") == after[:500_000]
+    for before, after in (
+        ("word " * 100_000, "other" * 1_000_000), ("a\n" * 100_000, "b\n" * 100_000),
+        ("a b\n" * 9_000, "b a\n" * 9_000),
+        ("a b c\n" * 2_000, "b a\n" * 2_000), (lines(range(9_000)), lines(range(9_000, 0, -1))),
+        (lines(range(1_900)), lines(range(1_900, 0, -1))),
+    ):  # fmt: skip
+        changes = differences(before, after)
+        assert "".join(change.text for change in changes if change.kind != "gone") == after[:500_000]
+    assert time.process_time() - began < 30

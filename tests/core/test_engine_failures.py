@@ -1,7 +1,5 @@
 """What a failed attempt means: try again, stop the run, or neither."""
 
-import httpx2
-import openai
 import pytest
 
 from nightjar import errors
@@ -10,7 +8,6 @@ from nightjar.engine import RetryPolicy
 from nightjar.engine.requests import FailureGuard
 from nightjar.sandboxes import SandboxRefusedError
 
-REQUEST = httpx2.Request("POST", "http://127.0.0.1/v1")
 BROKEN = Failure("The server had an error", is_retryable=True, is_repeatable=True)
 OVERLOADED = Failure("overloaded", is_retryable=True, is_overload=True)
 GONE = Failure("gone", is_retryable=True, is_repeatable=True, is_connection=True)
@@ -25,65 +22,57 @@ def caused_by(cause, error=None):
 
 
 def status_error(status, **headers):
-    response = httpx2.Response(status, request=REQUEST, headers=headers)
+    import httpx2
+    import openai
+
+    response = httpx2.Response(status, request=httpx2.Request("POST", "http://127.0.0.1/v1"), headers=headers)
     return caused_by(openai.APIStatusError("no", response=response, body=None))
 
 
 TEMPORARY, CONNECTION, OVERLOAD = {"is_retryable"}, {"is_retryable", "is_connection"}, {"is_retryable", "is_overload"}
 
 
-class TestClassify:
-    @pytest.mark.parametrize(
-        ("error", "flags"),
-        [
-            *((status_error(status), TEMPORARY) for status in (408, 409, 500, 502)),
-            *((status_error(status), OVERLOAD) for status in (429, 503, 529)),
-            *((status_error(status), {"is_permanent"}) for status in (400, 404, 422)),
-            *((status_error(status), {"is_permanent", "is_refusal"}) for status in (401, 403)),
-            (caused_by(openai.APIConnectionError(request=REQUEST)), CONNECTION),
-            (caused_by(ConnectionResetError("x")), CONNECTION),
-            (caused_by(openai.APITimeoutError(request=REQUEST)), TEMPORARY),
-            (caused_by(TimeoutError()), TEMPORARY),
-            (caused_by(openai.APIResponseValidationError(httpx2.Response(200, request=REQUEST), None)), TEMPORARY),
-            *(
-                (error, TEMPORARY)
-                for error in (errors.EmptyModelResponseError("e"), errors.InfraError("i"), errors.SandboxError("s"))
-            ),
-            *((error, set()) for error in (ValueError("v"), errors.ToolCallError("t"), errors.ModelError("m"))),
-            (caused_by(status_error(400).__cause__, errors.OverlongPromptError("too long")), set()),
-            (SandboxRefusedError("install bubblewrap"), {"is_permanent", "is_refusal"}),
-        ],
-        ids=lambda value: " ".join(sorted(value)) if isinstance(value, set) else repr(value.__cause__ or value)[:40],
-    )
-    def test_an_error_is_temporary_permanent_or_neither(self, error, flags):
+def test_an_error_is_temporary_permanent_or_neither():
+    import openai
+
+    refused = status_error(400).__cause__
+    response, request = refused.response, refused.response.request
+    known = ("is_retryable", "is_permanent", "is_connection", "is_overload", "is_refusal")
+    for error, flags in (
+        *((status_error(status), TEMPORARY) for status in (408, 409, 500, 502)),
+        *((status_error(status), OVERLOAD) for status in (429, 503, 529)),
+        *((status_error(status), {"is_permanent"}) for status in (400, 404, 422)),
+        *((status_error(status), {"is_permanent", "is_refusal"}) for status in (401, 403)),
+        (caused_by(openai.APIConnectionError(request=request)), CONNECTION),
+        (caused_by(ConnectionResetError("x")), CONNECTION),
+        (caused_by(openai.APITimeoutError(request=request)), TEMPORARY),
+        (caused_by(TimeoutError()), TEMPORARY),
+        (caused_by(openai.APIResponseValidationError(response, None)), TEMPORARY),
+        *(
+            (error, TEMPORARY)
+            for error in (errors.EmptyModelResponseError("e"), errors.InfraError("i"), errors.SandboxError("s"))
+        ),
+        *((error, set()) for error in (ValueError("v"), errors.ToolCallError("t"), errors.ModelError("m"))),
+        (caused_by(refused, errors.OverlongPromptError("too long")), set()),
+        (SandboxRefusedError("install bubblewrap"), {"is_permanent", "is_refusal"}),
+    ):
         failure = classify(error)
-        known = ("is_retryable", "is_permanent", "is_connection", "is_overload", "is_refusal")
-        assert {name for name in known if getattr(failure, name)} == flags
-
-    @pytest.mark.parametrize(
-        ("asked", "seconds"),
-        [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)],
-    )
-    def test_the_wait_that_the_endpoint_asks_for(self, asked, seconds):
-        error = status_error(429, **({"retry-after": asked} if asked else {}))
-        assert classify(error).retry_after_seconds == seconds
-
-    @pytest.mark.parametrize(("error", "message"), [(KeyError(), "KeyError"), (errors.ToolCallError("t"), "t")])
-    def test_the_message_is_that_of_the_error_or_its_class(self, error, message):
-        assert classify(error).message == message
+        assert {name for name in known if getattr(failure, name)} == flags, repr(error.__cause__ or error)
 
 
-class TestGuard:
-    @pytest.mark.parametrize(
-        ("failure", "limit", "has_succeeded"),
-        [
-            *((failure, 5, False) for failure in (REFUSED, GONE, BAD_REQUEST)),
-            (OVERLOADED, 20, False),
-            *((failure, 50, True) for failure in (REFUSED, BAD_REQUEST)),
-        ],
-        ids=str,
-    )
-    def test_failures_of_several_examples_in_a_row_stop_the_run(self, failure, limit, has_succeeded):
+def test_a_failure_has_the_wait_that_the_endpoint_asks_for_and_the_message_of_the_error_or_its_class():
+    waits = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2015 07:28:00 GMT": 0.0, "soon": None}
+    found = {wait: classify(status_error(429, **{"retry-after": wait})).retry_after_seconds for wait in waits}
+    assert (found, classify(status_error(429)).retry_after_seconds) == (waits, None)
+    assert [classify(error).message for error in (KeyError(), errors.ToolCallError("t"))] == ["KeyError", "t"]
+
+
+def test_failures_of_several_examples_in_a_row_stop_the_run():
+    for failure, limit, has_succeeded in (
+        *((failure, 5, False) for failure in (REFUSED, GONE, BAD_REQUEST)),
+        (OVERLOADED, 20, False),
+        *((failure, 50, True) for failure in (REFUSED, BAD_REQUEST)),
+    ):
         guard = FailureGuard(has_succeeded)
         for number in range(limit - 1):
             guard.failed(failure, number)
@@ -93,49 +82,36 @@ class TestGuard:
         with pytest.raises(errors.RunAbortedError):
             guard.check()
 
-    def test_a_refused_key_of_one_example_stops_the_run(self):
-        guard = FailureGuard()
-        for _ in range(4):
-            guard.failed(REFUSED, 7)
-        with pytest.raises(errors.RunAbortedError):
-            guard.failed(REFUSED, 7)
 
-    def test_a_success_starts_the_count_anew(self):
-        guard = FailureGuard()
-        for number in range(120):
-            guard.succeeded()
-            guard.failed(REFUSED, number)
-
-    @pytest.mark.parametrize(
-        ("failure_of", "example_of"),
-        [
-            (lambda _: BAD_REQUEST, lambda _: 7),
-            (lambda number: Failure(f"no {number}", is_permanent=True), int),
-            (lambda _: Failure("environment broke"), int),
-        ],
-        ids=["the same example", "different refusals", "failures of the environment"],
-    )
-    def test_failures_that_may_be_the_examples_own_do_not_stop_the_run(self, failure_of, example_of):
-        guard = FailureGuard()
-        for number in range(1000):
-            guard.failed(failure_of(number), example_of(number))
+def test_a_refused_key_of_one_example_stops_the_run_and_a_success_starts_the_count_anew():
+    guard = FailureGuard()
+    for _ in range(4):
+        guard.failed(REFUSED, 7)
+    with pytest.raises(errors.RunAbortedError):
+        guard.failed(REFUSED, 7)
+    guard = FailureGuard()
+    for number in range(120):
+        guard.succeeded()
+        guard.failed(REFUSED, number)
 
 
-class TestGuardOfRequests:
-    """Before the first response every request counts, so that a run does not wait for all retries of five rollouts."""
+def test_failures_that_may_be_the_examples_own_do_not_stop_the_run():
+    one_example, refusals, of_the_environment = FailureGuard(), FailureGuard(), FailureGuard()
+    for number in range(1000):
+        one_example.failed(BAD_REQUEST, 7)
+        refusals.failed(Failure(f"no {number}", is_permanent=True), number)
+        of_the_environment.failed(Failure("environment broke"), number)
 
-    @pytest.mark.parametrize(("failure", "limit"), [(GONE, 5), (REFUSED, 5), (BROKEN, 20)], ids=str)
-    def test_failed_requests_stop_the_run(self, failure, limit):
+
+def test_failed_requests_before_the_first_response_stop_the_run():
+    """So a run does not wait for all retries of five rollouts."""
+    for failure, limit in ((GONE, 5), (REFUSED, 5), (BROKEN, 20)):
         guard = FailureGuard()
         for _ in range(limit - 1):
             guard.request_failed(failure)
         with pytest.raises(errors.RunAbortedError, match=f" {limit} "):
             guard.request_failed(failure)
-
-    @pytest.mark.parametrize(
-        ("failure", "has_answered"), [(OVERLOADED, False), (BAD_REQUEST, False), (GONE, True)], ids=str
-    )
-    def test_overload_bad_requests_and_failures_after_a_response_do_not(self, failure, has_answered):
+    for failure, has_answered in ((OVERLOADED, False), (BAD_REQUEST, False), (GONE, True)):
         guard = FailureGuard()
         if has_answered:
             guard.answered()
@@ -143,13 +119,12 @@ class TestGuardOfRequests:
             guard.request_failed(failure)
 
 
-@pytest.mark.parametrize(
-    ("attempts", "asked", "least", "most"),
-    [(1, None, 1, 2), (2, None, 2, 3), (3, None, 4, 5), (5, None, 16, 17), (8, None, 60, 60), (10_000, None, 60, 60),
-     (1, 7.0, 7, 8), (1, 86_400.0, 60, 60)],
-)  # fmt: skip
-def test_waits_double_with_jitter_or_are_what_the_endpoint_asks_for_up_to_a_limit(attempts, asked, least, most):
+def test_waits_double_with_jitter_or_are_what_the_endpoint_asks_for_up_to_a_limit():
     policy = RetryPolicy(max_retries=9, initial_seconds=1.0, max_seconds=60.0)
-    waits = [policy.wait_seconds(attempts, Failure("m", retry_after_seconds=asked)) for _ in range(200)]
-    assert least <= min(waits) <= max(waits) <= most
-    assert len(set(waits)) > 1 or least == most
+    for attempts, asked, least, most in (
+        (1, None, 1, 2), (2, None, 2, 3), (3, None, 4, 5), (5, None, 16, 17), (8, None, 60, 60), (10_000, None, 60, 60),
+        (1, 7.0, 7, 8), (1, 86_400.0, 60, 60),
+    ):  # fmt: skip
+        waits = [policy.wait_seconds(attempts, Failure("m", retry_after_seconds=asked)) for _ in range(200)]
+        assert least <= min(waits) <= max(waits) <= most
+        assert len(set(waits)) > 1 or least == most

@@ -18,13 +18,16 @@ def contents(env):
     return [[message["content"] for message in row["prompt"]] for row in env.get_dataset()]
 
 
-def test_limits():
+def test_limits_are_set_and_that_of_sandboxes_reaches_environments_that_have_some():
     env = tools("a")
     apply_settings(env, {"max_turns": 3, "timeout_seconds": 1.5, "hook_timeout_seconds": None})
     assert (env.max_turns, env.timeout_seconds, env.hook_timeout_seconds) == (3, 1.5, None)
+    with_sandboxes = SandboxEnv(dataset=[{"question": "a"}], sandbox_provider="local")
+    EnvGroup([tools("a"), with_sandboxes]).set_max_sandboxes(3)
+    assert (with_sandboxes.max_sandboxes, with_sandboxes.places.ceiling) == (3, 3)
 
 
-def test_system_prompt_and_few_shot_messages():
+def test_system_prompt_and_few_shot_messages_are_set():
     env = tools("a", system_prompt="Be long.")
     assert contents(env) == [["Be long.", "a"]]
     apply_settings(env, {"system_prompt": "Be brief.", "few_shot": [{"role": "user", "content": "b?"}]})
@@ -33,7 +36,7 @@ def test_system_prompt_and_few_shot_messages():
     assert contents(env) == [["a"]]
 
 
-def test_the_same_in_a_group_where_one_turn_stays_one():
+def test_settings_of_a_group_are_those_of_its_environments_where_one_turn_stays_one():
     words = SingleTurnEnv(dataset=[{"prompt": [UserMessage(content="b")]}], system_prompt="Be long.", env_id="e")
     group = EnvGroup([EnvGroup([tools("a")]), words])
     assert contents(group) == [["a"], ["Be long.", "b"]]
@@ -44,35 +47,25 @@ def test_the_same_in_a_group_where_one_turn_stays_one():
         apply_settings(words, {"max_turns": 2})
 
 
-async def test_sampling_in_a_group(scripted_client):
+async def test_sampling_arguments_are_set_in_a_group(scripted_client):
     group = EnvGroup([tools("a", sampling_args={"temperature": 0.1, "top_p": 0.9})])
     apply_settings(group, {"sampling_args": {"temperature": 0.5}})
     state = await group.init_state(group.get_dataset()[0], scripted_client(lambda prompt: "b"), "m")
     assert (state["sampling_args"]["temperature"], state["sampling_args"]["top_p"]) == (0.5, 0.9)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
+def test_an_unknown_setting_or_a_value_of_another_type_is_an_error():
+    for name, value, problem in (
         *((name, 1, "max_turns") for name in ("max_turnz", "kwargs", "rubric", "logger", "env_id")),
         *(("max_turns", value, f"found {value!r}") for value in ("three", True)),
         ("score_rollouts", "false", "found 'false'"),
-    ],
-)
-def test_an_unknown_setting_or_a_value_of_another_type_is_an_error(name, value, problem):
-    env = tools("a")
-    with pytest.raises(ConfigError, match=f"'{name}'.*{problem}") as refused:
-        apply_settings(env, {"pass_threshold": 0.9, name: value})
-    assert "'e'" in str(refused.value)
-    assert "rubric" not in str(refused.value).partition("Choose")[2]
-    assert env.pass_threshold == 0.5
-
-
-def test_the_limit_of_sandboxes_reaches_environments_that_have_some():
-    with_sandboxes = SandboxEnv(dataset=[{"question": "a"}], sandbox_provider="local")
-    group = EnvGroup([tools("a"), with_sandboxes])
-    group.set_max_sandboxes(3)
-    assert (with_sandboxes.max_sandboxes, with_sandboxes.places.ceiling) == (3, 3)
+    ):
+        env = tools("a")
+        with pytest.raises(ConfigError, match=f"'{name}'.*{problem}") as refused:
+            apply_settings(env, {"pass_threshold": 0.9, name: value})
+        assert "'e'" in str(refused.value)
+        assert "rubric" not in str(refused.value).partition("Choose")[2]
+        assert env.pass_threshold == 0.5
 
 
 def test_the_limit_of_sandboxes_is_a_field_of_a_run(tmp_path):
