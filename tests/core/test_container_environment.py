@@ -7,15 +7,9 @@ import sys
 
 import pytest
 import yaml
+from waiting import until
 
 from nightjar.clients import ClientConfig
-from nightjar.compat.nemo import ChatSolver, ModelClient, get_environment, run_evaluation, write_all
-from nightjar.compat.nemo.environments.container import (
-    ContainerEnvironment,
-    build_legacy_bundle,
-    build_legacy_run_config,
-    parse_legacy_results,
-)
 from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError, Error, SandboxError
 from nightjar.sandboxes.request import sandbox_access
@@ -58,6 +52,20 @@ WRITES = """
 """
 
 
+@pytest.fixture(scope="module")
+def nemo():
+    from nightjar.compat import nemo  # imports jinja2 and tenacity
+
+    return nemo
+
+
+@pytest.fixture(scope="module")
+def container():
+    from nightjar.compat.nemo.environments import container
+
+    return container
+
+
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """Puts a program named docker where it is found; gives the function that does, which returns its folder."""
@@ -79,11 +87,11 @@ def calls(folder):
     return [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
 
 
-async def test_an_image_evaluates_and_writes_a_bundle(engine, tmp_path):
+async def test_an_image_evaluates_and_writes_a_bundle(engine, tmp_path, nemo):
     folder = engine()
-    env = get_environment("container://nvcr.io/eval/simple-evals:25.09#gsm8k")
-    client = ModelClient("http://model.example/v1", "m", api_key="sk-secret-secret")
-    bundle = await run_evaluation(env, ChatSolver(client), config={"params": {"limit_samples": 16}})
+    env = nemo.get_environment("container://nvcr.io/eval/simple-evals:25.09#gsm8k")
+    client = nemo.ModelClient("http://model.example/v1", "m", api_key="sk-secret-secret")
+    bundle = await nemo.run_evaluation(env, nemo.ChatSolver(client), config={"params": {"limit_samples": 16}})
     [_, run] = calls(folder)
     assert run["key"] == "sk-secret-secret"
     assert "sk-secret" not in repr(run["words"]) + repr(bundle) + (folder / "run_config.yaml").read_text()
@@ -100,7 +108,7 @@ async def test_an_image_evaluates_and_writes_a_bundle(engine, tmp_path):
     scores = {name: score["value"] for name, score in benchmark["scores"].items()}
     assert scores == {"gsm8k/exact/accuracy": 0.8125, "gsm8k_hard/exact/accuracy": 0.25}
     assert [(row["problem_idx"], row["repeat"], row["reward"]) for row in bundle["_results"]] == [(3, 0, 1), (3, 1, 0)]
-    write_all(bundle, tmp_path / "written")
+    nemo.write_all(bundle, tmp_path / "written")
     assert json.loads(next((tmp_path / "written").glob("eval-*.json")).read_text())["benchmark"] == benchmark
 
 
@@ -118,38 +126,35 @@ async def test_a_run_has_one_example_with_all_scores_as_metrics(engine, monkeypa
     assert sampled == {"max_new_tokens": 64, "temperature": 0}
 
 
-@pytest.mark.parametrize(
-    ("does", "match"),
-    [
+async def test_an_image_that_fails_is_an_error(engine, container):
+    for does, match in (
         ("print('no', os.environ['NEMO_API_KEY']); sys.exit(3)", r"code 3.* no \[NEMO_API_KEY\]"),
         ("pass", "No results"),
         ("time.sleep(60)", r"0\.5 s"),
-    ],
-)
-async def test_an_image_that_fails_is_an_error(engine, does, match):
-    folder = engine(does)
-    limit = {"timeout": 0.5} if "sleep" in does else {}
-    env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret", **limit)
-    with pytest.raises((Error, DatasetError), match=match):
-        await env.run_batch()
-    if "sleep" in does:
-        assert ["rm", "--force"] in [call["words"][:2] for call in calls(folder)]
+    ):
+        folder = engine(does)
+        limit = {"timeout": 0.5} if "sleep" in does else {}
+        env = container.ContainerEnvironment(
+            "simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret", **limit
+        )
+        with pytest.raises((Error, DatasetError), match=match):
+            await env.run_batch()
+    assert ["rm", "--force"] in [call["words"][:2] for call in calls(folder)], "it ran out of time"
 
 
-async def test_a_run_that_is_cancelled_removes_the_container(engine):
+async def test_a_run_that_is_cancelled_removes_the_container(engine, container):
     folder = engine("time.sleep(60)")
-    env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
+    env = container.ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
     running = asyncio.create_task(env.run_batch())
-    while not (folder / "run_config.yaml").exists():  # noqa: ASYNC110 - another process writes it
-        await asyncio.sleep(0.02)
+    await asyncio.to_thread(until, (folder / "run_config.yaml").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert calls(folder)[-1]["words"][:2] == ["rm", "--force"]
 
 
-async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch):
-    env = ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
+async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch, container):
+    env = container.ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
     with pytest.raises(SandboxError, match=r"docker.*podman"):
         await env.run_batch()
     (tmp_path / "docker").write_text(f"#!{sys.executable}\nimport sys\nsys.exit('is the daemon running?')\n")
@@ -161,12 +166,12 @@ async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, mo
         await env.run_batch()
 
 
-async def test_invalid_arguments_are_errors():
+async def test_invalid_arguments_are_errors(nemo, container):
     with pytest.raises(ConfigError, match="needs a model"):
-        await ContainerEnvironment("simple-evals").run_batch()
+        await container.ContainerEnvironment("simple-evals").run_batch()
     for ask in (lambda env: env.seed(0), lambda env: env.dataset_size()):
         with pytest.raises(ConfigError, match="evaluated as a whole"):
-            await ask(get_environment("container://simple-evals#gsm8k"))
+            await ask(nemo.get_environment("container://simple-evals#gsm8k"))
     for query, how, match in (
         ("?endpoint_type=vlm", {}, "'vlm'.*: chat, completions"), ("?legacy_params=1", {}, "'legacy_params'"),
         ("", {"api_key": "sk-secret"}, "'api_key'"),
@@ -175,22 +180,26 @@ async def test_invalid_arguments_are_errors():
             load_environment(f"container://simple-evals#gsm8k{query}", **how)
 
 
-def test_results_in_all_formats_are_read(tmp_path):
+def test_results_in_all_formats_are_read(tmp_path, container):
     with pytest.raises(DatasetError, match="No results"):
-        parse_legacy_results(tmp_path)
+        container.parse_legacy_results(tmp_path)
     (tmp_path / "results.json").write_text('{"metrics": {"acc": 0.5}, "n_samples": 8}')
-    assert parse_legacy_results(tmp_path) == {"scores": {"acc": {"value": 0.5}}, "samples": 8, "repeats": 1}
+    assert container.parse_legacy_results(tmp_path) == {"scores": {"acc": {"value": 0.5}}, "samples": 8, "repeats": 1}
     group = {"mmlu": {"metrics": {"m": {"scores": {"micro": {"value": 1}}}}}}
     (tmp_path / "results.yml").write_text(yaml.safe_dump({"results": {"tasks": {}, "groups": group}}))
-    assert build_legacy_bundle("a/b:1", "", tmp_path)["benchmark"]["scores"] == {"mmlu/m/micro": {"value": 1.0}}
+    assert container.build_legacy_bundle("a/b:1", "", tmp_path)["benchmark"]["scores"] == {
+        "mmlu/m/micro": {"value": 1.0}
+    }
     (tmp_path / "results.yml").write_text("a: [")
     with pytest.raises(ConfigError, match=r"results\.yml.*line 1"):
-        parse_legacy_results(tmp_path)
+        container.parse_legacy_results(tmp_path)
     (tmp_path / "results.yml").write_text('{"metrics": {"loss": 1e-05}}')
-    assert parse_legacy_results(tmp_path)["scores"] == {"loss": {"value": 1e-05}}
+    assert container.parse_legacy_results(tmp_path)["scores"] == {"loss": {"value": 1e-05}}
 
 
-def test_without_a_key_the_configuration_names_none():
-    config = build_legacy_run_config("t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True})
+def test_without_a_key_the_configuration_names_none(container):
+    config = container.build_legacy_run_config(
+        "t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True}
+    )
     endpoint = {"url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True}}
     assert config["target"]["api_endpoint"] == endpoint

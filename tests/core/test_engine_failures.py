@@ -35,8 +35,8 @@ TEMPORARY, CONNECTION, OVERLOAD = {"is_retryable"}, {"is_retryable", "is_connect
 def test_an_error_is_temporary_permanent_or_neither():
     import openai
 
-    refused = status_error(400).__cause__
-    response, request = refused.response, refused.response.request
+    refused, accepted = status_error(400).__cause__, status_error(200).__cause__.response
+    request = accepted.request
     known = ("is_retryable", "is_permanent", "is_connection", "is_overload", "is_refusal")
     for error, flags in (
         *((status_error(status), TEMPORARY) for status in (408, 409, 500, 502)),
@@ -47,7 +47,7 @@ def test_an_error_is_temporary_permanent_or_neither():
         (caused_by(ConnectionResetError("x")), CONNECTION),
         (caused_by(openai.APITimeoutError(request=request)), TEMPORARY),
         (caused_by(TimeoutError()), TEMPORARY),
-        (caused_by(openai.APIResponseValidationError(response, None)), TEMPORARY),
+        (caused_by(openai.APIResponseValidationError(accepted, None)), TEMPORARY),
         *(
             (error, TEMPORARY)
             for error in (errors.EmptyModelResponseError("e"), errors.InfraError("i"), errors.SandboxError("s"))

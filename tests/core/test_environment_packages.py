@@ -54,120 +54,106 @@ def listed():
     return {package.env_id: package for package in list_environments()}
 
 
-class TestList:
-    def test_local_ones_with_what_their_project_says(self, write):
-        write("my_env/my_env.py", RAISES)
-        project = '[project]\nname = "my-env"\nversion = "0.3"\ndescription = "Sums."\ntags = ["math"]'
-        write("my_env/pyproject.toml", project)
-        package = listed()["my-env"]
-        assert (package.version, package.description, package.tags) == ("0.3", "Sums.", ("math",))
-        assert (package.origin, package.location) == ("local", "environments/my_env")
-
-    def test_a_file_alone_says_it_in_its_docstring(self, write):
-        write("alone.py", '"""Sums of two.\n\nMore."""\n' + RAISES)
-        assert (listed()["alone"].description, listed()["alone"].version) == ("Sums of two.", None)
-
-    def test_other_files_are_none(self, write):
-        for path in ("test_my_env.py", "conftest.py", "notes/readme.md", "x/outputs/y.py"):
-            write(path, "from my_env import load_environment")
-        write("prompts.py", "PROMPT = 1")
-        assert [package.env_id for package in list_environments() if package.origin == "local"] == []
-
-    def test_the_function_may_come_from_anywhere(self, write):
-        sources = {
-            "env-a": "def load_environment(): ...",
-            "env-b": "from env_b.code import load_environment",
-            "env-c": "from .code import make as load_environment",
-            "env-d": "from .code import *",
-            "env-e": "load_environment = print",
-            "env-f": "try:\n    from a import load_environment\nexcept ImportError:\n    pass",
-            "env-g": "def load_environment(:",
-        }
-        for name, source in sources.items():
-            write(f"{name.replace('-', '_')}/{name.replace('-', '_')}.py", source)
-        assert sources.keys() - listed().keys() == set()
-
-    def test_a_broken_project_is_named_and_hides_no_other(self, write):
-        write("my_env/my_env.py", RAISES)
-        write("my_env/pyproject.toml", "[project")
-        write("other.py", RAISES)
-        assert "environments/my_env/pyproject.toml" in listed()["my-env"].description
-        assert "other" in listed()
-
-    def test_installed_ones_depend_on_a_framework_and_load_an_environment(self, site_packages):
-        for name, *requires in (
-            ("env_a", "numpy", "verifiers>=0.1.9"), ("env_b", "nightjar-evals"), ("env_c", "Verifiers[all]"),
-            ("env_d", "numpy"), ("env_e", "verifiers-extras"),
-        ):  # fmt: skip
-            site_packages(name, requires, {f"{name}.py": RAISES})
-        site_packages("env_f", ["verifiers"], {"env_f.py": "x = 1"})
-        site_packages("vf-wiki", ["verifiers"], {"wiki_search/__init__.py": RAISES, "wiki_search/data.py": ""})
-        packages = listed()
-        assert {name for name in packages if name.startswith("env-")} == {"env-a", "env-b", "env-c"}
-        found = packages["env-a"]
-        assert (found.origin, found.version, found.description) == ("installed", "1.0", "Made up.")
-        assert packages["wiki-search"].distribution == "vf-wiki"
-        assert "env_a" not in sys.modules
-
-    def test_the_local_one_is_the_one_that_is_loaded(self, write, site_packages):
-        site_packages("my_env", ["verifiers"], {"my_env.py": RAISES}, version="2.0")
-        write("my_env.py", RAISES)
-        assert (listed()["my-env"].origin, listed()["my-env"].installed_version) == ("local", "2.0")
+def test_local_packages_are_listed_with_what_their_project_or_docstring_says(write):
+    write("my_env/my_env.py", RAISES)
+    project = '[project]\nname = "my-env"\nversion = "0.3"\ndescription = "Sums."\ntags = ["math"]'
+    write("my_env/pyproject.toml", project)
+    package = listed()["my-env"]
+    assert (package.version, package.description, package.tags) == ("0.3", "Sums.", ("math",))
+    assert (package.origin, package.location) == ("local", "environments/my_env")
+    write("alone.py", '"""Sums of two.\n\nMore."""\n' + RAISES)
+    assert (listed()["alone"].description, listed()["alone"].version) == ("Sums of two.", None)
+    write("my_env/pyproject.toml", "[project")
+    assert "environments/my_env/pyproject.toml" in listed()["my-env"].description
+    assert "alone" in listed(), "a broken project hides no other"
 
 
-class TestDefaults:
-    @pytest.mark.parametrize(
-        ("further", "given", "expected"),
-        [("other = 1", None, (20, 4)), ("", 7, (7, 4)), ("[tool.nightjar.eval]\nnum_examples = -1", None, (-1, 4))],
-        ids=["of verifiers", "overridden by the run", "overridden by Nightjar's own table"],
-    )
-    def test_of_a_local_project(self, write, further, given, expected):
-        write("my_env/my_env.py", RAISES)
-        theirs = "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4\n"
+def test_the_function_may_come_from_anywhere_and_files_without_it_are_no_packages(write):
+    for path in ("test_my_env.py", "conftest.py", "notes/readme.md", "x/outputs/y.py"):
+        write(path, "from my_env import load_environment")
+    write("prompts.py", "PROMPT = 1")
+    sources = {
+        "env_a": "def load_environment(): ...",
+        "env_b": "from env_b.code import load_environment",
+        "env_c": "from .code import make as load_environment",
+        "env_d": "from .code import *",
+        "env_e": "load_environment = print",
+        "env_f": "try:\n    from a import load_environment\nexcept ImportError:\n    pass",
+        "env_g": "def load_environment(:",
+    }
+    for name, source in sources.items():
+        write(f"{name}/{name}.py", source)
+    local = {env_id for env_id, package in listed().items() if package.origin == "local"}
+    assert local == {name.replace("_", "-") for name in sources}
+
+
+def test_installed_packages_depend_on_a_framework_and_load_an_environment(site_packages):
+    for name, *requires in (
+        ("env_a", "numpy", "verifiers>=0.1.9"), ("env_b", "nightjar-evals"), ("env_c", "Verifiers[all]"),
+        ("env_d", "numpy"), ("env_e", "verifiers-extras"),
+    ):  # fmt: skip
+        site_packages(name, requires, {f"{name}.py": RAISES})
+    site_packages("env_f", ["verifiers"], {"env_f.py": "x = 1"})
+    site_packages("vf-wiki", ["verifiers"], {"wiki_search/__init__.py": RAISES, "wiki_search/data.py": ""})
+    packages = listed()
+    assert {name for name in packages if name.startswith("env-")} == {"env-a", "env-b", "env-c"}
+    found = packages["env-a"]
+    assert (found.origin, found.version, found.description) == ("installed", "1.0", "Made up.")
+    assert packages["wiki-search"].distribution == "vf-wiki"
+    assert "env_a" not in sys.modules
+
+
+def test_the_local_package_is_the_one_that_is_loaded(write, site_packages):
+    site_packages("my_env", ["verifiers"], {"my_env.py": RAISES}, version="2.0")
+    write("my_env.py", RAISES)
+    assert (listed()["my-env"].origin, listed()["my-env"].installed_version) == ("local", "2.0")
+
+
+def test_defaults_are_those_of_a_local_project_in_any_folder_or_nightjar_s_own(write):
+    for env_id in ("arithmetic", "no-such-env"):
+        config = parse_run_config({"env_id": env_id})
+        assert (config.num_examples, config.rollouts_per_example) == (5, 3)
+    theirs = "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4\n"
+    for path in ("my_env", "../elsewhere/my_env"):
+        write(f"{path}/my_env.py", RAISES)
+    for further, given, expected in (
+        ("other = 1", None, (20, 4)), ("", 7, (7, 4)), ("[tool.nightjar.eval]\nnum_examples = -1", None, (-1, 4)),
+    ):  # fmt: skip
         write("my_env/pyproject.toml", theirs + further)
         config = parse_run_config({"env_id": "owner/my-env", "num_examples": given})
         assert (config.num_examples, config.rollouts_per_example) == expected
+    write("../elsewhere/my_env/pyproject.toml", "[tool.verifiers.eval]\nnum_examples = 30")
+    assert parse_run_config({"env_id": "my-env", "env_dir_path": "elsewhere"}).num_examples == 30
 
-    def test_in_another_folder(self, tmp_path, write):
-        write("../elsewhere/my_env/my_env.py", RAISES)
-        write("../elsewhere/my_env/pyproject.toml", "[tool.verifiers.eval]\nnum_examples = 20")
-        assert parse_run_config({"env_id": "my-env", "env_dir_path": "elsewhere"}).num_examples == 20
 
-    @pytest.mark.parametrize("env_id", ["arithmetic", "no-such-env"])
-    def test_without_a_project_there_are_nightjars_own(self, env_id):
-        config = parse_run_config({"env_id": env_id})
-        assert (config.num_examples, config.rollouts_per_example) == (5, 3)
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"dist-info/extra_metadata/pyproject.toml": ""}, 20),
+        ({"pyproject.toml": '[project]\nname = "Some.Env"\n'}, 20),
+        ({"pyproject.toml": '[project]\nname = "other-env"\n'}, None),
+        ({"some_env/__init__.py": RAISES, "some_env/pyproject.toml": ""}, 20),
+    ],
+    ids=["among the metadata", "next to the module", "of another environment", "in a package folder"],
+)
+def test_defaults_travel_with_the_package(site_packages, files, expected):
+    table = "[tool.verifiers.eval]\nnum_examples = 20"
+    written = {path: text + table * path.endswith(".toml") for path, text in files.items()}
+    module = {} if "some_env/__init__.py" in files else {"some_env.py": RAISES}
+    site_packages("some_env", ["verifiers"], module | written)
+    assert eval_defaults("some-env").num_examples == expected
 
-    @pytest.mark.parametrize(
-        ("files", "expected"),
-        [
-            ({"dist-info/extra_metadata/pyproject.toml": ""}, 20),
-            ({"pyproject.toml": '[project]\nname = "Some.Env"\n'}, 20),
-            ({"pyproject.toml": '[project]\nname = "other-env"\n'}, None),
-            ({"some_env/__init__.py": RAISES, "some_env/pyproject.toml": ""}, 20),
-        ],
-        ids=["among the metadata", "next to the module", "of another environment", "in a package folder"],
-    )
-    def test_travel_with_the_package(self, site_packages, files, expected):
-        table = "[tool.verifiers.eval]\nnum_examples = 20"
-        written = {path: text + table * path.endswith(".toml") for path, text in files.items()}
-        module = {} if "some_env/__init__.py" in files else {"some_env.py": RAISES}
-        site_packages("some_env", ["verifiers"], module | written)
-        assert eval_defaults("some-env").num_examples == expected
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .*'5'"),
-            ("[tool.verifiers.eval]\nnum_examples = 0", "num_examples of .*-1 for all"),
-            ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of "),
-            ("[tool.nightjar.eval]\nnum_example = 5", "num_example of "),
-            ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\].*found 5"),
-            ("[tool.verifiers.eval", "TOML"),
-        ],
-    )
-    def test_invalid_defaults_are_errors(self, write, text, message):
-        write("my_env/my_env.py", RAISES)
+def test_invalid_defaults_are_errors(write):
+    write("my_env/my_env.py", RAISES)
+    for text, message in (
+        ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .*'5'"),
+        ("[tool.verifiers.eval]\nnum_examples = 0", "num_examples of .*-1 for all"),
+        ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of "),
+        ("[tool.nightjar.eval]\nnum_example = 5", "num_example of "),
+        ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\].*found 5"),
+        ("[tool.verifiers.eval", "TOML"),
+    ):
         write("my_env/pyproject.toml", text)
         with pytest.raises(ConfigError, match=message):
             parse_run_config({"env_id": "my-env"})

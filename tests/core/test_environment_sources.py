@@ -60,11 +60,13 @@ LAYOUTS = {
 """What is written, the environment, and the files that it is made of."""
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_files_of_an_environment(folder, layout):
-    files, env_id, expected = LAYOUTS[layout]
-    write(folder, files)
-    assert set(files_of(env_id)) == expected
+def test_the_files_of_an_environment_of_each_layout(folder, tmp_path, monkeypatch):
+    for number, (layout, (files, env_id, expected)) in enumerate(LAYOUTS.items()):
+        place = tmp_path / f"layout{number}"
+        place.mkdir()
+        monkeypatch.chdir(place)
+        write(place / "environments", files)
+        assert set(files_of(env_id)) == expected, layout
 
 
 def test_generated_files_and_tests_are_left_out(folder):
@@ -75,17 +77,14 @@ def test_generated_files_and_tests_are_left_out(folder):
 
 
 def test_the_hash_is_of_names_and_contents(folder):
-    write(folder, {"alone.py": LOADS})
+    write(folder, {"alone.py": LOADS, **PROJECT})
     line = f"alone.py\0{hashlib.sha256(LOADS.encode()).hexdigest()}\n"
     assert environment_hash("alone") == hashlib.sha256(line.encode()).hexdigest()
-
-
-@pytest.mark.parametrize("change", [{"my_env/prompts/judge.md": "Be kind."}, {"my_env/rubric.py": ""}])
-def test_another_rubric_is_another_hash(folder, change):
-    write(folder, PROJECT)
-    before = environment_hash("my-env")
-    write(folder, change)
-    assert environment_hash("my-env") != before
+    seen = {environment_hash("my-env")}
+    for change in ({"my_env/prompts/judge.md": "Be kind."}, {"my_env/rubric.py": ""}):
+        write(folder, change)
+        seen.add(environment_hash("my-env"))
+    assert len(seen) == 3
 
 
 def test_a_sent_environment_is_loaded_with_the_same_hash(folder, tmp_path):
@@ -103,13 +102,13 @@ def test_a_sent_environment_is_loaded_with_the_same_hash(folder, tmp_path):
         assert SENT + str(environment_hash("sent-env")) == source
 
 
-@pytest.mark.parametrize("damage", [lambda archive: archive[:-40], lambda archive: pack({}), lambda archive: b"no zip"])
-def test_a_damaged_archive_is_refused_and_not_kept(folder, damage):
+def test_a_damaged_archive_is_refused_and_not_kept(folder):
     write(folder, {"alone.py": LOADS})
     source = f"{SENT}{environment_hash('alone')}"
-    with pytest.raises(EnvironmentPackageError, match=source):
-        keep_sent(source, damage(pack(files_of("alone"))))
-    assert not has_sent(source)
+    for damaged in (pack(files_of("alone"))[:-40], pack({}), b"no zip"):
+        with pytest.raises(EnvironmentPackageError, match=source):
+            keep_sent(source, damaged)
+        assert not has_sent(source)
 
 
 def test_too_much_to_be_sent_names_the_largest(folder):
@@ -120,18 +119,16 @@ def test_too_much_to_be_sent_names_the_largest(folder):
         pack(files_of("my-env"))
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        *((source, "has no version") for source in ("my-env", "ada/my-env@latest")),
-        ("git+file:///no/such/repository@main", "git cannot find 'main'"),
-        ("./no-such.whl", "'./no-such.whl'"),
-        ("no such name", "neither a folder nor a package name"),
-    ],
-)
-def test_unavailable_sources_are_errors(folder, source, message):
-    with pytest.raises(ConfigError, match=message):
-        provide("my-env", source, folder)
+def test_unavailable_sources_are_errors(folder):
+    for source, message in {
+        "my-env": "has no version",
+        "ada/my-env@latest": "has no version",
+        "git+file:///no/such/repository@main": "git cannot find 'main'",
+        "./no-such.whl": "'./no-such.whl'",
+        "no such name": "neither a folder nor a package name",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            provide("my-env", source, folder)
 
 
 def test_a_name_with_an_owner_that_is_here_in_this_version_is_taken_from_here(folder):

@@ -29,51 +29,49 @@ def contents(messages):
     return [message.content for message in messages]
 
 
-class TestSingleTurn:
-    async def test_asks_once_and_is_done(self, attempt):
-        state, client = await attempt(SingleTurnEnv(dataset=DATASET, system_prompt="Be brief."), "4", "never")
-        prompt = [SystemMessage(content="Be brief."), UserMessage(content="2+2?")]
-        assert [asked[0] for asked in client.asked] == [prompt]
-        assert state["completion"] == [AssistantMessage(content="4")]
-        ended = (state["is_completed"], state["stop_condition"], state["is_truncated"], state["error"])
-        assert ended == (True, "max_turns_reached", False, None)
-
-    async def test_truncation_usage_and_time_are_noted(self, attempt, response):
-        answer = response("4", finish_reason="length", usage=(30, 7))
-        state, _ = await attempt(SingleTurnEnv(dataset=DATASET), answer)
-        assert (state["is_truncated"], state["usage"]) == (True, {"input_tokens": 30, "output_tokens": 7})
-        assert state["timing"]["generation_ms"] > 0
+async def test_a_single_turn_asks_once_and_is_done(attempt, response):
+    env = SingleTurnEnv(dataset=DATASET, system_prompt="Be brief.")
+    state, client = await attempt(env, response("4", finish_reason="length", usage=(30, 7)), "never")
+    assert [asked[0] for asked in client.asked] == [[SystemMessage(content="Be brief."), UserMessage(content="2+2?")]]
+    assert state["completion"] == [AssistantMessage(content="4")]
+    ended = (state["is_completed"], state["stop_condition"], state["is_truncated"], state["error"])
+    assert ended == (True, "max_turns_reached", True, None)
+    assert state["usage"] == {"input_tokens": 30, "output_tokens": 7}
+    assert state["timing"]["generation_ms"] > 0
+    assert not (await attempt(env, "4"))[0]["is_truncated"]
 
 
-class TestMultiTurn:
-    async def test_model_and_environment_take_turns(self, attempt):
-        state, client = await attempt(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
-        said = ["2+2?", "a", "a?", "b", "b?", "c"]
-        assert contents(client.asked[-1][0]) == said[:5]
-        assert contents(state["completion"]) == said[1:]
-        steps = [(contents(step["prompt"]), contents(step["completion"])) for step in state["trajectory"]]
-        assert steps == [(said[:1], ["a"]), (said[:3], ["b"]), (said[:5], ["c"])]
-        assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
-        assert (len(client.asked), state["stop_condition"]) == (3, "max_turns_reached")
+async def test_model_and_environment_take_turns(attempt):
+    state, client = await attempt(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
+    said = ["2+2?", "a", "a?", "b", "b?", "c"]
+    assert contents(client.asked[-1][0]) == said[:5]
+    assert contents(state["completion"]) == said[1:]
+    steps = [(contents(step["prompt"]), contents(step["completion"])) for step in state["trajectory"]]
+    assert steps == [(said[:1], ["a"]), (said[:3], ["b"]), (said[:5], ["c"])]
+    assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
+    assert (len(client.asked), state["stop_condition"]) == (3, "max_turns_reached")
 
-    @pytest.mark.parametrize(
-        ("answer", "ended", "completion"),
-        [
-            ("bye", "has_final_env_response", ["a", "a?", "bye", "bye bye"]),
-            (ModelError("down"), "has_error", ["a"]),
-            (OverlongPromptError("too long"), "prompt_too_long", ["a"]),
-        ],
-        ids=["final response", "model error", "long prompt"],
-    )
-    async def test_what_ends_it_keeps_the_conversation(self, attempt, answer, ended, completion):
-        state, client = await attempt(Echo(dataset=DATASET), "a", answer, "never")
-        assert (len(client.asked), state["stop_condition"], state["is_completed"]) == (2, ended, True)
-        assert contents(state["completion"]) == completion
-        assert state["error"] is (answer if ended == "has_error" else None)
-        assert state["is_truncated"] is (ended == "prompt_too_long")
 
-    @pytest.mark.parametrize(("priority", "named"), [(5, "middle"), (0, "apple")])
-    async def test_the_first_stop_by_priority_and_then_by_name_is_recorded(self, attempt, priority, named):
+@pytest.mark.parametrize(
+    ("answer", "ended", "completion"),
+    [
+        ("bye", "has_final_env_response", ["a", "a?", "bye", "bye bye"]),
+        (ModelError("down"), "has_error", ["a"]),
+        (OverlongPromptError("too long"), "prompt_too_long", ["a"]),
+    ],
+    ids=["final response", "model error", "long prompt"],
+)
+async def test_what_ends_a_rollout_keeps_the_conversation(attempt, answer, ended, completion):
+    state, client = await attempt(Echo(dataset=DATASET), "a", answer, "never")
+    assert (len(client.asked), state["stop_condition"], state["is_completed"]) == (2, ended, True)
+    assert contents(state["completion"]) == completion
+    assert state["error"] is (answer if ended == "has_error" else None)
+    assert state["is_truncated"] is (ended == "prompt_too_long")
+
+
+async def test_the_first_stop_by_priority_and_then_by_name_is_recorded(attempt):
+    for priority, named in ((5, "middle"), (0, "apple")):
+
         class Stops(Echo):
             @stop
             async def apple(self, state):
@@ -86,208 +84,184 @@ class TestMultiTurn:
         state, _ = await attempt(Stops(dataset=DATASET, max_turns=1), "a")
         assert state["stop_condition"] == named
 
-    @pytest.mark.parametrize("max_turns", [-1, 0])
-    async def test_no_limit_of_turns(self, attempt, max_turns):
+
+async def test_turns_have_no_limit_at_0_and_the_environment_may_answer_with_a_text(attempt):
+    for max_turns in (-1, 0):
         _, client = await attempt(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
         assert len(client.asked) == 31
 
-    async def test_the_environment_may_answer_with_a_text(self, attempt):
-        class Plain(Echo):
-            async def env_response(self, messages, state, **kwargs):
-                return "go on"
+    class Plain(Echo):
+        async def env_response(self, messages, state, **kwargs):
+            return "go on"
 
-        _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
-        assert client.asked[1][0][-1] == TextMessage(content="go on")
-
-
-class TestUserCode:
-    async def test_an_exception_keeps_its_traceback_the_usage_and_the_conversation(self, attempt):
-        class Broken(Echo):
-            async def env_response(self, messages, state, **kwargs):
-                return state["board"][3]
-
-        state, _ = await attempt(Broken(dataset=DATASET), "a")
-        assert (type(state["error"]), state["stop_condition"]) == (KeyError, "has_error")
-        assert 'return state["board"][3]' in records.error_row(state["error"])["traceback"]
-        assert (state["usage"], contents(state["completion"])) == ({"input_tokens": 3, "output_tokens": 2}, ["a"])
-
-    async def test_a_cleanup_sees_the_completion_and_hides_no_earlier_error(self, attempt):
-        class Messy(Echo):
-            @cleanup
-            async def wipe(self, state):
-                state["seen"] = contents(state["completion"])
-                raise OSError("disk")
-
-        error = ModelError("down")
-        state, _ = await attempt(Messy(dataset=DATASET), "a", error)
-        assert (state["seen"], state["error"]) == (["a"], error)
-
-    async def test_teardown_is_the_environment_s_and_the_rubric_s(self):
-        left = []
-
-        class Leaving(SingleTurnEnv):
-            @teardown
-            async def leave(self):
-                left.append("environment")
-
-        class LeavingRubric(Rubric):
-            @teardown
-            async def leave(self):
-                left.append("rubric")
-
-        await tear_down(Leaving(dataset=DATASET, rubric=LeavingRubric()))
-        assert left == ["rubric", "environment"]
+    _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
+    assert client.asked[1][0][-1] == TextMessage(content="go on")
 
 
-class TestRequests:
-    async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(self, attempt):
-        own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
-        given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
-        _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
-        assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
+async def test_an_exception_keeps_its_traceback_the_usage_and_the_conversation(attempt):
+    class Broken(Echo):
+        async def env_response(self, messages, state, **kwargs):
+            return state["board"][3]
 
-    async def test_the_client_gets_the_state(self, attempt):
-        class Session(Echo):
-            async def setup_state(self, state):
-                state["session"] = 1
-
-            async def env_response(self, messages, state, **kwargs):
-                state["session"] += 1
-                return "go on"
-
-        state, client = await attempt(Session(dataset=DATASET, max_turns=2), "a")
-        assert [list(kwargs) for kwargs in client.kwargs] == [["state"], ["state"]]
-        assert client.kwargs[1]["state"] is state
+    state, _ = await attempt(Broken(dataset=DATASET), "a")
+    assert (type(state["error"]), state["stop_condition"]) == (KeyError, "has_error")
+    assert 'return state["board"][3]' in records.error_row(state["error"])["traceback"]
+    assert (state["usage"], contents(state["completion"])) == ({"input_tokens": 3, "output_tokens": 2}, ["a"])
 
 
-class TestDatasets:
-    @pytest.fixture
-    def env(self):
-        rows = [{"question": str(number), "example_id": f"q{number}", "env_id": "x"} for number in range(5)]
-        return SingleTurnEnv(dataset=rows)
+async def test_a_cleanup_sees_the_completion_and_hides_no_earlier_error(attempt):
+    class Messy(Echo):
+        @cleanup
+        async def wipe(self, state):
+            state["seen"] = contents(state["completion"])
+            raise OSError("disk")
 
-    def test_one_of_the_two_is_needed_and_a_missing_evaluation_dataset_is_a_warning(self, env, caplog):
-        with pytest.raises(ValueError, match="dataset or eval_dataset"):
-            SingleTurnEnv()
-        with pytest.raises(ValueError, match="only an eval_dataset"):
-            SingleTurnEnv(eval_dataset=DATASET).get_dataset()
-        with caplog.at_level(logging.WARNING):
-            assert len(env.get_eval_dataset(2)) == 2
-        assert "eval_dataset" in caplog.text
-
-    def test_examples_are_numbered_old_ids_kept_and_n_are_drawn_by_a_seed(self, env):
-        dataset = env.get_dataset()
-        assert (list(dataset["example_id"]), dataset["src_id"][1]) == ([0, 1, 2, 3, 4], "q1")
-        assert "env_id" not in dataset.column_names
-        assert [len(env.get_dataset(n)) for n in (3, -1, 99)] == [3, 5, 5]
-        rows, again = (env.get_dataset(5, seed=3).to_list() for _ in range(2))
-        assert [row["question"] for row in rows] == [str(row["example_id"]) for row in rows] != list("01234")
-        assert rows == again
-
-    def test_results_whose_columns_do_not_go_together_become_json(self):
-        rows = [{"reward": 1.0, "info": {"a": 1}}, {"reward": None, "info": {"a": "x"}}, {"reward": 0.5, "board": [1]}]
-        dataset = SingleTurnEnv.make_dataset({"outputs": rows})
-        assert (dataset["reward"], dataset["board"]) == ([1.0, None, 0.5], [None, None, [1]])
-        assert dataset["info"] == ['{"a":1}', '{"a":"x"}', "null"]
-        assert len(SingleTurnEnv.make_dataset({"outputs": []})) == 0
+    error = ModelError("down")
+    state, _ = await attempt(Messy(dataset=DATASET), "a", error)
+    assert (state["seen"], state["error"]) == (["a"], error)
 
 
-class TestRubrics:
-    def test_added_rubrics_add_up_and_the_parser_is_the_rubric_s_unless_given(self, caplog):
-        env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([len], [1.0]))
-        with caplog.at_level(logging.WARNING):
-            env.add_rubric(Rubric([len], [0.5]))
-        assert env.rubric.weights == [1.0, 0.0, 0.5]
-        rubric = Rubric()
-        assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
+async def test_teardown_is_the_environment_s_and_the_rubric_s():
+    left = []
+
+    class Leaving:
+        @teardown
+        async def leave(self):
+            left.append(type(self).__mro__[2].__name__)
+
+    class LeavingEnv(Leaving, SingleTurnEnv): ...
+
+    class LeavingRubric(Leaving, Rubric): ...
+
+    await tear_down(LeavingEnv(dataset=DATASET, rubric=LeavingRubric()))
+    assert left == ["Rubric", "SingleTurnEnv"]
 
 
-class TestTokenLimit:
-    """``max_total_completion_tokens`` bounds what the model writes in a rollout."""
+async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(attempt):
+    own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
+    given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
+    _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
+    assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
 
-    @pytest.mark.parametrize(("limit", "turns"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
-    async def test_ends_it_after_the_turn_that_reaches_it(self, attempt, response, limit, turns):
+
+async def test_the_client_gets_the_state(attempt):
+    state, client = await attempt(Echo(dataset=DATASET, max_turns=2), "a")
+    assert [list(kwargs) for kwargs in client.kwargs] == [["state"], ["state"]]
+    assert client.kwargs[1]["state"] is state
+
+
+def test_a_dataset_is_needed_and_a_missing_evaluation_dataset_is_a_warning(caplog):
+    with pytest.raises(ValueError, match="dataset or eval_dataset"):
+        SingleTurnEnv()
+    with pytest.raises(ValueError, match="only an eval_dataset"):
+        SingleTurnEnv(eval_dataset=DATASET).get_dataset()
+    with caplog.at_level(logging.WARNING):
+        assert len(SingleTurnEnv(dataset=DATASET * 3).get_eval_dataset(2)) == 2
+    assert "eval_dataset" in caplog.text
+
+
+def test_examples_are_numbered_old_ids_kept_and_n_are_drawn_by_a_seed():
+    rows = [{"question": str(number), "example_id": f"q{number}", "env_id": "x"} for number in range(5)]
+    env = SingleTurnEnv(dataset=rows)
+    dataset = env.get_dataset()
+    assert (list(dataset["example_id"]), dataset["src_id"][1]) == ([0, 1, 2, 3, 4], "q1")
+    assert "env_id" not in dataset.column_names
+    assert [len(env.get_dataset(n)) for n in (3, -1, 99)] == [3, 5, 5]
+    rows, again = (env.get_dataset(5, seed=3).to_list() for _ in range(2))
+    assert [row["question"] for row in rows] == [str(row["example_id"]) for row in rows] != list("01234")
+    assert rows == again
+
+
+def test_results_whose_columns_do_not_go_together_become_json():
+    rows = [{"reward": 1.0, "info": {"a": 1}}, {"reward": None, "info": {"a": "x"}}, {"reward": 0.5, "board": [1]}]
+    dataset = SingleTurnEnv.make_dataset({"outputs": rows})
+    assert (dataset["reward"], dataset["board"]) == ([1.0, None, 0.5], [None, None, [1]])
+    assert dataset["info"] == ['{"a":1}', '{"a":"x"}', "null"]
+    assert len(SingleTurnEnv.make_dataset({"outputs": []})) == 0
+
+
+def test_added_rubrics_add_up_and_the_parser_is_the_rubric_s_unless_given(caplog):
+    env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([len], [1.0]))
+    with caplog.at_level(logging.WARNING):
+        env.add_rubric(Rubric([len], [0.5]))
+    assert env.rubric.weights == [1.0, 0.0, 0.5]
+    rubric = Rubric()
+    assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
+
+
+async def test_a_limit_of_completion_tokens_ends_a_rollout_after_the_turn_that_reaches_it(attempt, response):
+    for limit, turns in ((1, 1), (2, 1), (3, 2), (4, 2), (5, 3)):
         env = Echo(dataset=DATASET, max_turns=9, max_total_completion_tokens=limit)
         state, client = await attempt(env, response("a", usage=(30, 2)))
         assert (len(client.asked), state["stop_condition"]) == (turns, "max_total_completion_tokens_reached")
         assert (state["error"], state["is_truncated"]) == (None, False)
-
-    @pytest.mark.parametrize(("limit", "usage"), [(-1, (3, 2)), (0, (3, 2)), (1, None)])
-    async def test_no_limit_or_no_counts_mean_no_end(self, attempt, response, limit, usage):
+    for limit, usage in ((-1, (3, 2)), (0, (3, 2)), (1, None)):  # no limit, or no counts
         env = Echo(dataset=DATASET, max_turns=3, max_total_completion_tokens=limit)
         state, _ = await attempt(env, response("a", usage=usage))
         assert state["stop_condition"] == "max_turns_reached"
 
 
-class TestSamplingArgs:
-    async def test_and_tools_may_be_changed_by_a_rollout_for_itself(self, attempt):
-        class Changing(Echo):
-            async def env_response(self, messages, state):
-                state["sampling_args"]["temperature"], state["tool_defs"] = 0.5, []
-                return "go on"
+async def test_sampling_args_and_tools_may_be_changed_by_a_rollout_for_itself(attempt):
+    class Changing(Echo):
+        async def env_response(self, messages, state):
+            state["sampling_args"]["temperature"], state["tool_defs"] = 0.5, []
+            return "go on"
 
-        env = Changing(dataset=DATASET, max_turns=2, sampling_args={"temperature": 1.0}, tool_defs=[ADD])
-        _, client = await attempt(env, "a")
-        asked = [(sampling_args["temperature"], tools) for _, _, sampling_args, tools in client.asked]
-        assert asked == [(1.0, [Tool(**ADD)]), (0.5, None)]
-        assert env.sampling_args["temperature"] == 1.0
-
-    async def test_the_caller_s_arguments_are_not_changed(self, attempt):
-        given = {"temperature": 1.0}
-        env = SingleTurnEnv(dataset=DATASET, sampling_args=given)
-        env.sampling_args["seed"] = 1
-        assert given == {"temperature": 1.0}
-
-    async def test_one_request_may_have_others(self, scripted_client):
-        env = SingleTurnEnv(dataset=DATASET)
-        client, other = scripted_client("4"), scripted_client("5")
-        state = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m", {"temperature": 1.0})
-        answer = await env.get_model_response(state, "Hi", other, "n", [Tool(**ADD)], {"seed": 1})
-        assert answer.message.content == "5"
-        assert other.asked == [([TextMessage(content="Hi")], "n", {"seed": 1}, [Tool(**ADD)])]
-        assert client.asked == []
-        assert env.get_state_usage(state) == {"input_tokens": 3, "output_tokens": 2}
+    given = {"temperature": 1.0}
+    env = Changing(dataset=DATASET, max_turns=2, sampling_args=given, tool_defs=[ADD])
+    _, client = await attempt(env, "a")
+    asked = [(sampling_args["temperature"], tools) for _, _, sampling_args, tools in client.asked]
+    assert asked == [(1.0, [Tool(**ADD)]), (0.5, None)]
+    env.sampling_args["seed"] = 1
+    assert (env.sampling_args["temperature"], given) == (1.0, {"temperature": 1.0})
 
 
-class TestToolDefs:
-    @pytest.mark.parametrize(
-        ("info", "offered"), [({}, [Tool(**ADD)]), ({"tool_defs": [SUB]}, [Tool(**SUB)]), ({"tool_defs": []}, None)]
-    )
-    async def test_those_of_the_example_come_before_those_of_the_environment(self, attempt, info, offered):
-        _, client = await attempt(SingleTurnEnv(dataset=DATASET, tool_defs=[ADD]), "4", info=info)
+async def test_one_request_may_have_others(scripted_client):
+    env = SingleTurnEnv(dataset=DATASET)
+    client, other = scripted_client("4"), scripted_client("5")
+    state = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m", {"temperature": 1.0})
+    answer = await env.get_model_response(state, "Hi", other, "n", [Tool(**ADD)], {"seed": 1})
+    assert answer.message.content == "5"
+    assert other.asked == [([TextMessage(content="Hi")], "n", {"seed": 1}, [Tool(**ADD)])]
+    assert client.asked == []
+    assert env.get_state_usage(state) == {"input_tokens": 3, "output_tokens": 2}
+
+
+async def test_tools_of_the_example_come_before_those_of_the_environment_and_tools_of_old_are_refused(attempt):
+    env = SingleTurnEnv(dataset=DATASET, tool_defs=[ADD])
+    for info, offered in (({}, [Tool(**ADD)]), ({"tool_defs": [SUB]}, [Tool(**SUB)]), ({"tool_defs": []}, None)):
+        _, client = await attempt(env, "4", info=info)
         assert client.asked[0][3] == offered
-
-    @pytest.mark.parametrize("given", [{"oai_tools": []}, {"tool_defs": [{"type": "function", "function": SUB}]}])
-    async def test_of_old_are_refused(self, attempt, given):
+    for given in ({"oai_tools": []}, {"tool_defs": [{"type": "function", "function": SUB}]}):
         with pytest.raises(ValueError, match=r"oai_tools|OpenAI"):
             SingleTurnEnv(dataset=DATASET, **given)
         with pytest.raises(ValueError, match=r"oai_tools|OpenAI"):
             await attempt(SingleTurnEnv(dataset=DATASET), "4", info=given)
 
 
-class TestUsage:
-    async def test_is_the_sum_of_all_reported_tokens(self, scripted_client, response):
-        env = SingleTurnEnv(dataset=DATASET)
-        state = await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
-        env.increment_state_usage_from_response(state, response("x", usage=None))
-        assert env.get_state_usage(state) is None
-        env.increment_state_usage(state, 3, 4)
-        before = env.get_state_usage(state)
-        env.increment_state_usage(state, output_tokens=1)
-        env.increment_state_usage_from_response(state, response("x", usage=(10, 20)))
-        assert env.get_state_usage(state) == state["usage"] == {"input_tokens": 13, "output_tokens": 25}
-        assert before == {"input_tokens": 3, "output_tokens": 4}
-        with pytest.raises(ValueError, match="negative"):
-            env.increment_state_usage(state, -1)
+async def test_usage_is_the_sum_of_all_reported_tokens(scripted_client, response):
+    env = SingleTurnEnv(dataset=DATASET)
+    state = await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
+    env.increment_state_usage_from_response(state, response("x", usage=None))
+    assert env.get_state_usage(state) is None
+    env.increment_state_usage(state, 3, 4)
+    before = env.get_state_usage(state)
+    env.increment_state_usage(state, output_tokens=1)
+    env.increment_state_usage_from_response(state, response("x", usage=(10, 20)))
+    assert env.get_state_usage(state) == state["usage"] == {"input_tokens": 13, "output_tokens": 25}
+    assert before == {"input_tokens": 3, "output_tokens": 4}
+    with pytest.raises(ValueError, match="negative"):
+        env.increment_state_usage(state, -1)
 
-    async def test_of_a_rollout_includes_the_environment_s_own_requests(self, attempt, response):
-        class Simulated(Echo):
-            async def env_response(self, messages, state):
-                await self.get_model_response(state, "What would a user say?")
-                return "go on"
 
-        state, _ = await attempt(Simulated(dataset=DATASET, max_turns=2), response("a", usage=(10, 1)))
-        assert (state["usage"], len(state["trajectory"])) == ({"input_tokens": 30, "output_tokens": 3}, 2)
+async def test_usage_of_a_rollout_includes_the_environment_s_own_requests(attempt, response):
+    class Simulated(Echo):
+        async def env_response(self, messages, state):
+            await self.get_model_response(state, "What would a user say?")
+            return "go on"
+
+    state, _ = await attempt(Simulated(dataset=DATASET, max_turns=2), response("a", usage=(10, 1)))
+    assert (state["usage"], len(state["trajectory"])) == ({"input_tokens": 30, "output_tokens": 3}, 2)
 
 
 def test_settings_go_through_the_method_where_there_is_one():
@@ -301,41 +275,40 @@ def test_settings_go_through_the_method_where_there_is_one():
     assert found == (4, 7, False, "red", 3)
 
 
-class TestBuilders:
-    """Datasets may be functions, which are called when they are needed, once."""
+@pytest.fixture
+def built():
+    return []
 
-    @pytest.fixture
-    def built(self):
-        return []
 
-    @pytest.fixture
-    def env(self, built):
-        def build(name, count):
-            built.append(name)
-            return [{"question": f"{name} {number}", "answer": str(number)} for number in range(count)]
+@pytest.fixture
+def env(built):
+    """An environment whose datasets are functions."""
 
-        return SingleTurnEnv(dataset=lambda: build("train", 3), eval_dataset=lambda: build("eval", 2))
+    def build(name, count):
+        built.append(name)
+        return [{"question": f"{name} {number}", "answer": str(number)} for number in range(count)]
 
-    def test_each_is_built_once_and_not_before_it_is_needed(self, env, built):
-        assert (env.has_eval_examples, built) == (True, [])
-        for _ in range(2):
-            assert (len(env.get_dataset(2)), len(env.get_eval_dataset()), len(env.examples)) == (2, 2, 2)
-            assert list(env.build_eval_dataset()["question"]) == ["eval 0", "eval 1"]
-        assert built == ["train", "eval"]
+    return SingleTurnEnv(dataset=lambda: build("train", 3), eval_dataset=lambda: build("eval", 2))
 
-    async def test_an_evaluation_builds_what_it_evaluates(self, env, built, scripted_client):
-        rows = (await env.evaluate(scripted_client("0"), "m"))["outputs"]
-        assert ([row["answer"] for row in rows], built) == (["0", "1"], ["eval"])
 
-    def test_a_dataset_of_the_datasets_library_can_be_built(self):
-        import datasets
+def test_each_dataset_is_built_once_and_not_before_it_is_needed_and_can_be_replaced(env, built):
+    assert (env.has_eval_examples, built) == (True, [])
+    for _ in range(2):
+        assert (len(env.get_dataset(2)), len(env.get_eval_dataset()), len(env.examples)) == (2, 2, 2)
+        assert list(env.build_eval_dataset()["question"]) == ["eval 0", "eval 1"]
+    assert built == ["train", "eval"]
+    env.dataset, env.eval_dataset = [{"question": "new"}], None
+    assert list(env.get_dataset()["question"]) == list(env.get_eval_dataset()["question"]) == ["new"]
 
-        env = SingleTurnEnv(dataset=lambda: datasets.Dataset.from_list([{"question": "2+2?", "info": {"level": 1}}]))
-        assert env.examples[0]["info"] == {"level": 1}
-        assert env.dataset.column_names == ["question", "info", "prompt", "example_id"]
 
-    def test_a_dataset_can_be_replaced(self, env):
-        env.dataset = [{"question": "new"}]
-        assert list(env.get_dataset()["question"]) == ["new"]
-        env.eval_dataset = None
-        assert list(env.get_eval_dataset()["question"]) == ["new"]
+async def test_an_evaluation_builds_what_it_evaluates(env, built, scripted_client):
+    rows = (await env.evaluate(scripted_client("0"), "m"))["outputs"]
+    assert ([row["answer"] for row in rows], built) == (["0", "1"], ["eval"])
+
+
+def test_a_dataset_of_the_datasets_library_can_be_built():
+    import datasets
+
+    env = SingleTurnEnv(dataset=lambda: datasets.Dataset.from_list([{"question": "2+2?", "info": {"level": 1}}]))
+    assert env.examples[0]["info"] == {"level": 1}
+    assert env.dataset.column_names == ["question", "info", "prompt", "example_id"]

@@ -39,41 +39,34 @@ def keep(tmp_path, monkeypatch):
 
     def put(repository, config, split, rows):
         path = tmp_path / "datasets" / repository.replace("/", "--") / config / f"{split}.jsonl"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
-        return path
 
     return put
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_questions_and_answers(name, keep):
-    known = EXAMPLE_DATASETS[name]
-    row, question, answer = ROWS[name]
-    for config in known.configs:
-        keep(known.repository, config or "default", known.split, [row])
-    loaded = load_example_dataset(name)
-    assert loaded.to_list() == [{"question": question, "answer": answer}] * len(known.configs)
-
-
-def test_every_dataset_is_tested_here():
+def test_questions_and_answers(keep):
     assert {*ROWS, "gpqa_main", "gpqa_diamond"} == set(EXAMPLE_DATASETS)
+    for name, (row, question, answer) in ROWS.items():
+        known = EXAMPLE_DATASETS[name]
+        for config in known.configs:
+            keep(known.repository, config or "default", known.split, [row])
+        loaded = load_example_dataset(name).to_list()
+        assert loaded == [{"question": question, "answer": answer}] * len(known.configs), name
 
 
 @pytest.mark.parametrize("name", ["gpqa_main", "gpqa_diamond"])
 def test_the_choices_of_gpqa_have_an_order_of_their_own_that_stays(name):
-    made = [get_preprocess_fn(name)({**GPQA, "Question": f"{number}?"}) for number in range(40)]
+    questions = [{**GPQA, "Question": f"{number}?"} for number in range(40)]
+    made = list(map(get_preprocess_fn(name), questions))
     assert {example["answer"] for example in made} == set("ABCD")
     for number, example in enumerate(made):
         head, *choices = example["question"].split("\n")
         assert (head, sorted(choices)) == (f"Question: {number}?", ["", *sorted(choices)[1:]])
         assert f"{example['answer']}: 4" in choices
-    assert made == [get_preprocess_fn(name)({**GPQA, "Question": f"{number}?"}) for number in range(40)]
-
-
-def test_the_order_of_gpqa_is_the_same_everywhere():
-    made = get_preprocess_fn("gpqa_main")(GPQA)
-    assert made["question"] == "Question: 2 + 2?\n\nA: 22\nB: 5\nC: 4\nD: 3"
+    assert made == list(map(get_preprocess_fn(name), questions))
+    here = get_preprocess_fn(name)(GPQA)["question"]
+    assert here == "Question: 2 + 2?\n\nA: 22\nB: 5\nC: 4\nD: 3", "the same everywhere"
 
 
 def test_only_rows_of_the_level_or_language_are_kept(tmp_path):
@@ -94,11 +87,8 @@ def test_n_rows_are_drawn_as_datasets_shuffles(tmp_path):
     assert len(load_example_dataset("gsm8k", n=100, path=path)) == 30
 
 
-def test_another_split(keep):
+def test_another_split_is_loaded_and_an_unknown_name_is_an_error_with_the_known_names(keep):
     keep("openai/gsm8k", "main", "train", [{"question": "1?", "answer": "#### 1"}])
     assert load_example_dataset("gsm8k", split="train")["answer"][:] == ["1"]
-
-
-def test_an_unknown_name_is_an_error_with_the_known_names():
     with pytest.raises(ValueError, match=r"Unknown example dataset 'gsm9k'. Choose one of: aime2024, .*prime_code"):
         load_example_dataset("gsm9k")

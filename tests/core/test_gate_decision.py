@@ -2,14 +2,21 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
-from nightjar.analysis.gates.verdict import Evidence, Nights, decide_gate
-from nightjar.analysis.measuring import Paired, chance_of_damage, measure
-from nightjar.analysis.records import Terms
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries():
+    """Imports what takes a second when a test runs."""
+    global np, stats, AcceptedNights, GatePolicy, GateRule, Evidence, Nights, decide_gate  # noqa: PLW0603
+    global Paired, chance_of_damage, measure, Terms  # noqa: PLW0603
+    import numpy as np
+    from scipy import stats
+
+    from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
+    from nightjar.analysis.gates.verdict import Evidence, Nights, decide_gate
+    from nightjar.analysis.measuring import Paired, chance_of_damage, measure
+    from nightjar.analysis.records import Terms
 
 
 def paired(before, after, failed=0, rollouts=1):
@@ -33,6 +40,8 @@ def flips(right, broken, fixed, wrong, **wanted):
 
 
 def evidence(pairs, *, not_made=0, nights=None, **rule):
+    """Returns evidence of pairs, which may be counts of ``flips``."""
+    pairs = flips(*pairs) if isinstance(pairs, tuple) else pairs
     return Evidence(GateRule(**{"max_drop": 0.02, **rule}), paired=pairs, not_made=not_made, nights=nights)
 
 
@@ -40,158 +49,138 @@ def decide(policy=None, **benchmarks):
     return decide_gate(policy or GatePolicy(version=1), benchmarks)
 
 
-GOOD, BAD, UNSURE = flips(700, 3, 3, 294), flips(500, 200, 10, 290), flips(400, 40, 35, 25)
+GOOD, BAD, UNSURE = (700, 3, 3, 294), (500, 200, 10, 290), (400, 40, 35, 25)
+EDGE = (600, 41, 20, 339)
+"""Lower by just so much that alone it would be a breach: 41 broken and 20 fixed of 1,000, no margin."""
 
 
-class TestVerdict:
-    def test_all_within_their_margins_is_a_go(self):
-        found = decide(a=evidence(GOOD), b=evidence(flips(500, 0, 100, 400)))
-        assert (found.decision, [one.outcome for one in found.benchmarks]) == ("GO", ["PASS", "PASS"])
-        assert "better by at least 0.08" in found.benchmarks[1].reason
+def test_all_within_their_margins_is_a_go():
+    found = decide(a=evidence(GOOD), b=evidence(flips(500, 0, 100, 400)))
+    assert (found.decision, [one.outcome for one in found.benchmarks]) == ("GO", ["PASS", "PASS"])
+    assert "better by at least 0.08" in found.benchmarks[1].reason
 
-    @pytest.mark.parametrize("tier", ["critical", "supporting"])
-    def test_a_breach_is_a_no_go(self, tier):
+
+def test_a_breach_is_a_no_go_unless_it_is_advisory():
+    for tier in ("critical", "supporting"):
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier=tier), c=evidence(UNSURE))
         assert found.decision == "NO-GO"
         for fact in ("1 of 3", f"b ({tier})", "worse by 0.1900", "0.02"):
             assert fact in found.reason
-
-    def test_advisory_is_shown_and_changes_nothing(self):
-        found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
-        assert found.decision == "GO"
-        assert [(one.name, one.outcome) for one in found.benchmarks] == [("c", "PASS"), ("a", "PASS"), ("b", "BREACH")]
-        assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
-
-    def test_what_is_not_known_well_enough_is_no_go_either_way(self):
-        found = decide(a=evidence(GOOD), b=evidence(UNSURE))
-        assert found.decision == "INCONCLUSIVE"
-        assert found.benchmarks[1].pairs_needed > 500
-        assert "examples would be enough for a decision" in found.reason
-
-    def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through(self):
-        lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))
-        assert (lost.decision, lost.benchmarks[1].outcome) == ("NO-GO", "MISSING")
-        new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
-        assert decide(a=evidence(GOOD), b=new).decision == decide().decision == "INCONCLUSIVE"
-
-    def test_where_lower_is_better_a_fall_passes(self):
-        before, after = [3.0, 5.0, 4.0, 6.0] * 10, [2.5, 4.6, 3.3, 5.6] * 10
-        rule = {"direction": "lower_is_better", "metric": "seconds", "max_drop": 0.1}
-        better = decide(a=evidence(paired(before, after), **rule))
-        assert (better.decision, decide(a=evidence(paired(after, before), **rule)).decision) == ("GO", "NO-GO")
-        assert better.benchmarks[0].difference.mean == pytest.approx(-0.5)
-        assert (better.benchmarks[0].baseline_mean, better.benchmarks[0].candidate_mean) == (4.5, 4.0)
+    found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
+    assert found.decision == "GO"
+    assert [(one.name, one.outcome) for one in found.benchmarks] == [("c", "PASS"), ("a", "PASS"), ("b", "BREACH")]
+    assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
 
 
-class TestMistakesOfOthers:
-    """Of NeMo Evaluator 0.3, see features.md 4.6: what it says is in the names."""
+def test_what_is_not_known_well_enough_is_no_go_either_way():
+    found = decide(a=evidence(GOOD), b=evidence(UNSURE))
+    assert found.decision == "INCONCLUSIVE"
+    assert found.benchmarks[1].pairs_needed > 500
+    assert "examples would be enough for a decision" in found.reason
 
-    @pytest.mark.parametrize("count", [5, 0])
-    def test_five_pairs_or_none_are_no_go(self, count):
+
+def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through():
+    lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))
+    assert (lost.decision, lost.benchmarks[1].outcome) == ("NO-GO", "MISSING")
+    new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
+    assert decide(a=evidence(GOOD), b=new).decision == decide().decision == "INCONCLUSIVE"
+
+
+def test_where_lower_is_better_a_fall_passes():
+    before, after = [3.0, 5.0, 4.0, 6.0] * 10, [2.5, 4.6, 3.3, 5.6] * 10
+    rule = {"direction": "lower_is_better", "metric": "seconds", "max_drop": 0.1}
+    better = decide(a=evidence(paired(before, after), **rule))
+    assert (better.decision, decide(a=evidence(paired(after, before), **rule)).decision) == ("GO", "NO-GO")
+    assert better.benchmarks[0].difference.mean == pytest.approx(-0.5)
+    assert (better.benchmarks[0].baseline_mean, better.benchmarks[0].candidate_mean) == (4.5, 4.0)
+
+
+def test_few_pairs_are_no_go_and_the_relative_limit_is_held_by_an_interval_unlike_in_nemo_evaluator():
+    """Of NeMo Evaluator 0.3, see features.md 4.6."""
+    for count in (5, 0):
         found = decide(a=evidence(paired([1] * count, [1] * count)))
         assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
-
-    def test_the_relative_limit_is_held_by_an_interval(self):
-        # 3 of 50 right, then 2: a third less, which one example is and which says nothing
-        rule = {"max_relative_drop": 0.2, "relative_guard_below": 0.1, "max_drop": 0.5}
-        found = decide(a=evidence(flips(2, 1, 0, 47), **rule)).benchmarks[0]
-        assert (found.outcome, found.margin) == ("INSUFFICIENT", pytest.approx(0.2 * 0.06))
-        assert decide(a=evidence(flips(2, 1, 0, 47), max_drop=0.5)).decision == "GO"
+    # 3 of 50 right, then 2: a third less, which one example is and which says nothing
+    rule = {"max_relative_drop": 0.2, "relative_guard_below": 0.1, "max_drop": 0.5}
+    found = decide(a=evidence((2, 1, 0, 47), **rule)).benchmarks[0]
+    assert (found.outcome, found.margin) == ("INSUFFICIENT", pytest.approx(0.2 * 0.06))
+    assert decide(a=evidence((2, 1, 0, 47), max_drop=0.5)).decision == "GO"
 
 
-class TestWhatIsMissing:
-    def test_failed_rollouts_that_could_change_it_are_no_pass(self):
-        assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
-        found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
-        assert found.decision == "INCONCLUSIVE"
-        assert "-0.0300" in found.benchmarks[0].reason
+def test_failed_rollouts_that_could_change_the_verdict_by_the_interval_of_the_worst_case_are_no_pass():
+    assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
+    found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
+    assert (found.decision, "-0.0300" in found.benchmarks[0].reason) == ("INCONCLUSIVE", True)
+    found = decide(a=evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08))
+    as_wrong = decide(a=evidence(flips(280, 20, 0, 0), max_drop=0.08))
+    assert (found.decision, as_wrong.decision) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    at_most = -as_wrong.benchmarks[0].difference.interval.low
+    assert f"-0.0667: worse by up to {at_most:.4f}" in found.reason
 
-    def test_failed_rollouts_change_it_by_the_interval_of_the_worst_case(self):
-        found = decide(a=evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08))
-        as_wrong = decide(a=evidence(flips(280, 20, 0, 0), max_drop=0.08))
-        assert (found.decision, as_wrong.decision) == ("INCONCLUSIVE", "INCONCLUSIVE")
-        at_most = -as_wrong.benchmarks[0].difference.interval.low
-        assert f"-0.0667: worse by up to {at_most:.4f}" in found.reason
 
-    @pytest.mark.parametrize(
-        ("known", "says"),
-        [
-            (evidence(GOOD, not_made=3), "3 rollouts of the candidate"),
-            (evidence(UNSURE, not_made=3), ""),
-            (evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08), ""),
-            (evidence(flips(400, 40, 35, 25, failed=100)), ""),
-        ],
-        ids=["rollouts never made", "and unsure", "failed rollouts", "many failed rollouts"],
-    )
-    def test_what_is_missing_is_no_pass_for_which_more_examples_are_no_advice(self, known, says):
+def test_missing_rollouts_are_no_pass_for_which_more_examples_are_no_advice():
+    for known, says in (
+        (evidence(GOOD, not_made=3), "3 rollouts of the candidate"),
+        (evidence(UNSURE, not_made=3), ""),
+        (evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08), ""),
+        (evidence(flips(400, 40, 35, 25, failed=100)), ""),
+    ):
         [found] = decide(a=known).benchmarks
         assert (found.outcome, found.pairs_needed) == ("INSUFFICIENT", None)
         assert "would tell" not in found.reason
         assert says in found.reason
 
-    @pytest.mark.parametrize(("examples", "outcome"), [(1000, "PASS"), (1500, "PASS"), (2001, "INSUFFICIENT")])
-    def test_a_part_of_the_baseline_is_reported_and_less_than_half_is_no_pass(self, examples, outcome):
+
+def test_a_part_of_the_baseline_is_reported_and_less_than_half_is_no_pass():
+    for examples, outcome in ((1000, "PASS"), (1500, "PASS"), (2001, "INSUFFICIENT")):
         [found] = decide(a=replace(evidence(GOOD), baseline_examples=examples)).benchmarks
         assert (found.outcome, found.not_asked, found.pairs_needed) == (outcome, examples - 1000, None)
         assert (f"{examples - 1000:,} of the baseline's {examples:,}" in found.reason) is (examples > 1000)
 
 
-class TestChanceOfDamage:
-    def test_is_the_t_test_of_scipy(self):
-        draw = np.random.default_rng(2)
-        before, after = draw.uniform(0.4, 0.9, 40), draw.uniform(0.3, 0.9, 40)
-        found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), Terms(0.01, 0.1))
-        assert found == pytest.approx(stats.ttest_1samp(before - after, 0.01, alternative="greater").pvalue)
-
-    @pytest.mark.parametrize("pairs", [BAD, flips(50, 90, 10, 50), paired([0.9] * 40, [0.6] * 40)])
-    @pytest.mark.parametrize("alpha", [0.05, 0.01])
-    def test_is_below_half_of_alpha_where_the_interval_is_beyond(self, pairs, alpha):
-        found = measure(pairs, alpha)
-        for away, is_beyond in ((-1e-6, True), (1e-6, False)):
-            margin = -found.interval.high + away
-            assert (chance_of_damage(found, Terms(margin, alpha)) < alpha / 2) is is_beyond
-
-    def test_of_one_pair_is_1(self):
-        assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), Terms(0.0)) == 1.0
+def test_the_chance_of_damage_is_the_t_test_of_scipy_and_below_half_of_alpha_where_the_interval_is_beyond():
+    draw = np.random.default_rng(2)
+    before, after = draw.uniform(0.4, 0.9, 40), draw.uniform(0.3, 0.9, 40)
+    found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), Terms(0.01, 0.1))
+    assert found == pytest.approx(stats.ttest_1samp(before - after, 0.01, alternative="greater").pvalue)
+    for pairs in (flips(*BAD), flips(50, 90, 10, 50), paired([0.9] * 40, [0.6] * 40)):
+        for alpha in (0.05, 0.01):
+            found = measure(pairs, alpha)
+            for away, is_beyond in ((-1e-6, True), (1e-6, False)):
+                margin = -found.interval.high + away
+                assert (chance_of_damage(found, Terms(margin, alpha)) < alpha / 2) is is_beyond
+    assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), Terms(0.0)) == 1.0
 
 
-class TestManyBenchmarks:
-    # lower by just so much that alone it would be a breach: 41 broken and 20 fixed of 1,000, no margin
-    EDGE = flips(600, 41, 20, 339)
-
-    @pytest.mark.parametrize(
-        ("correction", "outcome"), [("none", "BREACH"), ("holm", "INSUFFICIENT"), ("bh", "INSUFFICIENT")]
-    )
-    def test_one_of_ten_at_the_edge_is_chance(self, correction, outcome):
+def test_one_of_ten_at_the_edge_is_chance_and_several_are_a_breach_by_their_share():
+    for correction, outcome in (("none", "BREACH"), ("holm", "INSUFFICIENT"), ("bh", "INSUFFICIENT")):
         policy = GatePolicy(version=1, correction=correction)
         others = {f"other{number}": evidence(GOOD, max_drop=0.0) for number in range(9)}
-        assert decide(policy, edge=evidence(self.EDGE, max_drop=0.0)).benchmarks[0].outcome == "BREACH"
-        found = decide(policy, edge=evidence(self.EDGE, max_drop=0.0), **others)
+        assert decide(policy, edge=evidence(EDGE, max_drop=0.0)).benchmarks[0].outcome == "BREACH"
+        found = decide(policy, edge=evidence(EDGE, max_drop=0.0), **others)
         assert next(one.outcome for one in found.benchmarks if one.name == "edge") == outcome
+    edges = {f"edge{number}": evidence(EDGE, max_drop=0.0) for number in range(10)}
+    assert {one.outcome for one in decide(policy, **edges).benchmarks} == {"BREACH"}
 
-    def test_several_at_the_edge_are_a_breach_by_their_share(self):
-        policy = GatePolicy(version=1, correction="bh")
-        found = decide(policy, **{f"edge{number}": evidence(self.EDGE, max_drop=0.0) for number in range(10)})
-        assert {one.outcome for one in found.benchmarks} == {"BREACH"}
 
-    @pytest.mark.long
-    @pytest.mark.slow
-    def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_they_say(self):
-        """200 releases of three benchmarks; once nothing changes, once all are worse by just the margin."""
-        draw, policy = np.random.default_rng(7), GatePolicy(version=1, alpha=0.2)
-        counts = {"NO-GO": 0, "GO": 0}
-        for _ in range(200):
-            same, worse = {}, {}
-            for name in "abc":
-                ease = draw.beta(2, 1, 100) * 0.9 + 0.1
-                before = draw.random(100) < ease
-                same[name] = evidence(paired(before, draw.random(100) < ease), max_drop=0.0)
-                worse[name] = evidence(paired(before, draw.random(100) < ease - 0.05), max_drop=0.05)
-            counts["NO-GO"] += decide(policy, **same).decision == "NO-GO"
-            counts["GO"] += decide(policy, **worse).decision == "GO"
-        highest = 0.1 + 3 * (0.1 * 0.9 / 200) ** 0.5
-        assert 0 < counts["NO-GO"] / 200 <= highest
-        assert counts["GO"] / 200 <= highest
+@pytest.mark.long
+@pytest.mark.slow
+def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_they_say():
+    """200 releases of three benchmarks; once nothing changes, once all are worse by just the margin."""
+    draw, policy = np.random.default_rng(7), GatePolicy(version=1, alpha=0.2)
+    counts = {"NO-GO": 0, "GO": 0}
+    for _ in range(200):
+        same, worse = {}, {}
+        for name in "abc":
+            ease = draw.beta(2, 1, 100) * 0.9 + 0.1
+            before = draw.random(100) < ease
+            same[name] = evidence(paired(before, draw.random(100) < ease), max_drop=0.0)
+            worse[name] = evidence(paired(before, draw.random(100) < ease - 0.05), max_drop=0.05)
+        counts["NO-GO"] += decide(policy, **same).decision == "NO-GO"
+        counts["GO"] += decide(policy, **worse).decision == "GO"
+    highest = 0.1 + 3 * (0.1 * 0.9 / 200) ** 0.5
+    assert 0 < counts["NO-GO"] / 200 <= highest
+    assert counts["GO"] / 200 <= highest
 
 
 def test_a_night_is_a_breach_once_a_year_by_chance():

@@ -14,7 +14,7 @@ from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError, InfraError, ResumeMismatchError
 from nightjar.model_server import Answer, ModelServer, last_user_text
 
-in_one_loop = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Shouting:
@@ -72,56 +72,53 @@ def an_input(text="a", example_id=0, **columns):
     return {"prompt": [UserMessage(content=text)], "example_id": example_id, "answer": text.upper(), **columns}
 
 
-@in_one_loop
-class TestResults:
-    async def test_rows_are_ordered_by_example_and_rollout_and_there_may_be_none(self, endpoint):
-        results = await make_env().evaluate(endpoint, "m", rollouts_per_example=2)
-        keys = [(row["example_id"], row["rollout_index"]) for row in results["outputs"]]
-        assert keys == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
-        results = await make_env().generate([], endpoint, "m")
-        assert (results["outputs"], results["metadata"]["avg_reward"]) == ([], None)
+async def test_rows_are_ordered_by_example_and_rollout_and_there_may_be_none(endpoint):
+    results = await make_env().evaluate(endpoint, "m", rollouts_per_example=2)
+    keys = [(row["example_id"], row["rollout_index"]) for row in results["outputs"]]
+    assert keys == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    results = await make_env().generate([], endpoint, "m")
+    assert (results["outputs"], results["metadata"]["avg_reward"]) == ([], None)
+    env = make_env()
+    dataset = env.make_dataset(await env.generate(env.get_dataset(), endpoint, "m"))
+    assert (dataset["reward"], dataset["example_id"]) == ([1.0] * 3, [0, 1, 2])
 
-    @pytest.mark.parametrize(("num_examples", "asked"), [(2, "ab"), (99, "abc"), (-1, "abc")])
-    async def test_the_first_examples(self, endpoint, server, num_examples, asked):
+
+async def test_the_first_examples_are_asked(endpoint, server):
+    for num_examples, asked in ((2, "ab"), (99, "abc"), (-1, "abc")):
+        server.reset_stats()
         await make_env().evaluate(endpoint, "m", num_examples=num_examples)
         assert server.stats().questions == dict.fromkeys(asked, 1)
 
-    async def test_metadata(self, endpoint, server):
-        env = make_env(func=lambda completion: completion[-1].content == "A", env_id="letters", pass_threshold=0.9)
-        how = {"rollouts_per_example": 2, "state_columns": ["board"]}
-        metadata = (await env.evaluate(endpoint, "m", {"temperature": 0.5}, **how))["metadata"]
-        expected = {
-            "env_id": "letters", "env_args": {}, "model": "m", "base_url": server.base_url, "num_examples": 3,
-            "rollouts_per_example": 2, "sampling_args": {"temperature": 0.5}, "pass_threshold": 0.9, "rollouts": 6,
-            "scored": 6, "failed": 0, "coverage": 1.0, "avg_error": 0.0, "state_columns": ["board"],
-            "reward_weights": {"<lambda>": 1.0, "num_turns": 0.0},
-            "path_to_save": None, "status": "completed", "usage": {"input_tokens": 6, "output_tokens": 6},
-        }  # fmt: skip
-        assert {name: metadata[name] for name in expected} == expected
-        assert metadata["avg_reward"] == pytest.approx(1 / 3)
-        assert metadata["pass_at_k"] == pytest.approx({"1": 1 / 3, "2": 1 / 3})
-        assert metadata["avg_metrics"] == pytest.approx({"<lambda>": 1 / 3, "num_turns": 1.0})
-        assert metadata["version_info"]["nightjar_version"] == __version__
-        assert 0 < metadata["time_ms"] < 60_000
-        assert metadata["started_at"].startswith(f"{metadata['date']}T{metadata['time']}")
-        assert metadata["finished_at"] >= metadata["started_at"]
 
-    async def test_a_failed_rollout_is_counted_and_has_no_reward(self, endpoint):
-        results = await make_env(func=lambda answer: {"A": 1.0, "B": 0.5}[answer]).evaluate(endpoint, "m")
-        assert [row["reward"] for row in results["outputs"]] == [1.0, 0.5, None]
-        found = [results["metadata"][name] for name in ("avg_reward", "scored", "failed", "coverage", "avg_error")]
-        assert found == pytest.approx([0.75, 2, 1, 2 / 3, 1 / 3])
+async def test_metadata_describe_the_run(endpoint, server):
+    env = make_env(func=lambda completion: completion[-1].content == "A", env_id="letters", pass_threshold=0.9)
+    how = {"rollouts_per_example": 2, "state_columns": ["board"]}
+    metadata = (await env.evaluate(endpoint, "m", {"temperature": 0.5}, **how))["metadata"]
+    expected = {
+        "env_id": "letters", "env_args": {}, "model": "m", "base_url": server.base_url, "num_examples": 3,
+        "rollouts_per_example": 2, "sampling_args": {"temperature": 0.5}, "pass_threshold": 0.9, "rollouts": 6,
+        "scored": 6, "failed": 0, "coverage": 1.0, "avg_error": 0.0, "state_columns": ["board"],
+        "reward_weights": {"<lambda>": 1.0, "num_turns": 0.0},
+        "path_to_save": None, "status": "completed", "usage": {"input_tokens": 6, "output_tokens": 6},
+    }  # fmt: skip
+    assert {name: metadata[name] for name in expected} == expected
+    assert metadata["avg_reward"] == pytest.approx(1 / 3)
+    assert metadata["pass_at_k"] == pytest.approx({"1": 1 / 3, "2": 1 / 3})
+    assert metadata["avg_metrics"] == pytest.approx({"<lambda>": 1 / 3, "num_turns": 1.0})
+    assert metadata["version_info"]["nightjar_version"] == __version__
+    assert 0 < metadata["time_ms"] < 60_000
+    assert metadata["started_at"].startswith(f"{metadata['date']}T{metadata['time']}")
+    assert metadata["finished_at"] >= metadata["started_at"]
 
-    async def test_without_scoring(self, endpoint):
-        env = make_env(func=lambda completion: 1 / 0, score_rollouts=False)
-        results = await env.evaluate(endpoint, "m")
-        assert [(row["reward"], row["error"]) for row in results["outputs"]] == [(None, None)] * 3
-        assert (results["metadata"]["scored"], results["metadata"]["avg_reward"]) == (3, None)
 
-    async def test_a_dataset_goes_in_and_results_become_one(self, endpoint):
-        env = make_env()
-        dataset = env.make_dataset(await env.generate(env.get_dataset(), endpoint, "m"))
-        assert (dataset["reward"], dataset["example_id"]) == ([1.0] * 3, [0, 1, 2])
+async def test_a_failed_rollout_is_counted_and_has_no_reward_as_all_have_none_without_scoring(endpoint):
+    results = await make_env(func=lambda answer: {"A": 1.0, "B": 0.5}[answer]).evaluate(endpoint, "m")
+    assert [row["reward"] for row in results["outputs"]] == [1.0, 0.5, None]
+    found = [results["metadata"][name] for name in ("avg_reward", "scored", "failed", "coverage", "avg_error")]
+    assert found == pytest.approx([0.75, 2, 1, 2 / 3, 1 / 3])
+    results = await make_env(func=lambda completion: 1 / 0, score_rollouts=False).evaluate(endpoint, "m")
+    assert [(row["reward"], row["error"]) for row in results["outputs"]] == [(None, None)] * 3
+    assert (results["metadata"]["scored"], results["metadata"]["avg_reward"]) == (3, None)
 
 
 async def test_an_unknown_argument_is_an_error_with_the_known_ones():
@@ -129,212 +126,190 @@ async def test_an_unknown_argument_is_an_error_with_the_known_ones():
         await make_env().evaluate(None, "m", num_exmples=2)
 
 
-class TestInputs:
-    async def test_several_different_ones_with_the_same_example_id(self, endpoint):
-        inputs = [an_input("a"), an_input("b"), an_input("c", example_id=1)]
-        rows = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
-        assert [(row["example_id"], row["completion"][0]["content"]) for row in rows] == [(0, "A"), (0, "B"), (1, "C")]
-        assert [row["advantage"] for row in rows] == [0.0, 0.0, 0.0]
-        assert rows[0]["example_hash"] != rows[2]["example_hash"]
+async def test_different_inputs_may_have_the_same_example_id_and_are_not_changed(endpoint):
+    inputs = [an_input("a"), an_input("b"), an_input("c", example_id=1)]
+    rows = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
+    assert [(row["example_id"], row["completion"][0]["content"]) for row in rows] == [(0, "A"), (0, "B"), (1, "C")]
+    assert [row["advantage"] for row in rows] == [0.0, 0.0, 0.0]
+    assert rows[0]["example_hash"] != rows[2]["example_hash"]
 
-    async def test_are_not_changed(self, endpoint):
-        class Greedy(SingleTurnEnv):
-            async def setup_state(self, state):
-                state["info"]["seen"] = True
-                state["prompt"].append(UserMessage(content="b"))
+    class Greedy(SingleTurnEnv):
+        async def setup_state(self, state):
+            state["info"]["seen"] = True
+            state["prompt"].append(UserMessage(content="b"))
 
-        given = an_input(info={})
-        await Greedy(dataset=questions("a")).generate([given] * 2, endpoint, "m")
-        assert given == an_input(info={})
-
-    async def test_info_may_be_a_json_text_and_costs_its_rollout_if_it_is_another(self, endpoint):
-        inputs = [an_input(info='{"level": 3}'), an_input(info="{", example_id=1)]
-        good, bad = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
-        assert (good["info"], good["error"]) == ({"level": 3}, None)
-        assert "'info'" in bad["error"]["message"]
+    given = an_input(info={})
+    await Greedy(dataset=questions("a")).generate([given] * 2, endpoint, "m")
+    assert given == an_input(info={})
 
 
-@in_one_loop
-class TestResume:
-    """With ``results_path``, only the remaining rollouts are generated."""
+async def test_info_of_an_input_may_be_a_json_text_and_costs_its_rollout_if_it_is_another(endpoint):
+    inputs = [an_input(info='{"level": 3}'), an_input(info="{", example_id=1)]
+    good, bad = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
+    assert (good["info"], good["error"]) == ({"level": 3}, None)
+    assert "'info'" in bad["error"]["message"]
 
-    async def test_more_examples_are_added(self, endpoint, server, tmp_path):
-        await make_env().evaluate(endpoint, "m", num_examples=1, results_path=tmp_path)
-        results = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        assert server.stats().questions == {"a": 1, "b": 1, "c": 1}
-        assert len(results["outputs"]) == 3
-        assert results["metadata"]["num_examples"] == 3
 
-    async def test_rollouts_that_failed_in_scoring_are_scored_again_without_requests(self, endpoint, server, tmp_path):
-        before = await make_env(func=lambda answer: 1 / 0).evaluate(endpoint, "m", results_path=str(tmp_path))
-        assert orjson.loads((tmp_path / "metadata.json").read_bytes())["status"] == "incomplete"
-        after = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        assert [row["reward"] for row in (before["outputs"] + after["outputs"])] == [None] * 3 + [1.0] * 3
-        assert server.stats().answered == 3
+async def test_a_resume_adds_examples(endpoint, server, tmp_path):
+    await make_env().evaluate(endpoint, "m", num_examples=1, results_path=tmp_path)
+    results = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
+    assert server.stats().questions == {"a": 1, "b": 1, "c": 1}
+    assert (len(results["outputs"]), results["metadata"]["num_examples"]) == (3, 3)
 
-    @pytest.mark.parametrize(
-        ("change", "named"),
-        [
-            ({"model": "other"}, r"model: .*'m'.*'other'"),
-            ({"sampling_args": {"temperature": 1.0}}, r"sampling_args: .*{}.*{'temperature': 1.0}"),
-            ({"rollouts_per_example": 2}, r"rollouts_per_example: .*1.*2"),
-            ({"num_examples": 2}, r"num_examples: .*3.*2"),
-            ({"client": ClientConfig(api_base_url="http://127.0.0.1:9/v1")}, "base_url: .*127.0.0.1:9"),
-        ],
-        ids=["model", "sampling", "rollouts", "examples", "endpoint"],
-    )
-    async def test_another_run_is_refused_with_the_difference(self, endpoint, server, tmp_path, change, named):
-        asked = {"client": endpoint, "model": "m", "results_path": tmp_path}
-        await make_env().evaluate(**asked)
+
+async def test_rollouts_that_failed_in_scoring_are_scored_again_without_requests(endpoint, server, tmp_path):
+    before = await make_env(func=lambda answer: 1 / 0).evaluate(endpoint, "m", results_path=str(tmp_path))
+    assert orjson.loads((tmp_path / "metadata.json").read_bytes())["status"] == "incomplete"
+    after = await make_env().evaluate(endpoint, "m", results_path=tmp_path)
+    assert [row["reward"] for row in (before["outputs"] + after["outputs"])] == [None] * 3 + [1.0] * 3
+    assert server.stats().answered == 3
+
+
+async def test_another_run_is_refused_with_the_difference(endpoint, server, tmp_path):
+    asked = {"client": endpoint, "model": "m", "results_path": tmp_path}
+    for _ in range(2):
+        await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(**asked)
+    for change, named in (
+        ({"model": "other"}, r"model: .*'m'.*'other'"),
+        ({"sampling_args": {"temperature": 1.0}}, r"sampling_args: .*{}.*{'temperature': 1.0}"),
+        ({"rollouts_per_example": 2}, r"rollouts_per_example: .*1.*2"),
+        ({"num_examples": 2}, r"num_examples: .*3.*2"),
+        ({"client": ClientConfig(api_base_url="http://127.0.0.1:9/v1")}, "base_url: .*127.0.0.1:9"),
+        ({}, r"env_id: .*'one'.*'two'.*env_args"),
+    ):
+        how = {"env_id": "one", "env_args": {"level": (1, 2)}} if change else {"env_id": "two"}
         with pytest.raises(ResumeMismatchError, match=named):
-            await make_env().evaluate(**asked | change)
-        assert server.stats().answered == 3
-
-    @pytest.mark.parametrize(
-        ("change", "named"), [({}, None), ({"model": "other"}, "model"), ({"num_examples": 2}, r"num_examples.*2.*1")]
-    )
-    async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(self, endpoint, tmp_path, change, named):
-        saved = {"env_id": make_env().env_id, "model": "m", "num_examples": 1, "rollouts_per_example": 1} | change
-        (tmp_path / "metadata.json").write_bytes(orjson.dumps(saved))
-        asked = {"num_examples": 1, "results_path": tmp_path}
-        if named is None:
-            assert len((await make_env().evaluate(endpoint, "m", **asked))["outputs"]) == 1
-            return
-        with pytest.raises(ValueError, match=f"metadata mismatch .*{named}"):
-            await make_env().evaluate(endpoint, "m", **asked)
-        assert orjson.loads((tmp_path / "metadata.json").read_bytes()) == saved
-
-    @pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
-    async def test_another_dataset_or_another_input_of_an_example_is_refused(self, endpoint, tmp_path, other):
-        saved = [{**each, "prompt": [UserMessage(content="b")]} if each is other[1] else each for each in other]
-        await make_env().generate(saved, endpoint, "m", results_path=tmp_path)
-        with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
-            await make_env().generate(other, endpoint, "m", results_path=tmp_path)
-
-    async def test_another_environment_or_other_arguments_are_refused(self, endpoint, tmp_path):
-        for _ in range(2):
-            await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(endpoint, "m", results_path=tmp_path)
-        with pytest.raises(ResumeMismatchError, match=r"env_id: .*'one'.*'two'.*env_args"):
-            await make_env(env_id="two").evaluate(endpoint, "m", results_path=tmp_path)
-
-    async def test_a_cancelled_run_is_resumed(self, endpoint, server, tmp_path):
-        def cancel(rows, *_):
-            if len(rows) == 3:
-                running.cancel()
-
-        env, how = make_env(*"abcdefgh"), {"max_concurrent": 1, "results_path": tmp_path}
-        running = asyncio.create_task(env.evaluate(endpoint, "m", on_progress=cancel, **how))
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        results = await env.evaluate(endpoint, "m", **how)
-        assert server.stats().received <= 9
-        assert [row["reward"] for row in results["outputs"]] == [1.0] * 8
+            await make_env(**how).evaluate(**asked | change)
+    assert server.stats().answered == 3
 
 
-@in_one_loop
-class TestSaving:
-    async def test_save_results_makes_a_run_directory_and_nothing_is_written_otherwise(
-        self, endpoint, tmp_path, monkeypatch
-    ):
-        monkeypatch.chdir(tmp_path)
-        await make_env().evaluate(endpoint, "m")
-        assert not list(tmp_path.iterdir())
-        results = await make_env(env_id="owner/letters").evaluate(endpoint, "org/m", save_results=True)
-        await make_env().evaluate(endpoint, "m", save_results=True)
-        [path] = tmp_path.glob("outputs/evals/letters--org--m/*")
-        assert len(list(tmp_path.glob("outputs/evals/*/*"))) == 2
-        assert results["metadata"]["path_to_save"].resolve() == path
-        lines = [orjson.loads(line) for line in (path / "results.jsonl").read_bytes().splitlines()]
-        assert lines == results["outputs"]
-        saved = orjson.loads((path / "metadata.json").read_bytes())
-        assert (saved["status"], saved["avg_reward"], saved["run_id"]) == ("completed", 1.0, path.name)
+@pytest.mark.parametrize(
+    ("change", "named"), [({}, None), ({"model": "other"}, "model"), ({"num_examples": 2}, r"num_examples.*2.*1")]
+)
+async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(endpoint, tmp_path, change, named):
+    saved = {"env_id": make_env().env_id, "model": "m", "num_examples": 1, "rollouts_per_example": 1} | change
+    (tmp_path / "metadata.json").write_bytes(orjson.dumps(saved))
+    asked = {"num_examples": 1, "results_path": tmp_path}
+    if named is None:
+        assert len((await make_env().evaluate(endpoint, "m", **asked))["outputs"]) == 1
+        return
+    with pytest.raises(ValueError, match=f"metadata mismatch .*{named}"):
+        await make_env().evaluate(endpoint, "m", **asked)
+    assert orjson.loads((tmp_path / "metadata.json").read_bytes()) == saved
 
 
-class TestCallbacks:
-    async def test_on_start_gets_all_inputs_and_the_remaining_groups_or_independent_rollouts(self, endpoint, tmp_path):
-        told = []
-
-        def on_start(everything, owed):
-            told.append(([i["answer"] for i in everything], [[i["answer"] for i in group] for group in owed]))
-
-        for how in ({"num_examples": 1}, {"on_start": on_start}):
-            await make_env("a", "b").evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, **how)
-        assert told == [(["A", "A", "B", "B"], [["B", "B"]])]
-        told = []
-        how = {"independent_scoring": True, "on_start": lambda _, owed: told.extend(owed)}
-        await make_env("a").evaluate(endpoint, "m", rollouts_per_example=2, **how)
-        assert [rollout_input["answer"] for rollout_input in told] == ["A", "A"]
-
-    async def test_on_progress_is_called_after_each_group_and_on_log_in_between(self, endpoint):
-        told, logged = [], []
-
-        def on_progress(rows, new, metadata):
-            told.append((len(rows), len(new), metadata["avg_reward"], metadata["model"]))
-
-        how = {"on_progress": [on_progress, lambda *_: told.append("other")], "on_log": logged.append}
-        await make_env().evaluate(endpoint, "m", rollouts_per_example=2, **how)
-        assert told == [(2, 2, 1.0, "m"), "other", (4, 2, 1.0, "m"), "other", (6, 2, 1.0, "m"), "other"]
-        assert logged[0].startswith("6 ")
-
-    async def test_on_progress_of_a_resume_counts_each_rollout_once(self, endpoint, tmp_path):
-        told = []
-        await make_env("a", "b", func=lambda answer: {"A": 1}[answer]).evaluate(endpoint, "m", results_path=tmp_path)
-        how = {"results_path": tmp_path, "on_progress": lambda rows, new, _: told.append((len(rows), len(new)))}
-        await make_env("a", "b").evaluate(endpoint, "m", **how)
-        assert told == [(2, 1)]
-
-    async def test_a_callback_that_raises_ends_the_run_with_its_error(self, endpoint):
-        with pytest.raises(ZeroDivisionError):
-            await make_env().evaluate(endpoint, "m", on_progress=lambda *_: 1 / 0)
+@pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
+async def test_another_dataset_or_another_input_of_an_example_is_refused(endpoint, tmp_path, other):
+    saved = [{**each, "prompt": [UserMessage(content="b")]} if each is other[1] else each for each in other]
+    await make_env().generate(saved, endpoint, "m", results_path=tmp_path)
+    with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
+        await make_env().generate(other, endpoint, "m", results_path=tmp_path)
 
 
-@in_one_loop
-class TestScoring:
-    @pytest.mark.parametrize(("is_independent", "advantages"), [(False, [-0.5, 0.5]), (True, [0.0, 0.0])])
-    async def test_independent_scoring_gives_each_rollout_a_group_of_its_own(
-        self, endpoint, is_independent, advantages
-    ):
+async def test_a_cancelled_run_is_resumed(endpoint, server, tmp_path):
+    def cancel(rows, *_):
+        if len(rows) == 3:
+            running.cancel()
+
+    env, how = make_env(*"abcdefgh"), {"max_concurrent": 1, "results_path": tmp_path}
+    running = asyncio.create_task(env.evaluate(endpoint, "m", on_progress=cancel, **how))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    results = await env.evaluate(endpoint, "m", **how)
+    assert server.stats().received <= 9
+    assert [row["reward"] for row in results["outputs"]] == [1.0] * 8
+
+
+async def test_save_results_makes_a_run_directory_and_nothing_is_written_otherwise(endpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    await make_env().evaluate(endpoint, "m")
+    assert not list(tmp_path.iterdir())
+    results = await make_env(env_id="owner/letters").evaluate(endpoint, "org/m", save_results=True)
+    await make_env().evaluate(endpoint, "m", save_results=True)
+    [path] = tmp_path.glob("outputs/evals/letters--org--m/*")
+    assert len(list(tmp_path.glob("outputs/evals/*/*"))) == 2
+    assert results["metadata"]["path_to_save"].resolve() == path
+    lines = [orjson.loads(line) for line in (path / "results.jsonl").read_bytes().splitlines()]
+    assert lines == results["outputs"]
+    saved = orjson.loads((path / "metadata.json").read_bytes())
+    assert (saved["status"], saved["avg_reward"], saved["run_id"]) == ("completed", 1.0, path.name)
+
+
+async def test_on_start_gets_all_inputs_and_the_remaining_groups_or_independent_rollouts(endpoint, tmp_path):
+    told = []
+
+    def on_start(everything, owed):
+        told.append(([i["answer"] for i in everything], [[i["answer"] for i in group] for group in owed]))
+
+    for how in ({"num_examples": 1}, {"on_start": on_start}):
+        await make_env("a", "b").evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, **how)
+    assert told == [(["A", "A", "B", "B"], [["B", "B"]])]
+    told = []
+    how = {"independent_scoring": True, "on_start": lambda _, owed: told.extend(owed)}
+    await make_env("a").evaluate(endpoint, "m", rollouts_per_example=2, **how)
+    assert [rollout_input["answer"] for rollout_input in told] == ["A", "A"]
+
+
+async def test_on_progress_is_called_after_each_group_and_on_log_in_between_and_an_error_of_theirs_ends_the_run(
+    endpoint, tmp_path
+):
+    told, logged = [], []
+
+    def on_progress(rows, new, metadata):
+        told.append((len(rows), len(new), metadata["avg_reward"], metadata["model"]))
+
+    how = {"on_progress": [on_progress, lambda *_: told.append("other")], "on_log": logged.append}
+    await make_env().evaluate(endpoint, "m", rollouts_per_example=2, **how)
+    assert told == [(2, 2, 1.0, "m"), "other", (4, 2, 1.0, "m"), "other", (6, 2, 1.0, "m"), "other"]
+    assert logged[0].startswith("6 ")
+    told.clear()
+    await make_env("a", "b", func=lambda answer: {"A": 1}[answer]).evaluate(endpoint, "m", results_path=tmp_path)
+    await make_env("a", "b").evaluate(endpoint, "m", results_path=tmp_path, on_progress=on_progress)
+    assert told == [(2, 1, 1.0, "m")], "a resume counts each rollout once"
+    with pytest.raises(ZeroDivisionError):
+        await make_env().evaluate(endpoint, "m", on_progress=lambda *_: 1 / 0)
+
+
+async def test_independent_scoring_gives_each_rollout_a_group_of_its_own(endpoint, server):
+    for is_independent, advantages in ((False, [-0.5, 0.5]), (True, [0.0, 0.0])):
         scores = iter([0.0, 1.0])
-        how = {"rollouts_per_example": 2, "independent_scoring": is_independent}
-        results = await make_env("a", func=lambda completion: next(scores)).evaluate(endpoint, "m", **how)
+        env = make_env("a", func=lambda completion, scores=scores: next(scores))
+        results = await env.evaluate(endpoint, "m", rollouts_per_example=2, independent_scoring=is_independent)
         assert sorted(row["advantage"] for row in results["outputs"]) == advantages
+    received = server.stats().received
+    env = make_env(func=lambda completions: [1.0] * len(completions))
+    with pytest.raises(ConfigError, match="group reward functions"):
+        await env.evaluate(endpoint, "m", independent_scoring=True)
+    assert server.stats().received == received
 
-    async def test_group_functions_refuse_independent_scoring(self, endpoint, server):
-        env = make_env(func=lambda completions: [1.0] * len(completions))
-        with pytest.raises(ConfigError, match="group reward functions"):
-            await env.evaluate(endpoint, "m", independent_scoring=True)
-        assert server.stats().received == 0
 
-    @pytest.mark.parametrize("ruin", ["trajectory", "prompt", "timing", "reward", "input"])
-    async def test_a_reward_function_that_ruins_the_state_costs_its_rollout(self, endpoint, tmp_path, ruin):
-        def ruinous(state):
-            if state["example_id"] == 1:
-                state[ruin] = object()
-                del state["completion"]
-            return 1.0
+async def test_a_reward_function_that_ruins_the_state_costs_its_rollout(endpoint, tmp_path):
+    def ruinous(state):
+        if state["example_id"] == 1:
+            state[ruin] = object()
+            del state["completion"]
+        return 1.0
 
-        results = await make_env(func=ruinous).evaluate(endpoint, "m", results_path=tmp_path)
+    for ruin in ("trajectory", "prompt", "timing", "reward", "input"):
+        results = await make_env(func=ruinous).evaluate(endpoint, "m", results_path=tmp_path / ruin)
         assert [row["reward"] for row in results["outputs"]] == [1.0, None, 1.0]
         assert "ruined the state" in results["outputs"][1]["error"]["message"]
 
-    @pytest.mark.parametrize(
-        ("score", "kept"), [(True, 1.0), (3, 3.0), ("good", None), (float("nan"), None), ([1], None)]
-    )
-    async def test_a_custom_rubric_gives_numbers_or_an_error(self, endpoint, tmp_path, score, kept):
-        class Own(Rubric):
-            async def score_group(self, states):
-                for state in states:
-                    state.update(reward=score, metrics={"mine": score})
 
-        env = make_env("a")
-        env.rubric = Own()
-        results = await env.evaluate(endpoint, "m", results_path=tmp_path)
+async def test_a_custom_rubric_gives_numbers_or_an_error(endpoint, tmp_path):
+    class Own(Rubric):
+        async def score_group(self, states):
+            for state in states:
+                state.update(reward=score, metrics={"mine": score})
+
+    env = make_env("a")
+    env.rubric = Own()
+    for score, kept in ((True, 1.0), (3, 3.0), ("good", None), (float("nan"), None), ([1], None)):
+        results = await env.evaluate(endpoint, "m", results_path=tmp_path / repr(score))
         assert results["outputs"][0]["reward"] == results["metadata"]["avg_reward"] == kept
 
 
-@in_one_loop
-@pytest.mark.parametrize(("how", "attempts", "failed"), [({"max_retries": 2}, 3, False), ({}, 1, True)])
-async def test_retries_are_as_many_as_asked_for(endpoint, no_waiting, how, attempts, failed):
+async def test_retries_are_as_many_as_asked_for(endpoint, no_waiting):
     class Fragile(SingleTurnEnv):
         tries = 0
 
@@ -343,79 +318,68 @@ async def test_retries_are_as_many_as_asked_for(endpoint, no_waiting, how, attem
             if self.tries < 3:
                 raise InfraError("no sandbox")
 
-    [row] = (await Fragile(dataset=questions("a")).evaluate(endpoint, "m", **how))["outputs"]
-    assert (row["attempts"], row["error"] is not None) == (attempts, failed)
-    state = await Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
-    assert (state["error"] is not None) is failed
+    for how, attempts, failed in (({"max_retries": 2}, 3, False), ({}, 1, True)):
+        [row] = (await Fragile(dataset=questions("a")).evaluate(endpoint, "m", **how))["outputs"]
+        assert (row["attempts"], row["error"] is not None) == (attempts, failed)
+        state = await Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
+        assert (state["error"] is not None) is failed
 
 
-@in_one_loop
-class TestConcurrency:
-    @pytest.mark.parametrize(("how", "asked", "peak"), [({"max_concurrent": 3}, "abcdef", 3), ({}, "abcdefgh", 8)])
-    async def test_no_more_than_allowed(self, endpoint, how, asked, peak):
+async def test_no_more_rollouts_run_at_once_than_allowed(endpoint):
+    class Counting(SingleTurnEnv):
+        now = most = 0
+
+        async def setup_state(self, state):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.wait_for(full.wait(), 60)
+            self.now -= 1
+
+    for how, asked, peak in (({"max_concurrent": 3}, "abcdef", 3), ({}, "abcdefgh", 8)):
         full = asyncio.Barrier(peak)
-
-        class Counting(SingleTurnEnv):
-            now = most = 0
-
-            async def setup_state(self, state):
-                self.now += 1
-                self.most = max(self.most, self.now)
-                await asyncio.wait_for(full.wait(), 10)
-                self.now -= 1
-
         env = Counting(dataset=questions(*asked))
         results = await env.evaluate(endpoint, "m", **how)
         assert (env.most, [row["error"] for row in results["outputs"]]) == (peak, [None] * len(asked))
-
-    async def test_two_evaluations_at_once_keep_their_results(self, endpoint):
-        both = await asyncio.gather(make_env("a").evaluate(endpoint, "m"), make_env("b").evaluate(endpoint, "m"))
-        assert [results["outputs"][0]["answer"] for results in both] == ["A", "B"]
+    both = await asyncio.gather(make_env("a").evaluate(endpoint, "m"), make_env("b").evaluate(endpoint, "m"))
+    assert [results["outputs"][0]["answer"] for results in both] == ["A", "B"]
 
 
-class TestRunRollout:
-    @pytest.mark.parametrize("is_named", [True, False])
-    async def test_gives_a_scored_state_and_holds_a_semaphore(self, endpoint, is_named):
-        held, semaphore = [], asyncio.Semaphore(1)
+async def test_run_rollout_gives_a_scored_state_and_holds_a_semaphore(endpoint):
+    class Watching(SingleTurnEnv):
+        async def setup_state(self, state):
+            held.append(semaphore.locked())
 
-        class Watching(SingleTurnEnv):
-            async def setup_state(self, state):
-                held.append(semaphore.locked())
-
-        env = Watching(dataset=questions("a"), rubric=Rubric(funcs=[right]))
-        if is_named:
-            named = {"input": an_input(), "client": endpoint, "model": "m", "state_columns": ["x"], "sem": semaphore}
-            state = await env.run_rollout(**named)
-        else:
-            state = await env.run_rollout(semaphore, an_input(), endpoint, "m", {})
+    env, held, semaphore = Watching(dataset=questions("a"), rubric=Rubric(funcs=[right])), [], asyncio.Semaphore(1)
+    named = {"input": an_input(), "client": endpoint, "model": "m", "state_columns": ["x"], "sem": semaphore}
+    for running in (env.run_rollout(**named), env.run_rollout(semaphore, an_input(), endpoint, "m", {})):
+        state = await running
         assert (state["reward"], state["completion"][0].content, state["is_completed"]) == (1.0, "A", True)
-        assert (held, semaphore.locked()) == ([True], False)
+    assert (held, semaphore.locked()) == ([True, True], False)
 
 
-@in_one_loop
-class TestRunGroup:
-    async def test_is_scored_together_and_may_be_of_different_examples(self, endpoint):
-        def rank(completions):
-            return [float(position) for position in range(len(completions))]
+async def test_run_group_is_scored_together_and_may_be_of_different_examples(endpoint):
+    def rank(completions):
+        return [float(position) for position in range(len(completions))]
 
-        states = await make_env(func=rank).run_group([an_input()] * 3, endpoint, "m", {})
-        assert [(state["reward"], state["advantage"]) for state in states] == [(0.0, -1.0), (1.0, 0.0), (2.0, 1.0)]
-        states = await make_env().run_group([an_input("a"), an_input("b", example_id=7)], endpoint, "m", {})
-        assert [(state["example_id"], state["reward"]) for state in states] == [(0, 1.0), (7, 1.0)]
-        assert await make_env().run_group([], endpoint, "m", {}) == []
+    states = await make_env(func=rank).run_group([an_input()] * 3, endpoint, "m", {})
+    assert [(state["reward"], state["advantage"]) for state in states] == [(0.0, -1.0), (1.0, 0.0), (2.0, 1.0)]
+    states = await make_env().run_group([an_input("a"), an_input("b", example_id=7)], endpoint, "m", {})
+    assert [(state["example_id"], state["reward"]) for state in states] == [(0, 1.0), (7, 1.0)]
+    assert await make_env().run_group([], endpoint, "m", {}) == []
 
 
-class TestSync:
-    def test_generate_and_evaluate_give_results_and_errors(self, config):
+async def test_generate_and_evaluate_give_results_and_errors_in_a_loop_as_of_a_notebook_and_without_one(
+    config, tmp_path
+):
+    def evaluate():
         env = make_env()
         assert env.evaluate_sync(config, "m")["metadata"]["avg_reward"] == 1.0
         assert env.generate_sync([an_input()], config, model="m")["outputs"][0]["reward"] == 1.0
         [row] = make_env("a", func=lambda: {}["no"]).evaluate_sync(config, "m")["outputs"]
         assert row["error"]["error_chain_repr"] == "ScoringError -> KeyError"
 
-    async def test_inside_a_running_loop_as_in_a_notebook_and_in_another_thread(self, config, tmp_path):
-        assert make_env().evaluate_sync(config, "m", results_path=tmp_path)["metadata"]["avg_reward"] == 1.0
-        with pytest.raises(ResumeMismatchError):
-            make_env().evaluate_sync(config, "other", results_path=tmp_path)
-        found = await asyncio.to_thread(make_env().evaluate_sync, config, "m")
-        assert found["metadata"]["avg_reward"] == 1.0
+    evaluate()
+    await asyncio.to_thread(evaluate)
+    make_env().evaluate_sync(config, "m", results_path=tmp_path)
+    with pytest.raises(ResumeMismatchError):
+        make_env().evaluate_sync(config, "other", results_path=tmp_path)

@@ -3,15 +3,16 @@
 import json
 
 import pytest
-from tenacity import wait_none
 
-from nightjar.compat import nemo
-from nightjar.compat.nemo.environments import SeedResult, gym_protocol
-from nightjar.compat.nemo.environments.gym import GymEnvironment
-from nightjar.compat.nemo.environments.gym_environment import GymEndpoint
-from nightjar.compat.nemo.solvers import HttpToolBackend
 from nightjar.errors import ConfigError, DatasetError, Error, InfraError
 from nightjar.model_server import ModelServer, Script, tool_call
+
+
+@pytest.fixture(scope="module")
+def nemo():
+    from nightjar.compat import nemo  # imports jinja2 and tenacity
+
+    return nemo
 
 
 @pytest.fixture
@@ -32,7 +33,9 @@ def rows(tmp_path):
     return write
 
 
-async def test_an_agent_of_nemo_gym_answers(gym):
+async def test_an_agent_of_nemo_gym_answers(gym, nemo):
+    from nightjar.compat.nemo.environments import SeedResult, gym_protocol
+
     said = gym_protocol.wrap_text_as_gym_response("It is 5") | {
         "usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
     }
@@ -52,24 +55,28 @@ async def test_an_agent_of_nemo_gym_answers(gym):
     assert named["agent"] == "simple"
 
 
-@pytest.mark.parametrize(
-    ("status", "value", "kind", "match"),
-    [
+async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, monkeypatch):
+    from nightjar.compat.nemo.environments.gym_environment import GymEndpoint
+
+    monkeypatch.setattr(GymEndpoint._called.retry, "wait", lambda state: 0)
+    from nightjar.compat.nemo.environments.gym import GymEnvironment
+
+    env = GymEnvironment(gym.url)
+    for status, value, kind, match in (
         (200, b"nothing", Error, "JSON"), (200, [], Error, "JSON object"), (200, {"reward": None}, Error, "reward"),
         (422, {"detail": "what?"}, Error, "422"), (503, {"detail": "later"}, InfraError, "503"),
-    ],
-)  # fmt: skip
-async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, monkeypatch, status, value, kind, match):
-    monkeypatch.setattr(GymEndpoint._called.retry, "wait", wait_none())
-    gym.reply(value, status)
-    env = GymEnvironment(gym.url)
-    with pytest.raises(kind, match=match):
-        await env.verify("4", "4")
+    ):  # fmt: skip
+        gym.requests.clear()
+        gym.reply(value, status)
+        with pytest.raises(kind, match=match):
+            await env.verify("4", "4")
+        assert len(gym.requests) == (3 if kind is InfraError else 1)
     await env.close()
-    assert len(gym.requests) == (3 if kind is InfraError else 1)
 
 
 async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(gym):
+    from nightjar.compat.nemo.environments.gym import GymEnvironment
+
     env = GymEnvironment(gym.url, protocol="native")
     gym.reply({})
     with pytest.raises(DatasetError, match="number of problems"):
@@ -82,10 +89,10 @@ async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(
     await env.close()
 
 
-async def test_a_native_server_gets_the_whole_row(gym, rows):
+async def test_a_native_server_gets_the_whole_row(gym, rows, nemo):
     asked = {"input": "2+2?", "instructions": "Be brief."}
     first = {"responses_create_params": asked, "expected_answer": "4", "tests": [1]}
-    asked = gym_protocol.wrap_text_as_responses_create_params("3+3?")
+    asked = nemo.environments.gym_protocol.wrap_text_as_responses_create_params("3+3?")
     second = {"responses_create_params": asked, "metadata": {"category": "even"}}
 
     def choose(path, body):
@@ -105,7 +112,7 @@ async def test_a_native_server_gets_the_whole_row(gym, rows):
     assert [message["content"] for message in seed.messages] == ["Be brief.", "2+2?"]
 
 
-async def test_a_native_server_has_a_session_for_each_rollout(gym, rows):
+async def test_a_native_server_has_a_session_for_each_rollout(gym, rows, nemo):
     def choose(path, body):
         is_new = path == "/seed_session"
         gym.reply({"reward": 1.0}, **({"Set_Cookie": f"session={body['gold']}; Path=/"} if is_new else {}))
@@ -126,22 +133,22 @@ async def test_a_native_server_has_a_session_for_each_rollout(gym, rows):
 
 
 def test_texts_and_messages_of_all_forms():
-    assert gym_protocol.extract_assistant_text("4") == "4"
-    assert (
-        gym_protocol.extract_assistant_text({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]})
-        == "4"
-    )
-    assert gym_protocol.extract_assistant_text({"choices": [{"message": {"content": None}}]}) == ""
+    from nightjar.compat.nemo.environments import gym_protocol
+
+    text_of = gym_protocol.extract_assistant_text
+    assert text_of("4") == "4"
+    assert text_of({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]}) == "4"
+    assert text_of({"choices": [{"message": {"content": None}}]}) == ""
     for wrong in (None, 4, {}, {"choices": []}):
         with pytest.raises(ValueError, match="neither a text"):
-            gym_protocol.extract_assistant_text(wrong)
+            text_of(wrong)
     asked = {"role": "user", "content": [{"text": "2+"}, {"text": "2?"}]}
     rcp = {"input": [{"role": "developer", "content": "Short."}, asked]}
     assert gym_protocol.extract_prompt_from_rcp(rcp) == "2+2?"
     assert [message["role"] for message in gym_protocol.messages_from_rcp(rcp)] == ["system", "user"]
 
 
-def test_a_uri_names_a_server_or_how_to_start_one():
+def test_a_uri_names_a_server_or_how_to_start_one(nemo):
     assert nemo.get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
     assert isinstance(nemo.get_environment("gym://cmd:serve --port {port}?x=1"), nemo.ManagedGymEnvironment)
     for option, match in (("dat=x", "unknown option 'dat'"), ("protocol=x", "Unknown protocol 'x'")):
@@ -169,7 +176,9 @@ OPENAPI = {
 }  # fmt: skip
 
 
-async def test_a_model_calls_the_tools_of_a_server(gym):
+async def test_a_model_calls_the_tools_of_a_server(gym, nemo):
+    from nightjar.compat.nemo.solvers import HttpToolBackend
+
     def choose(path, body):
         if path == "/openapi.json":
             gym.reply(OPENAPI)
@@ -180,7 +189,7 @@ async def test_a_model_calls_the_tools_of_a_server(gym):
     turns = [tool_call("double", a=21), tool_call("double", a=99), tool_call("verify", a=1), "It is 42"]
     with ModelServer(Script(turns), keep_requests=10) as server:
         solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend(gym.url, session_id="s-1"))
-        solved = await solver.solve(SeedResult("21 + 21?", "42"))
+        solved = await solver.solve(nemo.environments.SeedResult("21 + 21?", "42"))
         await solver.close()
         [tool] = server.requests[0].body["tools"]
     parameters = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -191,9 +200,11 @@ async def test_a_model_calls_the_tools_of_a_server(gym):
     assert [body for _, _, body in gym.requests[1:]] == [{"session_id": "s-1", "a": a} for a in (21, 99)]
 
 
-async def test_an_unavailable_tool_server_is_an_error_and_not_a_wrong_answer():
+async def test_an_unavailable_tool_server_is_an_error_and_not_a_wrong_answer(nemo):
+    from nightjar.compat.nemo.solvers import HttpToolBackend
+
     with ModelServer(Script([tool_call("double", a=1)])) as server:
         solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend("http://127.0.0.1:9"))
         with pytest.raises(InfraError, match="does not respond"):
-            await solver.solve(SeedResult("?", "2"))
+            await solver.solve(nemo.environments.SeedResult("?", "2"))
         await solver.close()

@@ -51,168 +51,137 @@ SECRET = "x"
 """
 
 
-def task_folder(place: Path, toml: str = "", name: str = "task", tests: str = "tests/test.sh") -> Path:
+def task_folder(place, toml="", name="task", tests="tests/test.sh"):
     """Writes a task with an instruction and tests."""
     for path, text in {"task.toml": toml, "instruction.md": "Do it.", tests: "echo 1"}.items():
-        file = place / name / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        (place / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / name / path).write_text(text)
     return place / name
-
-
-TEMPLATE = """
-services:
-  main:
-    build: {context: "${CONTEXT_DIR}"}
-    image: ${MAIN_IMAGE_NAME}
-    command: ["sh", "-c", "sleep infinity"]
-    environment: ["TEST_DIR=${TEST_DIR}", A=1, B=2]
-    volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
-    deploy: {resources: {limits: {cpus: "${CPUS}", memory: "${MEMORY}"}}}
-    network_mode: "none"
-    working_dir: /work
-"""
 
 
 def compose_task(path, compose, toml=""):
     """Writes a task with a compose file; returns its folder."""
     folder = task_folder(path, toml)
-    (folder / "environment").mkdir()
+    (folder / "environment").mkdir(exist_ok=True)
     (folder / "environment" / "docker-compose.yaml").write_text(compose)
     return folder
 
 
-class TestFields:
-    def test_defaults_are_those_of_harbor(self, tmp_path):
-        task = read_task(task_folder(tmp_path))
-        environment, verifier = task.environment, task.verifier
-        assert (task.name, task.title, task.instruction, task.metadata) == ("task", "task", "Do it.", {})
-        assert (task.agent.timeout_seconds, task.agent.user, task.agent.network) == (None, None, None)
-        assert (verifier.timeout_seconds, verifier.env, verifier.user, verifier.is_separate) == (600, {}, None, False)
-        assert (verifier.environment, verifier.collect) == (None, ())
-        assert (environment.build_timeout_seconds, environment.docker_image) == (600, None)
-        assert (environment.cpus, environment.memory_mb, environment.storage_mb) == (1, 2048, 10240)
-        assert (environment.gpus, environment.network) == (0, "public")
-        assert (environment.os, environment.workdir) == ("linux", None)
-        assert (environment.env, environment.mcp_servers, environment.healthcheck) == ({}, (), None)
-        assert (task.solution_env, task.artifacts, task.multi_step_reward_strategy) == ({}, (), "mean")
-        assert (task.needs_image, task.dockerfile, task.compose_problem, task.unknown_fields) == (False, None, None, ())
-        assert problems_of(task) == []
+def fields(value, names):
+    return [getattr(value, name) for name in names.split()]
 
-    def test_every_field_is_read(self, tmp_path):
-        task = read_task(task_folder(tmp_path, FULL))
-        environment, verifier = task.environment, task.verifier
-        assert (task.title, task.metadata, task.solution_env) == ("team/full", {"difficulty": "hard"}, {"SECRET": "x"})
-        assert (task.agent.timeout_seconds, task.agent.user, task.agent.network) == (900.5, "1000", "none")
-        assert (verifier.timeout_seconds, verifier.user, verifier.network) == (60, "root", "public")
-        assert verifier.env == {"KEY": "${KEY:-none}", "TRIES": "3"}
-        assert verifier.is_separate
-        assert verifier.environment is not None
-        assert (verifier.environment.docker_image, verifier.environment.memory_mb) == ("tests:1", 512)
-        [collect] = verifier.collect
-        assert (collect.command, collect.service, collect.timeout_seconds) == (
-            "git diff > /logs/artifacts/model.patch", "main", 30,
-        )  # fmt: skip
-        assert (environment.build_timeout_seconds, environment.cpus, environment.gpus) == (1200, 2, 1)
-        assert (environment.memory_mb, environment.storage_mb, environment.os) == (4096, 2048, "linux")
-        assert (environment.workdir, environment.env) == ("/app", {"HOME": "/agent"})
-        check = environment.healthcheck
-        assert check is not None
-        assert (check.command, check.retries, check.interval_seconds) == ("test -f /ready", 5, 5)
-        assert (check.timeout_seconds, check.start_period_seconds) == (30, 0)
-        first, second = task.artifacts
-        assert (first.source, first.destination, second.destination, second.exclude) == (
-            "/app/out.txt", None, "logs", ("*.tmp",),
-        )  # fmt: skip
-        assert (task.needs_image, task.unknown_fields, problems_of(task)) == (True, (), [])
 
-    @pytest.mark.parametrize(
-        ("toml", "field", "expected"),
-        [
-            ('memory = "4G"', "memory_mb", 4096),
-            ('memory = "512M"', "memory_mb", 512),
-            ('memory = "1.5GiB"', "memory_mb", 1536),
-            ('memory = "2048"', "memory_mb", 2048),
-            ('storage = "10G"', "storage_mb", 10240),
-            ("allow_internet = false", "network", "none"),
-            ("allow_internet = true", "network", "public"),
-            ('allow_internet = false\nnetwork_mode = "public"', "network", "public"),
-            ('allowed_hosts = ["example.org"]', "network", "allowlist"),
-            ("cpus = 0.5", "cpus", 0.5),
-        ],
-    )
-    def test_older_names_and_sizes(self, tmp_path, toml, field, expected):
+def test_defaults_are_those_of_harbor(tmp_path):
+    task = read_task(task_folder(tmp_path))
+    assert fields(task, "name title instruction metadata") == ["task", "task", "Do it.", {}]
+    assert fields(task.agent, "timeout_seconds user network") == [None, None, None]
+    names = "timeout_seconds env user is_separate environment collect"
+    assert fields(task.verifier, names) == [600, {}, None, False, None, ()]
+    names = "build_timeout_seconds docker_image cpus memory_mb storage_mb gpus network os workdir"
+    assert fields(task.environment, names) == [600, None, 1, 2048, 10240, 0, "public", "linux", None]
+    assert fields(task.environment, "env mcp_servers healthcheck") == [{}, (), None]
+    assert fields(task, "solution_env artifacts multi_step_reward_strategy") == [{}, (), "mean"]
+    assert fields(task, "needs_image dockerfile compose_problem unknown_fields") == [False, None, None, ()]
+    assert problems_of(task) == []
+
+
+def test_every_field_is_read(tmp_path):
+    task = read_task(task_folder(tmp_path, FULL))
+    verifier = task.verifier
+    assert fields(task, "title metadata solution_env") == ["team/full", {"difficulty": "hard"}, {"SECRET": "x"}]
+    assert fields(task.agent, "timeout_seconds user network") == [900.5, "1000", "none"]
+    assert fields(verifier, "timeout_seconds user network is_separate") == [60, "root", "public", True]
+    assert verifier.env == {"KEY": "${KEY:-none}", "TRIES": "3"}
+    assert fields(verifier.environment, "docker_image memory_mb") == ["tests:1", 512]
+    [collect] = verifier.collect
+    copied = ["git diff > /logs/artifacts/model.patch", "main", 30]
+    assert fields(collect, "command service timeout_seconds") == copied
+    names = "build_timeout_seconds cpus gpus memory_mb storage_mb os workdir env"
+    assert fields(task.environment, names) == [1200, 2, 1, 4096, 2048, "linux", "/app", {"HOME": "/agent"}]
+    names = "command retries interval_seconds timeout_seconds start_period_seconds"
+    assert fields(task.environment.healthcheck, names) == ["test -f /ready", 5, 5, 30, 0]
+    first, second = task.artifacts
+    assert fields(first, "source destination") == ["/app/out.txt", None]
+    assert fields(second, "destination exclude") == ["logs", ("*.tmp",)]
+    assert (task.needs_image, task.unknown_fields, problems_of(task)) == (True, (), [])
+
+
+def test_older_names_and_sizes_are_read(tmp_path):
+    for toml, field, expected in (
+        ('memory = "4G"', "memory_mb", 4096),
+        ('memory = "512M"', "memory_mb", 512),
+        ('memory = "1.5GiB"', "memory_mb", 1536),
+        ('memory = "2048"', "memory_mb", 2048),
+        ('storage = "10G"', "storage_mb", 10240),
+        ("allow_internet = false", "network", "none"),
+        ("allow_internet = true", "network", "public"),
+        ('allow_internet = false\nnetwork_mode = "public"', "network", "public"),
+        ('allowed_hosts = ["example.org"]', "network", "allowlist"),
+        ("cpus = 0.5", "cpus", 0.5),
+    ):
         task = read_task(task_folder(tmp_path, f'version = "1.0"\n[environment]\n{toml}'))
-        assert (getattr(task.environment, field), task.unknown_fields) == (expected, ())
+        assert (getattr(task.environment, field), task.unknown_fields) == (expected, ()), toml
 
-    @pytest.mark.parametrize(
-        ("toml", "is_separate"),
-        [
-            ("", False),
-            ('environment_mode = "shared"', False),
-            ('environment_mode = "separate"', True),
-            ("environment = {cpus = 2}", True),
-        ],
-    )
-    def test_a_verifier_with_its_own_environment_is_separate(self, tmp_path, toml, is_separate):
-        assert read_task(task_folder(tmp_path, f"[verifier]\n{toml}")).verifier.is_separate is is_separate
 
-    def test_an_unknown_field_of_several_steps_is_listed_once(self, tmp_path):
-        toml = "\n".join(f'[[steps]]\nname = "{name}"\ndependencies = []' for name in ("one", "two"))
-        assert read_task(task_folder(tmp_path, toml)).unknown_fields == ("steps.dependencies",)
+def test_a_verifier_with_its_own_environment_is_separate(tmp_path):
+    separate = {"": False, 'environment_mode = "shared"': False, 'environment_mode = "separate"': True}
+    separate |= {"environment = {cpus = 2}": True}
+    tasks = {toml: read_task(task_folder(tmp_path, f"[verifier]\n{toml}")) for toml in separate}
+    assert {toml: task.verifier.is_separate for toml, task in tasks.items()} == separate
 
-    def test_unknown_fields_are_listed(self, tmp_path):
-        toml = 'extra = 1\n[environment]\nskills_dir = "/s"\n[verifier.environment]\ngpu_types = []\n[metadata]\na = 1'
-        assert sorted(read_task(task_folder(tmp_path, toml)).unknown_fields) == [
-            "environment.skills_dir", "extra", "verifier.environment.gpu_types",
-        ]  # fmt: skip
 
-    @pytest.mark.parametrize(
-        ("toml", "said"),
-        [
-            ('[agent]\ntimeout_sec = "soon"', "agent.timeout_sec is 'soon': expected a valid number"),
-            ("[agent]\ntimeout_sec = 0", "agent.timeout_sec is 0: expected a finite number of seconds above 0"),
-            ("[verifier]\ntimeout_sec = inf", "verifier.timeout_sec is inf: expected a finite number"),
-            (
-                '[environment]\nnetwork_mode = "open"',
-                "environment.network_mode is 'open': expected 'public', 'no-network'",
-            ),
-            ('[environment]\nmemory = "much"', "is 'much': expected a size such as '4G'"),
-            ("[environment]\ncpus = 0", "environment.cpus is 0: expected greater than 0"),
-            ('[verifier]\nenvironment_mode = "both"', "is 'both': expected 'shared' or 'separate'"),
-            ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "verifier: expected environment_mode"),
-            ("[environment.healthcheck]\nretries = 2", "environment.healthcheck.command is missing"),
-            ('multi_step_reward_strategy = "best"', "is 'best': expected 'mean' or 'final'"),
-            ("[[steps]]\nmin_reward = 1", "steps.0.name is missing"),
-            ('[[steps]]\nname = "../x"', "steps.0.name is '../x': expected the name of a folder"),
-            ('[[steps]]\nname = "a"\n[[steps]]\nname = "a"', "steps: expected steps with different names"),
-            ("agent = 3", "agent is 3"),
-            ("[agent]\nuser = x\n", "line 2"),
-        ],
-    )
-    def test_an_error_names_file_field_value_and_what_is_expected(self, tmp_path, toml, said):
+def test_unknown_fields_are_listed_once(tmp_path):
+    toml = "\n".join(f'[[steps]]\nname = "{name}"\ndependencies = []' for name in ("one", "two"))
+    assert read_task(task_folder(tmp_path, toml)).unknown_fields == ("steps.dependencies",)
+    toml = 'extra = 1\n[environment]\nskills_dir = "/s"\n[verifier.environment]\ngpu_types = []\n[metadata]\na = 1'
+    found = read_task(task_folder(tmp_path, toml)).unknown_fields
+    assert sorted(found) == ["environment.skills_dir", "extra", "verifier.environment.gpu_types"]
+
+
+def test_an_error_names_file_field_value_and_what_is_expected(tmp_path):
+    for toml, said in (
+        ('[agent]\ntimeout_sec = "soon"', "agent.timeout_sec is 'soon': expected a valid number"),
+        ("[agent]\ntimeout_sec = 0", "agent.timeout_sec is 0: expected a finite number of seconds above 0"),
+        ("[verifier]\ntimeout_sec = inf", "verifier.timeout_sec is inf: expected a finite number"),
+        (
+            '[environment]\nnetwork_mode = "open"',
+            "environment.network_mode is 'open': expected 'public', 'no-network'",
+        ),
+        ('[environment]\nmemory = "much"', "is 'much': expected a size such as '4G'"),
+        ("[environment]\ncpus = 0", "environment.cpus is 0: expected greater than 0"),
+        ('[verifier]\nenvironment_mode = "both"', "is 'both': expected 'shared' or 'separate'"),
+        ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "verifier: expected environment_mode"),
+        ("[environment.healthcheck]\nretries = 2", "environment.healthcheck.command is missing"),
+        ('multi_step_reward_strategy = "best"', "is 'best': expected 'mean' or 'final'"),
+        ("[[steps]]\nmin_reward = 1", "steps.0.name is missing"),
+        ('[[steps]]\nname = "../x"', "steps.0.name is '../x': expected the name of a folder"),
+        ('[[steps]]\nname = "a"\n[[steps]]\nname = "a"', "steps: expected steps with different names"),
+        ("agent = 3", "agent is 3"),
+        ("[agent]\nuser = x\n", "line 2"),
+    ):
         with pytest.raises(ConfigError) as caught:
             read_task(task_folder(tmp_path, toml))
         assert said in str(caught.value)
         assert str(tmp_path / "task" / "task.toml") in str(caught.value)
 
-    def test_an_error_shows_no_table_because_it_may_hold_secrets(self, tmp_path):
-        toml = '[verifier]\nenvironment_mode = "shared"\nenv = {KEY = "secret"}\n[verifier.environment]'
-        with pytest.raises(DatasetError) as caught:
-            read_task(task_folder(tmp_path, toml))
-        assert "secret" not in str(caught.value)
+
+def test_an_error_shows_no_table_because_it_may_hold_secrets(tmp_path):
+    toml = '[verifier]\nenvironment_mode = "shared"\nenv = {KEY = "secret"}\n[verifier.environment]'
+    with pytest.raises(DatasetError) as caught:
+        read_task(task_folder(tmp_path, toml))
+    assert "secret" not in str(caught.value)
 
 
-class TestSteps:
-    def test_a_task_without_steps_has_one(self, tmp_path):
-        folder = task_folder(tmp_path, 'artifacts = ["/a"]\n[agent]\ntimeout_sec = 5')
-        [step] = read_task(folder).steps
-        assert (step.name, step.folder, step.instruction, step.min_reward) == ("", folder, "Do it.", {})
-        assert (step.agent.timeout_seconds, step.tests_folders) == (5, (folder / "tests",))
-        assert (step.has_tests, step.has_solution, [each.source for each in step.artifacts]) == (True, False, ["/a"])
+def test_a_task_without_steps_has_one(tmp_path):
+    folder = task_folder(tmp_path, 'artifacts = ["/a"]\n[agent]\ntimeout_sec = 5')
+    [step] = read_task(folder).steps
+    assert fields(step, "name folder instruction min_reward") == ["", folder, "Do it.", {}]
+    assert (step.agent.timeout_seconds, step.tests_folders) == (5, (folder / "tests",))
+    assert (step.has_tests, step.has_solution, [each.source for each in step.artifacts]) == (True, False, ["/a"])
 
-    def test_steps_have_the_settings_of_the_task_unless_they_set_their_own(self, tmp_path):
-        toml = """
+
+def test_steps_have_the_settings_of_the_task_unless_they_set_their_own(tmp_path):
+    toml = """
             artifacts = ["/a"]
             multi_step_reward_strategy = "final"
             [agent]
@@ -237,202 +206,194 @@ class TestSteps:
             [steps.verifier.environment]
             docker_image = "grading"
         """
-        folder = task_folder(tmp_path, toml)
-        task_folder(folder / "steps", "", "first")
-        task = read_task(folder)
-        first, second = task.steps
-        assert (task.multi_step_reward_strategy, problems_of(task)) == (
-            "final", ["steps/second/instruction.md is missing or empty."],
-        )  # fmt: skip
-        assert (first.min_reward, second.min_reward) == ({"reward": 0.5}, {"style": 0.25})
-        assert (first.agent.timeout_seconds, first.agent.user) == (10, "agent")
-        assert (second.agent.timeout_seconds, second.agent.user) == (100, "agent")
-        assert (first.verifier.timeout_seconds, first.verifier.env) == (50, {"A": "1", "B": "3"})
-        assert (second.verifier.env, second.verifier.is_separate) == ({"A": "1", "B": "2"}, True)
-        assert (first.verifier.is_separate, first.healthcheck is None, second.healthcheck) == (False, False, None)
-        assert first.tests_folders == (folder / "tests", folder / "steps" / "first" / "tests")
-        assert second.tests_folders == (folder / "tests",)
-        assert [each.source for each in first.artifacts] == ["/a", "/b"]
+    folder = task_folder(tmp_path, toml)
+    task_folder(folder / "steps", "", "first")
+    task = read_task(folder)
+    first, second = task.steps
+    assert (task.multi_step_reward_strategy, problems_of(task)) == (
+        "final", ["steps/second/instruction.md is missing or empty."],
+    )  # fmt: skip
+    assert (first.min_reward, second.min_reward) == ({"reward": 0.5}, {"style": 0.25})
+    assert (first.agent.timeout_seconds, first.agent.user) == (10, "agent")
+    assert (second.agent.timeout_seconds, second.agent.user) == (100, "agent")
+    assert (first.verifier.timeout_seconds, first.verifier.env) == (50, {"A": "1", "B": "3"})
+    assert (second.verifier.env, second.verifier.is_separate) == ({"A": "1", "B": "2"}, True)
+    assert (first.verifier.is_separate, first.healthcheck is None, second.healthcheck) == (False, False, None)
+    assert first.tests_folders == (folder / "tests", folder / "steps" / "first" / "tests")
+    assert second.tests_folders == (folder / "tests",)
+    assert [each.source for each in first.artifacts] == ["/a", "/b"]
 
 
-class TestFolders:
-    def test_tasks_are_found_one_level_down_and_sorted(self, tmp_path):
-        for place, name in [("", "b"), ("easy", "c"), ("hard", "a"), (".hidden", "d"), ("very/deep", "e")]:
-            task_folder(tmp_path / place, "", name)
-        assert [task.name for task in read_tasks(tmp_path)] == ["a", "b", "c"]
-        assert [task.name for task in read_tasks(tmp_path / "b")] == ["b"]
+def test_tasks_are_found_one_level_down_and_sorted(tmp_path):
+    for place, name in [("", "b"), ("easy", "c"), ("hard", "a"), (".hidden", "d"), ("very/deep", "e")]:
+        task_folder(tmp_path / place, "", name)
+    assert [task.name for task in read_tasks(tmp_path)] == ["a", "b", "c"]
+    assert [task.name for task in read_tasks(tmp_path / "b")] == ["b"]
 
-    @pytest.mark.parametrize(
-        ("names", "found"),
-        [(["fix-*"], ["fix-a", "fix-b"]), (["*-a", "fix-a"], ["fix-a"]), (["hello"], ["hello"]), ([], [])],
-    )
-    def test_names_select_tasks_and_the_others_are_not_read(self, tmp_path, names, found):
-        for name in ("hello", "fix-b", "fix-a"):
-            task_folder(tmp_path, "", name)
-        task_folder(tmp_path, "broken =", "broken")
+
+def test_names_select_tasks_and_the_others_are_not_read(tmp_path):
+    for name in ("hello", "fix-b", "fix-a"):
+        task_folder(tmp_path, "", name)
+    task_folder(tmp_path, "broken =", "broken")
+    for names, found in (
+        (["fix-*"], ["fix-a", "fix-b"]), (["*-a", "fix-a"], ["fix-a"]), (["hello"], ["hello"]), ([], []),
+    ):  # fmt: skip
         assert [task.name for task in read_tasks(tmp_path, names)] == found
 
-    @pytest.mark.parametrize(
-        ("name", "said"),
-        [("helo", "'helo'. Did you mean 'hello'?"), ("zzz*", "No task has the name 'zzz*'. Choose one of: hello")],
-    )
-    def test_an_unknown_name_is_refused(self, tmp_path, name, said):
-        task_folder(tmp_path, "", "hello")
+
+def test_an_unknown_name_or_one_that_two_tasks_have_is_refused(tmp_path):
+    task_folder(tmp_path, "", "hello")
+    for name, said in {"helo": "'helo'. Did you mean 'hello'?", "zzz*": "'zzz*'. Choose one of: hello"}.items():
         with pytest.raises(DatasetError, match="No task has the name") as caught:
             read_tasks(tmp_path, [name])
         assert said in str(caught.value)
+    task_folder(tmp_path / "easy")
+    task_folder(tmp_path / "hard")
+    with pytest.raises(DatasetError, match="Two tasks have the name 'task'"):
+        read_tasks(tmp_path)
 
-    def test_a_name_that_two_tasks_have_is_refused(self, tmp_path):
-        task_folder(tmp_path / "easy")
-        task_folder(tmp_path / "hard")
-        with pytest.raises(DatasetError, match="Two tasks have the name 'task'"):
-            read_tasks(tmp_path)
 
-    @pytest.mark.parametrize(
-        ("file", "said"),
-        [("tasks/a/task.yaml", "Terminal-Bench's older format"), ("tasks/x", "no task.toml"), ("x", "no such folder")],
-    )
-    def test_a_folder_without_tasks_is_refused(self, tmp_path, file, said):
+def test_a_folder_without_tasks_is_refused(tmp_path):
+    for said, file in (
+        ("no such folder", "x"), ("no task.toml", "tasks/x"), ("Terminal-Bench's older format", "tasks/a/task.yaml"),
+    ):  # fmt: skip
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
-        with pytest.raises(DatasetError, match=said):
-            read_tasks(tmp_path / "tasks")
-        with pytest.raises(DatasetError, match=said):
-            read_task(tmp_path / "tasks")
-
-    def test_the_hash_is_of_paths_executable_bits_and_bytes(self, tmp_path):
-        one, other = (task_folder(tmp_path / place) for place in ("here", "there"))
-        known = read_task(one).content_hash
-        assert (len(known), read_task(other).content_hash) == (64, known)
-        (other / "tests" / "__pycache__").mkdir()
-        (other / "tests" / "__pycache__" / "a.pyc").touch()
-        assert read_task(other).content_hash == known
-        seen = {known}
-        for change in (
-            lambda: (other / "tests" / "test.sh").chmod(0o755),
-            lambda: (other / "tests" / "test.sh").write_text("echo 0"),
-            lambda: (other / "tests" / "test.sh").rename(other / "tests" / "run.sh"),
-            lambda: (other / "tests" / "test.sh").symlink_to("run.sh"),
-        ):
-            change()
-            seen.add(read_task(other).content_hash)
-        assert len(seen) == 5
+        for read in (read_tasks, read_task):
+            with pytest.raises(DatasetError, match=said):
+                read(tmp_path / "tasks")
 
 
-class TestProblems:
-    @pytest.mark.parametrize(
-        ("toml", "said"),
-        [
-            ('[environment]\nos = "Windows"', "[environment] needs the operating system 'windows'"),
-            ('[environment]\ntpu = {type = "v6e", topology = "2x2"}', "[environment] needs a TPU"),
-            ('[[environment.mcp_servers]]\nname = "search"\nurl = "http://s"', "has MCP servers (search)"),
-            ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.b", "c"]', "some hosts (a.b, c)"),
-            ('[agent]\nnetwork_mode = "allowlist"', "[agent] limits the network"),
-            ('[verifier]\nallowed_hosts = ["a.b"]', "[verifier] limits the network"),
-            ('[verifier.environment]\nnetwork_mode = "allowlist"', "[verifier.environment] limits the network"),
-            ('[agent]\nnetwork_mode = "no-network"', "The tests need a network and the agent must have none"),
-            ('[agent]\nnetwork_mode = "no-network"\n[verifier]\nnetwork_mode = "no-network"', None),
-            ('[agent]\nnetwork_mode = "no-network"\n[verifier]\nenvironment_mode = "separate"', None),
-            ("[environment]\nallow_internet = false", None),
-            ("[environment]\ngpus = 8", None),
-        ],
-    )
-    def test_what_containers_here_cannot_do_is_said(self, tmp_path, toml, said):
+def test_the_hash_is_of_paths_executable_bits_and_bytes(tmp_path):
+    one, other = (task_folder(tmp_path / place) for place in ("here", "there"))
+    known, tests = read_task(one).content_hash, other / "tests"
+    assert (len(known), read_task(other).content_hash) == (64, known)
+    (tests / "__pycache__").mkdir()
+    (tests / "__pycache__" / "a.pyc").touch()
+    assert read_task(other).content_hash == known
+    seen = {known}
+    for change in (
+        lambda: (tests / "test.sh").chmod(0o755),
+        lambda: (tests / "test.sh").write_text("echo 0"),
+        lambda: (tests / "test.sh").rename(tests / "run.sh"),
+        lambda: (tests / "test.sh").symlink_to("run.sh"),
+    ):
+        change()
+        seen.add(read_task(other).content_hash)
+    assert len(seen) == 5
+
+
+def test_what_containers_here_cannot_do_is_said(tmp_path):
+    for toml, said in (
+        ('[environment]\nos = "Windows"', "[environment] needs the operating system 'windows'"),
+        ('[environment]\ntpu = {type = "v6e", topology = "2x2"}', "[environment] needs a TPU"),
+        ('[[environment.mcp_servers]]\nname = "search"\nurl = "http://s"', "has MCP servers (search)"),
+        ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.b", "c"]', "some hosts (a.b, c)"),
+        ('[agent]\nnetwork_mode = "allowlist"', "[agent] limits the network"),
+        ('[verifier]\nallowed_hosts = ["a.b"]', "[verifier] limits the network"),
+        ('[verifier.environment]\nnetwork_mode = "allowlist"', "[verifier.environment] limits the network"),
+        ('[agent]\nnetwork_mode = "no-network"', "The tests need a network and the agent must have none"),
+        ('[agent]\nnetwork_mode = "no-network"\n[verifier]\nnetwork_mode = "no-network"', None),
+        ('[agent]\nnetwork_mode = "no-network"\n[verifier]\nenvironment_mode = "separate"', None),
+        ("[environment]\nallow_internet = false", None),
+        ("[environment]\ngpus = 8", None),
+    ):
         problems = problems_of(read_task(task_folder(tmp_path, toml)))
-        assert len(problems) == (said is not None)
+        assert len(problems) == (said is not None), toml
         assert all(said in problem and problem.endswith(".") for problem in problems)
 
-    def test_a_compose_file_of_one_plain_container_is_read(self, tmp_path):
-        task = read_task(compose_task(tmp_path, TEMPLATE, "[environment]\nenv = {B = 'mine'}"))
-        assert problems_of(task) == []
-        settings = task.environment
-        assert (settings.network, settings.workdir, settings.docker_image) == ("none", "/work", None)
-        assert settings.env == {"TEST_DIR": "/tests", "A": "1", "B": "mine"}
-        named = read_task(compose_task(tmp_path / "named", "services: {main: {image: 'debian:12'}}"))
-        assert named.environment.docker_image == "debian:12"
 
-    @pytest.mark.parametrize(
-        ("compose", "said"),
-        [
-            ("", "the service 'main'; found none"),
-            ("services: {main: {}, db: {image: x}}", "found main, db"),
-            ("services: {main: {ports: ['1:1'], privileged: true}}", "ports, privileged cannot be used here"),
-            ("services: {main: {}}\nvolumes: {a: {}}", "volumes cannot be used here"),
-            ("services: {main: {build: {context: '..'}}}", "build.context may be ${CONTEXT_DIR} or . or ./; found"),
-            ("services: {main: {image: 'a:${TAG}'}}", "image may be only a text without variables"),
-            ("services: {main: {environment: [A]}}", "environment has no value for A"),
-            ("services: {main: {deploy: {resources: [1]}}}", "deploy may be only the limits"),
-            ("services: {main: {deploy: {resources: {limits: {cpus: 2}}}}}", "deploy may be only the limits"),
-            ("services: {main: {build: {context: '.', args: {A: 1}}}}", "build may have only context and dockerfile"),
-            ("services: {main: {command: python server.py}}", "command may only wait (sleep infinity)"),
-            ("services: {main: {volumes: ['/:/host']}}", "volumes may be only Harbor's folders of logs"),
-            ("services: {main: {deploy: {replicas: 2}}}", "deploy may be only the limits"),
-            ("services: {main: {network_mode: host}}", "network_mode may be none or bridge"),
-            ("services: [main]", "services is not a table"),
-            ("services: {main", "docker-compose.yaml: while parsing"),
-        ],
-    )  # fmt: skip
-    def test_what_else_a_compose_file_asks_for_is_refused(self, tmp_path, compose, said):
+def test_a_compose_file_of_one_plain_container_is_read(tmp_path):
+    template = """
+    services:
+      main:
+        build: {context: "${CONTEXT_DIR}"}
+        image: ${MAIN_IMAGE_NAME}
+        command: ["sh", "-c", "sleep infinity"]
+        environment: ["TEST_DIR=${TEST_DIR}", A=1, B=2]
+        volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
+        deploy: {resources: {limits: {cpus: "${CPUS}", memory: "${MEMORY}"}}}
+        network_mode: "none"
+        working_dir: /work
+    """
+    task = read_task(compose_task(tmp_path, template, "[environment]\nenv = {B = 'mine'}"))
+    assert problems_of(task) == []
+    assert fields(task.environment, "network workdir docker_image") == ["none", "/work", None]
+    assert task.environment.env == {"TEST_DIR": "/tests", "A": "1", "B": "mine"}
+    named = read_task(compose_task(tmp_path, "services: {main: {image: 'debian:12'}}"))
+    assert named.environment.docker_image == "debian:12"
+
+
+def test_what_else_a_compose_file_asks_for_is_refused(tmp_path):
+    for compose, said in (
+        ("", "the service 'main'; found none"),
+        ("services: {main: {}, db: {image: x}}", "found main, db"),
+        ("services: {main: {ports: ['1:1'], privileged: true}}", "ports, privileged cannot be used here"),
+        ("services: {main: {}}\nvolumes: {a: {}}", "volumes cannot be used here"),
+        ("services: {main: {build: {context: '..'}}}", "build.context may be ${CONTEXT_DIR} or . or ./; found"),
+        ("services: {main: {image: 'a:${TAG}'}}", "image may be only a text without variables"),
+        ("services: {main: {environment: [A]}}", "environment has no value for A"),
+        ("services: {main: {deploy: {resources: [1]}}}", "deploy may be only the limits"),
+        ("services: {main: {deploy: {resources: {limits: {cpus: 2}}}}}", "deploy may be only the limits"),
+        ("services: {main: {build: {context: '.', args: {A: 1}}}}", "build may have only context and dockerfile"),
+        ("services: {main: {command: python server.py}}", "command may only wait (sleep infinity)"),
+        ("services: {main: {volumes: ['/:/host']}}", "volumes may be only Harbor's folders of logs"),
+        ("services: {main: {deploy: {replicas: 2}}}", "deploy may be only the limits"),
+        ("services: {main: {network_mode: host}}", "network_mode may be none or bridge"),
+        ("services: [main]", "services is not a table"),
+        ("services: {main", "docker-compose.yaml: while parsing"),
+    ):  # fmt: skip
         [problem] = problems_of(read_task(compose_task(tmp_path, compose)))
         assert problem.startswith("environment/docker-compose.yaml is not supported: ")
         assert said in problem
 
-    def test_a_step_cannot_have_another_network(self, tmp_path):
-        steps = [f'[[steps]]\nname = "{name}"\n[steps.agent]\nnetwork_mode = "{mode}"'
-                 for name, mode in [("one", "public"), ("two", "no-network")]]  # fmt: skip
-        folder = task_folder(tmp_path, "\n".join([*steps, '[steps.verifier]\nnetwork_mode = "no-network"']))
-        for name in ("one", "two"):
-            (folder / "steps" / name).mkdir(parents=True)
-            (folder / "steps" / name / "instruction.md").write_text("Do it.")
-        [problem] = problems_of(read_task(folder))
-        assert "steps/two needs another network" in problem
 
-    def test_missing_files_are_named(self, tmp_path):
-        folder = task_folder(tmp_path, tests="tests/other.sh")
-        (folder / "instruction.md").write_text(" \n")
-        assert problems_of(read_task(folder)) == ["instruction.md is missing or empty.", "tests/test.sh is missing."]
+def test_a_step_cannot_have_another_network(tmp_path):
+    steps = [f'[[steps]]\nname = "{name}"\n[steps.agent]\nnetwork_mode = "{mode}"'
+             for name, mode in [("one", "public"), ("two", "no-network")]]  # fmt: skip
+    folder = task_folder(tmp_path, "\n".join([*steps, '[steps.verifier]\nnetwork_mode = "no-network"']))
+    for name in ("one", "two"):
+        (folder / "steps" / name).mkdir(parents=True)
+        (folder / "steps" / name / "instruction.md").write_text("Do it.")
+    [problem] = problems_of(read_task(folder))
+    assert "steps/two needs another network" in problem
 
-    def test_the_image_of_a_separate_verifier_may_have_the_tests(self, tmp_path):
-        folder = task_folder(tmp_path, '[verifier.environment]\ndocker_image = "tests:1"', tests="tests/run.sh")
-        task = read_task(folder)
-        assert problems_of(task) == []
-        assert task.steps[0].has_image_with_tests
 
-    @pytest.mark.parametrize(("mode", "has_tests"), [("separate", True), ("shared", False)])
-    def test_a_dockerfile_among_the_tests_is_that_of_a_separate_verifier(self, tmp_path, mode, has_tests):
+def test_missing_files_are_named(tmp_path):
+    folder = task_folder(tmp_path, tests="tests/other.sh")
+    (folder / "instruction.md").write_text(" \n")
+    assert problems_of(read_task(folder)) == ["instruction.md is missing or empty.", "tests/test.sh is missing."]
+
+
+def test_the_image_of_a_separate_verifier_or_a_dockerfile_among_its_tests_may_have_the_tests(tmp_path):
+    task = read_task(task_folder(tmp_path, '[verifier.environment]\ndocker_image = "tests:1"', tests="tests/run.sh"))
+    assert (problems_of(task), task.steps[0].has_image_with_tests) == ([], True)
+    for mode, has_tests in (("separate", True), ("shared", False)):
         folder = task_folder(tmp_path, f'[verifier]\nenvironment_mode = "{mode}"')
         (folder / "tests" / "Dockerfile").touch()
         [step] = read_task(folder).steps
-        assert step.verifier_folder == folder / "tests"
-        assert step.has_image_with_tests is has_tests
+        assert (step.verifier_folder, step.has_image_with_tests) == (folder / "tests", has_tests)
 
 
-class TestVariables:
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [
-            ("plain $X", "plain $X"),
-            ("${NJ_SET}", "secret"),
-            ("Bearer ${NJ_SET}!", "Bearer secret!"),
-            ("${NJ_SET:-other}", "secret"),
-            ("${NJ_UNSET:-other}", "other"),
-            ("${NJ_UNSET:-}", ""),
-            ("${NJ_EMPTY:-other}", "other"),
-            ("${NJ_EMPTY}", ""),
-        ],
-    )
-    def test_a_variable_or_its_default(self, monkeypatch, value, expected):
-        monkeypatch.setenv("NJ_SET", "secret")
-        monkeypatch.setenv("NJ_EMPTY", "")
-        assert resolve_env({"A": value}) == {"A": expected}
-
-    def test_a_missing_variable_is_named_with_its_task(self, monkeypatch):
-        monkeypatch.setenv("NJ_SET", "secret")
-        with pytest.raises(MissingKeyError) as caught:
-            resolve_env({"A": "${NJ_UNSET}", "B": "${NJ_SET}"}, task="fix-python")
-        assert "'NJ_UNSET' of task 'fix-python' not set" in str(caught.value)
-        assert "secret" not in str(caught.value)
-        assert caught.value.keys == ["NJ_UNSET"]
+def test_a_variable_of_a_task_is_replaced_by_its_value_or_default_and_a_missing_one_is_named(monkeypatch):
+    monkeypatch.setenv("NJ_SET", "secret")
+    monkeypatch.setenv("NJ_EMPTY", "")
+    values = {
+        "plain $X": "plain $X",
+        "${NJ_SET}": "secret",
+        "Bearer ${NJ_SET}!": "Bearer secret!",
+        "${NJ_SET:-other}": "secret",
+        "${NJ_UNSET:-other}": "other",
+        "${NJ_UNSET:-}": "",
+        "${NJ_EMPTY:-other}": "other",
+        "${NJ_EMPTY}": "",
+    }
+    assert resolve_env({value: value for value in values}) == values
+    with pytest.raises(MissingKeyError) as caught:
+        resolve_env({"A": "${NJ_UNSET}", "B": "${NJ_SET}"}, task="fix-python")
+    assert "'NJ_UNSET' of task 'fix-python' not set" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.keys == ["NJ_UNSET"]
 
 
 def test_the_example_tasks_can_run():

@@ -11,8 +11,9 @@ from nightjar.cli.app import COMMANDS, GROUPS, app, summary
 
 @pytest.fixture
 def shown(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
     def shown(command):
-        monkeypatch.setenv("COLUMNS", "80")
         ended = CliRunner().invoke(app, [*command.split(), "--help"])
         assert ended.exit_code == 0
         return ended.output
