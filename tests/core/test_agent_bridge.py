@@ -158,7 +158,9 @@ async def test_a_request_in_chat_completions_arrives_in_nightjars_form(conversat
     assert request.messages == [UserMessage(content=[TextContentPart(text="What?"), image])]
 
 
-async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_a_stream(conversation, gpt, response):
+async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_a_stream_whose_chunks_have_choices(
+    conversation, gpt, response
+):
     said = response("", tool_calls=[CALL, CALL | {"id": "call_2"}], finish_reason="tool_calls")
     arguments = {"model": "any", "messages": CHAT[:2], "tools": [CHAT_TOOL]}
     async for got in answered_both_ways(conversation, gpt.chat.completions, "get_final_completion", said, **arguments):
@@ -166,8 +168,6 @@ async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_a_stream
         assert calls == [("call_1", "weather", '{"city": "Oslo"}'), ("call_2", "weather", '{"city": "Oslo"}')]
         assert (got.choices[0].finish_reason, got.usage.total_tokens) == ("tool_calls", 5)
 
-
-async def test_every_chunk_of_a_stream_has_a_choice(conversation, gpt, response):
     async def streamed():
         stream = await gpt.chat.completions.create(model="any", messages=CHAT[:2], stream=True)
         return [(chunk.choices[0].delta.content, chunk.choices[0].finish_reason) async for chunk in stream]
@@ -270,7 +270,7 @@ async def test_tokens_are_counted_roughly_and_both_sdks_list_the_model(gpt, clau
         assert [model.id async for model in client.models.list()] == ["tested"]
 
 
-async def test_requests_wait_in_their_order(conversation, gpt, response):
+async def test_requests_wait_in_their_order_and_any_text_is_sent(conversation, gpt, response):
     asked, taken = [], []
     for text in ("one", "two"):
         asking = gpt.chat.completions.create(model="any", messages=[{"role": "user", "content": text}])
@@ -279,6 +279,8 @@ async def test_requests_wait_in_their_order(conversation, gpt, response):
     for request in reversed(taken):
         request.answer(response(request.messages[0].content.upper()))
     assert [(await task).choices[0].message.content for task in asked] == ["ONE", "TWO"]
+    _, got = await answered(conversation, gpt.chat.completions.create(model="any", **USER), response("half \ud83d"))
+    assert got.choices[0].message.content == "half \ud83d"
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -378,13 +380,19 @@ async def test_a_key_opens_its_own_conversation_only(http, bridge, conversation)
         assert got.status == 401
 
 
-async def test_an_unsupported_endpoint_is_answered_with_the_supported_ones(http, bridge, conversation):
+async def test_unsupported_endpoints_and_failures_of_the_bridge_are_answered_with_a_message(
+    http, bridge, conversation, monkeypatch, caplog
+):
     status, body = await post(http, bridge, conversation, "/v1/embeddings", {})
     assert status == 404
     assert body["error"]["message"] == (
         "Unsupported: POST /v1/embeddings. The server supports POST /v1/chat/completions, POST /v1/responses, "
         "POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models."
     )
+    monkeypatch.setattr("nightjar.environments.agents.bridge_chat.parse", lambda body: 1 / 0)
+    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER)
+    assert (status, body["error"]["message"]) == (500, "The server of the model failed to handle this request.")
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http, bridge, conversation):
@@ -472,18 +480,6 @@ async def test_an_agent_cannot_queue_any_number_of_requests(http, bridge, conver
     assert (status, body["error"]["message"]) == (429, "64 requests of this agent already wait for an answer.")
     conversation.close()
     assert {status for status, _ in await asyncio.gather(*asking)} == {429, 503}
-
-
-async def test_a_failure_of_the_bridge_shows_no_traceback(http, bridge, conversation, monkeypatch, caplog):
-    monkeypatch.setattr("nightjar.environments.agents.bridge_chat.parse", lambda body: 1 / 0)
-    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER)
-    assert (status, body["error"]["message"]) == (500, "The server of the model failed to handle this request.")
-    assert "ZeroDivisionError" in caplog.text
-
-
-async def test_an_answer_that_only_pythons_encoder_can_write_is_sent(conversation, gpt, response):
-    _, got = await answered(conversation, gpt.chat.completions.create(model="any", **USER), response("half \ud83d"))
-    assert got.choices[0].message.content == "half \ud83d"
 
 
 async def test_a_port_in_use_is_reported(bridge):

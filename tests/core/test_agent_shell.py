@@ -18,10 +18,13 @@ async def shell(plain_sandbox):
     await shell.close()
 
 
-async def test_directory_and_variables_stay(shell, plain_sandbox):
+async def test_directory_and_variables_stay_until_the_shell_ends(shell, plain_sandbox):
     await shell.run("mkdir below; cd below; X='two  words'", 60)
     done = await shell.run('pwd; echo "$X"', 60)
     assert (done.output, done.exit_code) == (f"{plain_sandbox.workspace}/below\ntwo  words\n", 0)
+    done = await shell.run("echo bye; exit 3", 60)
+    assert (done.output, done.exit_code, done.has_ended) == ("bye\n", 3, True)
+    assert (await shell.run("echo again", 60)).output == "again\n"
 
 
 async def test_output_and_exit_code_are_those_of_the_command(shell):
@@ -64,12 +67,6 @@ async def test_only_the_command_is_killed_where_the_sandbox_can_kill(shell, plai
     done = await shell.run("sleep 100", 0.5)
     assert (done.is_timed_out, done.has_ended) == (True, False)
     assert (await shell.run("echo $X", 60)).output == "kept\n"
-
-
-async def test_a_new_shell_starts_after_the_end_of_the_first(shell):
-    done = await shell.run("echo bye; exit 3", 60)
-    assert (done.output, done.exit_code, done.has_ended) == ("bye\n", 3, True)
-    assert (await shell.run("echo again", 60)).output == "again\n"
 
 
 async def test_a_cancelled_command_is_killed(shell, plain_sandbox):

@@ -32,12 +32,9 @@ def test_the_axis_contains_the_interval_the_limit_and_zero(drawn_of):
     assert drawn.limit_text == "-0.02"
 
 
-def test_where_lower_is_better_the_limit_is_on_the_other_side(drawn_of):
+def test_the_limit_is_on_the_other_side_where_lower_is_better_and_infinite_ends_are_drawn_at_the_edge(drawn_of):
     drawn = drawn_of(max_drop=0.1, direction="lower")
     assert (drawn.low, drawn.zero, drawn.limit) == pytest.approx((6.9, 50.0, 93.1), abs=0.01)
     assert (drawn.beyond_from, drawn.beyond_width) == pytest.approx((93.1, 6.9), abs=0.01)
-
-
-def test_an_infinite_end_is_drawn_at_the_edge_without_a_mark(drawn_of):
     drawn = drawn_of(-inf, inf)
     assert (drawn.low, drawn.high, drawn.ends) == (0.0, 100.0, [])

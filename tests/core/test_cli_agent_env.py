@@ -207,18 +207,9 @@ async def test_the_time_between_two_requests_is_limited_by_the_rollout_alone(mak
     assert (state["error"], state["answer_file"]) == (None, "It is 7.")
 
 
-async def test_max_turns_ends_the_program(make_env, attempt):
+async def test_max_turns_ends_the_program_and_a_call_without_an_id_gets_one(make_env, attempt):
     state, client = await attempt(make_env(max_turns=2), lambda prompt: response_with_call(len(prompt)))
     assert (state["stop_condition"], len(client.asked), state["agent_exit_code"]) == ("max_turns_reached", 2, None)
-
-
-def response_with_call(number):
-    call = ToolCall(id="", name="add", arguments=f'{{"a": {number}}}')
-    message = ResponseMessage(content=None, tool_calls=[call], finish_reason="tool_calls", is_truncated=False)
-    return Response(id="r", created=1, model="m", message=message)
-
-
-async def test_a_call_without_an_id_gets_one(make_env, attempt):
     state, client = await attempt(make_env(), response_with_call(1), "It is 7.")
     prompt = client.asked[1][0]
     [call] = prompt[2].tool_calls
@@ -227,17 +218,20 @@ async def test_a_call_without_an_id_gets_one(make_env, attempt):
     assert prompt[2] is state["trajectory"][0]["completion"][0]
 
 
-@pytest.mark.parametrize(
-    ("of_run", "sent"),
-    [
+def response_with_call(number):
+    call = ToolCall(id="", name="add", arguments=f'{{"a": {number}}}')
+    message = ResponseMessage(content=None, tool_calls=[call], finish_reason="tool_calls", is_truncated=False)
+    return Response(id="r", created=1, model="m", message=message)
+
+
+async def test_sampling_arguments_of_the_run_win(make_env, attempt):
+    for of_run, sent in (
         ({}, {"temperature": 0.9, "max_tokens": 50}),
         ({"temperature": 0, "max_completion_tokens": 9}, {"temperature": 0, "max_completion_tokens": 9}),
         ({"temperature": None, "seed": 3}, {"temperature": 0.9, "max_tokens": 50, "seed": 3}),
-    ],
-)
-async def test_sampling_arguments_of_the_run_win(make_env, attempt, of_run, sent):
-    _, client = await attempt(make_env(), "It is 7.", sampling_args=of_run)
-    assert client.asked[0][2] == {"n": 1, "extra_body": {}, **sent}
+    ):
+        _, client = await attempt(make_env(), "It is 7.", sampling_args=of_run)
+        assert client.asked[0][2] == {"n": 1, "extra_body": {}, **sent}
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -260,11 +254,11 @@ async def test_a_sandbox_can_be_kept_for_scoring(make_env, plain_sandbox, is_kep
 
 
 async def test_a_failing_hook_fails_the_rollout_and_closes_the_sandbox(make_env, attempt, plain_sandbox):
-    class Failing(LocalAgentEnv):
-        async def post_sandbox_setup(self, state):
-            raise SandboxError("no space")
+    async def fail(state):
+        raise SandboxError("no space")
 
-    env = Failing(plain_sandbox)
+    env = make_env()
+    env.post_sandbox_setup = fail
     state, _ = await attempt(env, "2")
     assert (str(state["error"]), plain_sandbox.closed, env._agents) == ("no space", 1, {})
 

@@ -175,7 +175,7 @@ async def test_usage(ask):
         assert (answer.usage and tuple(answer.usage[name] for name in names)) == counts, usage
 
 
-async def test_token_ids_come_with_log_probabilities_and_experts_and_not_without_all_that_belongs_to_them(ask):
+async def test_token_ids_and_log_probabilities_of_the_answer_are_kept(ask):
     entry = {"token": "4", "logprob": -0.5, "bytes": None, "top_logprobs": []}
     choice = {"index": 0, "finish_reason": "stop", "message": MESSAGE, "logprobs": {"content": [entry]}}
 
@@ -194,9 +194,6 @@ async def test_token_ids_come_with_log_probabilities_and_experts_and_not_without
     assert (await ask(CHAT, routed)).message.tokens.routed_experts == numbers
     for missing in ("token_ids", "logprobs"):
         assert (await ask(CHAT, chat_with(**{missing: None}))).message.tokens is None
-
-
-async def test_log_probabilities_of_a_text_completion(ask):
     told = {"tokens": ["2+2=", "4"], "text_offset": [0, 4], "token_logprobs": [None, -0.5], "top_logprobs": None}
     logprobs = (await ask(TEXT, text("2+2=4", choice={"logprobs": told}))).logprobs
     assert (logprobs.text_offset, logprobs.token_logprobs) == ([0, 4], [None, -0.5])

@@ -105,7 +105,7 @@ def test_a_url_needs_scheme_and_host_and_loses_its_trailing_slash_and_unknown_fi
             config(url)
 
 
-def test_headers_are_texts():
+def test_headers_are_texts_and_fields_of_verifiers_renderer_are_accepted_but_not_its_client_type():
     for headers, message in (
         ([("X-A", "1")], "dict"), ({" ": "1"}, "' '"), ({1: "1"}, "found 1"), ({"X-A": 1}, "found 1 for 'X-A'"),
         ({"X-A": "1\r\nX-B: 2"}, "'X-A'"),
@@ -113,9 +113,6 @@ def test_headers_are_texts():
         for kind in (ClientConfig, EndpointClientConfig):
             with pytest.raises(ValidationError, match=message):
                 kind(extra_headers=headers)
-
-
-def test_fields_of_verifiers_renderer_are_accepted_but_not_the_client_type():
     fields = {"renderer": "qwen3", "renderer_model_name": "q", "renderer_pool_size": 2, "tool_parser": "hermes"}
     fields |= {"reasoning_parser": "r", "preserve_all_thinking": True, "preserve_thinking_between_tool_calls": True}
     assert fields.items() <= config(**fields).model_dump().items()
@@ -123,15 +120,7 @@ def test_fields_of_verifiers_renderer_are_accepted_but_not_the_client_type():
         config(client_type="renderer")
 
 
-def test_replicas_have_no_replicas():
-    nested = {"api_base_url": REMOTE, "endpoint_configs": [{"api_base_url": REMOTE}]}
-    with pytest.raises(ValidationError, match="cannot include endpoint_configs"):
-        config(endpoint_configs=[nested])
-    made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
-    assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
-
-
-def test_a_replica_has_what_was_set_for_it_and_all_else_from_around_it():
+def test_replicas_have_what_was_set_for_them_and_all_else_from_around_them_and_no_replicas():
     endpoints = [
         {"api_base_url": "http://localhost:1/v1"},
         EndpointClientConfig(api_base_url="http://localhost:2/v1", timeout=3600.0, extra_headers={}),
@@ -145,6 +134,11 @@ def test_a_replica_has_what_was_set_for_it_and_all_else_from_around_it():
     shared = {(one.api_key_var, one.client_type, one.max_connections) for one in resolved}
     assert shared == {("TEST_KEY", "openai_responses", 10)}
     assert [one.endpoint_configs for one in resolved] == [[], [], []]
+    nested = {"api_base_url": REMOTE, "endpoint_configs": [{"api_base_url": REMOTE}]}
+    with pytest.raises(ValidationError, match="cannot include endpoint_configs"):
+        config(endpoint_configs=[nested])
+    made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
+    assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
 
 
 def test_a_replica_is_chosen_by_its_number_and_without_replicas_a_configuration_is_itself():

@@ -216,18 +216,11 @@ async def test_a_prompt_has_the_protocol_s_form(sent):
         assert await sent(protocol, *prompt, **fields) == {**body, **fields}, name
 
 
-async def test_a_message_that_is_changed_later_is_sent_as_it_is_then(sent):
-    message = UserMessage(content="2+2?")
-    await sent(CHAT, message)
-    message["content"] = "3+3?"
-    assert (await sent(CHAT, message))["messages"] == [{"role": "user", "content": "3+3?"}]
-
-
 ADD = {"name": "add", "description": "adds"}
 SUB = {"name": "sub", "description": ""}
 
 
-async def test_tools_have_the_protocol_s_form(sent):
+async def test_tools_and_a_message_that_is_changed_later_are_sent_in_the_protocol_s_form(sent):
     for protocol, expected in (
         (CHAT, [
             {"type": "function", "function": {**ADD, "parameters": {"type": "object"}}},
@@ -241,14 +234,20 @@ async def test_tools_have_the_protocol_s_form(sent):
     ):  # fmt: skip
         tools = [Tool(**ADD, parameters={"type": "object"}), Tool(**SUB, parameters={}, strict=True)]
         assert (await sent(protocol, tools=tools, max_tokens=9))["tools"] == expected
+    message = UserMessage(content="2+2?")
+    await sent(CHAT, message)
+    message["content"] = "3+3?"
+    assert (await sent(CHAT, message))["messages"] == [{"role": "user", "content": "3+3?"}]
 
 
-THINKING = {"thinking": {"type": "enabled", "budget_tokens": 5}, "temperature": 0.5, "top_k": 3}
-
-
-async def test_arguments_have_the_protocol_s_names(sent):
+async def test_arguments_have_the_protocol_s_names_and_form(sent):
+    chosen = {"type": "function", "function": {"name": "add"}}
+    schema = {"name": "sum", "schema": {"type": "object"}}
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 5}, "temperature": 0.5, "top_k": 3}
+    one_call = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
     for protocol, given, expected in (
         (CHAT, {}, {}),
+        (CHAT, {"tool_choice": chosen}, {"tool_choice": chosen}),
         (TEXT, {"max_tokens": 9, "stop": ["\n"]}, {"max_tokens": 9, "stop": ["\n"]}),
         (RESPONSES, {"max_output_tokens": 1, "max_tokens": 2, "max_completion_tokens": 3}, {"max_output_tokens": 1}),
         (
@@ -257,80 +256,59 @@ async def test_arguments_have_the_protocol_s_names(sent):
             {"reasoning": {"effort": "low", "summary": "auto"}},
         ),
         (RESPONSES, {"n": 1, "stop": [], "modalities": ["text"]}, {}),
-        (MESSAGES, {"max_tokens": 9, "n": 3}, {"max_tokens": 9}),
-        (MESSAGES, {"max_tokens": 9, **THINKING}, {"max_tokens": 9, **THINKING}),
+        (RESPONSES, {"tool_choice": chosen}, {"tool_choice": {"type": "function", "name": "add"}}),
+        (RESPONSES, {"tool_choice": "required"}, {"tool_choice": "required"}),
+        (
+            RESPONSES,
+            {"response_format": {"type": "json_schema", "json_schema": schema}},
+            {"text": {"format": {"type": "json_schema", **schema}}},
+        ),
+        (RESPONSES, {"response_format": {"type": "json_object"}}, {"text": {"format": {"type": "json_object"}}}),
+        (MESSAGES, {"n": 3}, {}),
+        (MESSAGES, thinking, thinking),
         *(
-            (MESSAGES, {"max_tokens": 9, "stop": stop}, {"max_tokens": 9, "stop_sequences": sequences})
+            (MESSAGES, {"stop": stop}, {"stop_sequences": sequences})
             for stop, sequences in (("END", ["END"]), (["A", "B"], ["A", "B"]), (["\n", "A"], ["A"]))
         ),
-        *((MESSAGES, {"max_tokens": 9, "stop": stop}, {"max_tokens": 9}) for stop in ("\n", "")),
-    ):
-        body = await sent(protocol, **given)
-        assert {name: body[name] for name in body if name not in {"messages", "prompt", "input"}} == expected
-
-
-CHOSEN = {"type": "function", "function": {"name": "add"}}
-SCHEMA = {"name": "sum", "schema": {"type": "object"}}
-
-
-async def test_arguments_of_chat_completions_have_the_protocol_s_form(sent):
-    tools = [Tool(**ADD, parameters={"type": "object"})]
-    ignored = {"model", "messages", "input", "tools", "max_tokens", "max_completion_tokens", "max_output_tokens"}
-    for protocol, given, expected in (
-        (CHAT, {"tool_choice": CHOSEN}, {"tool_choice": CHOSEN}),
-        (RESPONSES, {"tool_choice": CHOSEN}, {"tool_choice": {"type": "function", "name": "add"}}),
-        (RESPONSES, {"tool_choice": "required"}, {"tool_choice": "required"}),
-        (MESSAGES, {"tool_choice": CHOSEN}, {"tool_choice": {"type": "tool", "name": "add"}}),
+        *((MESSAGES, {"stop": stop}, {}) for stop in ("\n", "")),
+        (MESSAGES, {"tool_choice": chosen}, {"tool_choice": {"type": "tool", "name": "add"}}),
         (MESSAGES, {"tool_choice": "required"}, {"tool_choice": {"type": "any"}}),
         (MESSAGES, {"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
         (MESSAGES, {"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "any"}}),
-        (
-            MESSAGES,
-            {"parallel_tool_calls": False},
-            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        ),
+        (MESSAGES, {"parallel_tool_calls": False}, one_call),
         (MESSAGES, {"parallel_tool_calls": True}, {}),
-        (
-            RESPONSES,
-            {"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
-            {"text": {"format": {"type": "json_schema", **SCHEMA}}},
-        ),
-        (RESPONSES, {"response_format": {"type": "json_object"}}, {"text": {"format": {"type": "json_object"}}}),
     ):
-        body = await sent(protocol, tools=tools, max_tokens=9, **given)
-        assert {name: body[name] for name in body if name not in ignored} == expected, given
+        limit = {"max_tokens": 9} if protocol == MESSAGES else {}
+        tools = None if protocol == TEXT else [Tool(**ADD, parameters={"type": "object"})]
+        body = await sent(protocol, tools=tools, **limit, **given)
+        arguments = {name: body[name] for name in body if name not in {"messages", "prompt", "input", "tools"}}
+        assert arguments == {**limit, **expected}, given
 
 
-async def test_anthropic_s_required_limit_is_4096_by_default_with_one_warning(sent, caplog):
+async def test_audio_and_anthropic_s_required_limit_are_sent_with_one_warning_each(sent, caplog):
     for _ in range(2):
         assert (await sent(MESSAGES, max_tokens=None))["max_tokens"] == 4096
     assert caplog.text.count("4096") == 1
-
-
-async def test_audio_is_answered_with_text_in_chat_completions_and_a_word_in_anthropic_s_protocol(sent, caplog):
     assert (await sent(CHAT, AUDIO))["modalities"] == ["text"]
     assert (await sent(CHAT, AUDIO, modalities=["text", "audio"]))["modalities"] == ["text", "audio"]
     for _ in range(2):
         body = await sent(MESSAGES, AUDIO, max_tokens=9)
     assert body["messages"][0]["content"] == [text("[audio]")]
-    assert ["audio" in record.message for record in caplog.records] == [True], "one warning"
+    assert ["audio" in record.message for record in caplog.records] == [False, True]
 
 
 async def test_what_the_protocol_does_not_have_is_refused_before_it_is_sent(sent, canned):
     for protocol, prompt, given, says in (
-        (RESPONSES, [AUDIO], {}, "audio"),
-        (RESPONSES, [ASKED], {"n": 2}, "'n'"),
-        (RESPONSES, [ASKED], {"stop": ["END"]}, "'stop'"),
-        (TEXT, [user(image("https://x/y.png"))], {}, "'image_url'"),
-        (TEXT, [ASKED], {"tools": [Tool(**ADD, parameters={})]}, "'add'"),
+        (RESPONSES, AUDIO, {}, "audio"),
+        (RESPONSES, ASKED, {"n": 2}, "'n'"),
+        (RESPONSES, ASKED, {"stop": ["END"]}, "'stop'"),
+        (TEXT, user(image("https://x/y.png")), {}, "'image_url'"),
+        (TEXT, ASKED, {"tools": [Tool(**ADD, parameters={})]}, "'add'"),
     ):
         with pytest.raises(ModelError, match=says) as caught:
-            await sent(protocol, *prompt, **given)
+            await sent(protocol, prompt, **given)
         assert isinstance(caught.value.__cause__ or caught.value, ConfigError)
-        assert canned.requests == []
-
-
-async def test_text_completions_have_no_tools_in_their_own_form_either():
-    async with resolve_client(ClientConfig(api_base_url="http://localhost:1/v1", client_type=TEXT)) as client:
+    assert canned.requests == []
+    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=TEXT)) as client:
         with pytest.raises(ConfigError, match="tools"):
             await client.get_native_response("2+2=", "m", {}, [None])

@@ -119,7 +119,7 @@ async def test_both_transports_send_the_same_body_and_key_and_give_the_sdk_s_typ
     assert counts == [False, True], "only the SDK's own transport counts retries"
 
 
-async def test_raw_and_streamed_responses_other_options_and_routes_use_the_sdk_s_transport(canned, fast):
+async def test_other_responses_options_and_routes_use_the_sdk_s_transport(canned, fast):
     client = fast(canned.url)
     canned.reply(ANSWER, x_request_id="r1")
     raw = await client.chat.completions.with_raw_response.create(**ASKED)
@@ -133,9 +133,6 @@ async def test_raw_and_streamed_responses_other_options_and_routes_use_the_sdk_s
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["4"]
     canned.reply({"object": "list", "data": [{"id": "m", "object": "model", "created": 0, "owned_by": "x"}]})
     assert [model.id async for model in client.models.list()] == ["m"]
-
-
-async def test_with_options_gives_the_sdk_s_client_of_the_same_endpoint(canned, fast):
     canned.reply(ANSWER)
     client = fast(canned.url, extra_headers={"X-Team": "t"})
     async with client.with_options(timeout=3.0) as changed:

@@ -166,7 +166,7 @@ async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, mo
         await env.run_batch()
 
 
-async def test_invalid_arguments_are_errors(nemo, container):
+async def test_invalid_arguments_are_errors_and_without_a_key_the_configuration_names_none(nemo, container):
     with pytest.raises(ConfigError, match="needs a model"):
         await container.ContainerEnvironment("simple-evals").run_batch()
     for ask in (lambda env: env.seed(0), lambda env: env.dataset_size()):
@@ -178,6 +178,11 @@ async def test_invalid_arguments_are_errors(nemo, container):
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=match):
             load_environment(f"container://simple-evals#gsm8k{query}", **how)
+    config = container.build_legacy_run_config(
+        "t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True}
+    )
+    endpoint = {"url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True}}
+    assert config["target"]["api_endpoint"] == endpoint
 
 
 def test_results_in_all_formats_are_read(tmp_path, container):
@@ -195,11 +200,3 @@ def test_results_in_all_formats_are_read(tmp_path, container):
         container.parse_legacy_results(tmp_path)
     (tmp_path / "results.yml").write_text('{"metrics": {"loss": 1e-05}}')
     assert container.parse_legacy_results(tmp_path)["scores"] == {"loss": {"value": 1e-05}}
-
-
-def test_without_a_key_the_configuration_names_none(container):
-    config = container.build_legacy_run_config(
-        "t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True}
-    )
-    endpoint = {"url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True}}
-    assert config["target"]["api_endpoint"] == endpoint

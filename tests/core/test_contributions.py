@@ -11,22 +11,16 @@ def score(metrics, reward, weights, info=None):
     return [(part.name, part.value, part.weight, part.contribution) for part in found.parts], dict(found.others)
 
 
-def test_contributions_are_value_times_weight_and_metrics_without_weight_are_apart():
+def test_contributions_are_value_times_weight_where_they_explain_the_reward():
     metrics = {"correct": 0.0, "format": 1.0, "num_turns": 3.0}
     parts, others = score(metrics, 0.25, {"correct": 1.0, "format": 0.25, "num_turns": 0.0})
     assert parts == [("correct", 0.0, 1.0, 0.0), ("format", 1.0, 0.25, 0.25)]
     assert others == {"num_turns": 3.0}
-
-
-def test_weights_are_not_shown_if_they_are_unknown_or_do_not_explain_the_reward():
     metrics = {"correct": 0.0, "format": 1.0}
     for weights in (None, {}, "x", {"correct": None, "format": "x"}):
         assert score(metrics, 0.25, weights) == ([], metrics)
     assert score(metrics, 0.9, {"correct": 1.0, "format": 0.25}) == ([], metrics)
     assert score(metrics, None, {"correct": 1.0}) == ([], metrics)
-
-
-def test_a_group_of_environments_has_weights_for_each():
     weights = {"sums": {"correct": 1.0}, "words": {"correct": 0.5}, "outer": {"words": {"correct": 2.0}}, "turns": 0.0}
     for env_id, weight in (("words", 0.5), (["outer", "words"], 2.0), ("sums", 1.0), (None, None)):
         parts, _ = score({"correct": 1.0, "turns": 2.0}, weight or 1.0, weights, env_id and {"env_id": env_id})

@@ -37,7 +37,7 @@ def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
             assert [passage.kind for passage in turn.passages] == [kind]
 
 
-def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
+def test_results_stand_at_their_call_and_messages_are_numbered():
     call = {"id": "1", "name": "add", "arguments": "{a"}
     said = [
         {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "2"}]},
@@ -48,6 +48,19 @@ def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
     assert [call.result and call.result[0].text for call in first.calls] == ["4", None]
     assert first.calls[0].short == [("", "{a")]
     assert (second.role, seen(second)) == ("tool", [("output", "5")])
+    calls = [{"id": "1", "name": "add", "arguments": "{}"}, {"id": "2", "name": "sub", "arguments": "{}"}]
+    said = [
+        {"role": "assistant", "content": "So", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "2", "content": "second"},
+        {"role": "tool", "tool_call_id": "1", "content": "first"},
+        {"role": "assistant", "content": "Done"},
+    ]
+    first, last = turns(said, first=3)
+    assert [(call.number, call.result[0].text) for call in first.calls] == [(5, "first"), (4, "second")]
+    assert (first.number, last.number) == (3, 6)
+    call = {"role": "assistant", "tool_calls": [{"id": "0", "name": "f"}]}
+    one, two = ({"role": "tool", "tool_call_id": "0", "content": text} for text in ("one", "two"))
+    assert [turn.calls[0].result[0].text for turn in turns([call, one, call, two])] == ["one", "two"]
 
 
 @pytest.mark.slow
@@ -58,12 +71,10 @@ def test_no_text_takes_long():
     assert time.process_time() - began < 80
 
 
-def test_a_long_conversation_shows_less_of_each_message():
+def test_what_is_shown_of_a_long_conversation_is_limited():
     [*_, last] = turns([{"role": "user", "content": "x" * 100_000}] * 1_000)
     assert sum(len(passage.text + passage.rest) for passage in last.passages) < 5_000
 
-
-def test_what_is_shown_does_not_grow_with_what_is_said():
     from markupsafe import escape
 
     for messages in (
@@ -97,32 +108,11 @@ def test_what_is_no_conversation_is_shown_as_it_is():
         assert isinstance(plain_text(odd), str)
 
 
-def test_messages_are_numbered_and_a_result_has_the_number_of_its_message():
-    calls = [{"id": "1", "name": "add", "arguments": "{}"}, {"id": "2", "name": "sub", "arguments": "{}"}]
-    said = [
-        {"role": "assistant", "content": "So", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "2", "content": "second"},
-        {"role": "tool", "tool_call_id": "1", "content": "first"},
-        {"role": "assistant", "content": "Done"},
-    ]
-    first, last = turns(said, first=3)
-    assert [(call.number, call.result[0].text) for call in first.calls] == [(5, "first"), (4, "second")]
-    assert (first.number, last.number) == (3, 6)
-
-
-def test_calls_with_the_same_id_have_their_own_results():
-    call = {"role": "assistant", "tool_calls": [{"id": "0", "name": "f"}]}
-    one, two = ({"role": "tool", "tool_call_id": "0", "content": text} for text in ("one", "two"))
-    assert [turn.calls[0].result[0].text for turn in turns([call, one, call, two])] == ["one", "two"]
-
-
-def test_the_outline_shows_the_first_words_or_the_tools():
+def test_the_outline_has_the_first_words_and_the_copied_text_is_what_was_written_with_calls():
     said = {"role": "assistant", "content": " First\n words", "tool_calls": [{"id": "1", "name": "add"}]}
     [spoken, silent] = turns([said, {**said, "content": None}])
     assert (spoken.words, silent.words) == ("First words", "add")
 
-
-def test_the_copied_text_is_what_was_written_with_calls():
     from nightjar.view.conversation import plain_text, raw_text
 
     parts = [{"type": "text", "text": "a\u202e**b**"}, {"image_url": {"url": "data:image/png;base64,AA=="}}]

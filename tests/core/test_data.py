@@ -13,7 +13,7 @@ ASKED, A = ({"role": "user", "content": text} for text in ("2+2?", "a"))
 EXAMPLE = {"prompt": [ASKED], "answer": "4", "info": {"a": 1, "b": 2}, "example_id": 0}
 
 
-def test_prompts_of_all_forms_become_messages():
+def test_prompts_of_all_forms_become_messages_after_system_prompt_and_few_shot():
     for row, expected in (
         ({"question": "2+2?", "answer": "4", "info": None}, {"question": "2+2?", "answer": "4", "prompt": [ASKED]}),
         ({"prompt": "2+2?"}, {"prompt": [{"role": "text", "content": "2+2?"}]}),
@@ -21,9 +21,6 @@ def test_prompts_of_all_forms_become_messages():
         ({"question": "a", "example_id": "x-17"}, {"question": "a", "prompt": [A], "src_id": "x-17"}),
     ):
         assert Examples([{"question": "first"}, row])[1] == {**expected, "example_id": 1}
-
-
-def test_system_prompt_and_few_shot_come_before_the_question_and_a_prompt_has_no_few_shot():
     few_shot = [UserMessage(content="1+1?"), AssistantMessage(content="2")]
     prompt = Examples([{"question": "2+2?"}], "Be brief.", few_shot)[0]["prompt"]
     assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
@@ -75,16 +72,13 @@ def test_an_example_s_identity_is_sixteen_hex_digits_of_prompt_answer_and_info()
     assert fingerprint(["a" * 16, "b" * 16]) != fingerprint(["b" * 16, "a" * 16])
 
 
-def test_json_lines_are_one_row_a_line_without_empty_lines_of_a_file_that_must_be_there(tmp_path, monkeypatch):
+def test_json_lines_are_one_row_a_line_and_an_invalid_line_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "d.jsonl").write_text('{"question": "a"}\n\n{"question": "b\u2028c"}')
     expected = [{"question": "a"}, {"question": "b\u2028c"}]
     assert read_rows(tmp_path / "d.jsonl") == read_rows("~/d.jsonl") == expected
     with pytest.raises(DatasetError, match=r"Cannot read dataset .*none\.jsonl': No such file"):
         read_rows(tmp_path / "none.jsonl")
-
-
-def test_an_invalid_line_of_json_lines_is_named(tmp_path):
     path = tmp_path / "d.jsonl"
     for content, message in {
         '{"q": 1}\n{"q":': "line 2: not valid JSON",

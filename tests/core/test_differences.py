@@ -15,14 +15,11 @@ def parts(changes):
     return [(change.kind, change.text) for change in changes]
 
 
-def test_a_difference_is_of_words():
+def test_a_difference_is_of_words_also_at_the_end_of_a_long_text():
     assert parts(differences("one two three", "one 2 three four")) == [
         ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
     ]  # fmt: skip
     assert (parts(differences("same", "same")), differences("", "")) == ([("same", "same")], [])
-
-
-def test_a_difference_at_the_end_of_a_long_text_is_found():
     same = lines(range(1_500))
     assert parts(differences(f"{same}Therefore 41.\n", f"A\n{same}Therefore 42.\n")) == [
         ("new", "A\n"), ("same", f"{same}Therefore"), ("gone", " 41."), ("new", " 42."), ("same", "\n")

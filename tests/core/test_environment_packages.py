@@ -87,7 +87,7 @@ def test_the_function_may_come_from_anywhere_and_files_without_it_are_no_package
     assert local == {name.replace("_", "-") for name in sources}
 
 
-def test_installed_packages_depend_on_a_framework_and_load_an_environment(site_packages):
+def test_installed_packages_depend_on_a_framework_and_a_local_one_comes_first(site_packages, write):
     for name, *requires in (
         ("env_a", "numpy", "verifiers>=0.1.9"), ("env_b", "nightjar-evals"), ("env_c", "Verifiers[all]"),
         ("env_d", "numpy"), ("env_e", "verifiers-extras"),
@@ -101,9 +101,6 @@ def test_installed_packages_depend_on_a_framework_and_load_an_environment(site_p
     assert (found.origin, found.version, found.description) == ("installed", "1.0", "Made up.")
     assert packages["wiki-search"].distribution == "vf-wiki"
     assert "env_a" not in sys.modules
-
-
-def test_the_local_package_is_the_one_that_is_loaded(write, site_packages):
     site_packages("my_env", ["verifiers"], {"my_env.py": RAISES}, version="2.0")
     write("my_env.py", RAISES)
     assert (listed()["my-env"].origin, listed()["my-env"].installed_version) == ("local", "2.0")

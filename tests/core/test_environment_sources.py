@@ -111,15 +111,7 @@ def test_a_damaged_archive_is_refused_and_not_kept(folder):
         assert not has_sent(source)
 
 
-def test_too_much_to_be_sent_names_the_largest(folder):
-    write(folder, PROJECT)
-    with (folder / "my_env" / "rows.jsonl").open("wb") as rows:
-        rows.truncate(60_000_000)
-    with pytest.raises(EnvironmentPackageError, match=r"60 MB of files.*my_env/rows.jsonl.*50 MB"):
-        pack(files_of("my-env"))
-
-
-def test_unavailable_sources_are_errors(folder):
+def test_unavailable_sources_and_what_is_too_large_to_be_sent_are_errors(folder):
     for source, message in {
         "my-env": "has no version",
         "ada/my-env@latest": "has no version",
@@ -129,9 +121,11 @@ def test_unavailable_sources_are_errors(folder):
     }.items():
         with pytest.raises(ConfigError, match=message):
             provide("my-env", source, folder)
-
-
-def test_a_name_with_an_owner_that_is_here_in_this_version_is_taken_from_here(folder):
+    write(folder, PROJECT)
+    with (folder / "my_env" / "rows.jsonl").open("wb") as rows:
+        rows.truncate(60_000_000)
+    with pytest.raises(EnvironmentPackageError, match=r"60 MB of files.*my_env/rows.jsonl.*50 MB"):
+        pack(files_of("my-env"))
     write(folder, PROJECT)
     assert provide("ada/my-env@0.1", "", folder) == folder
     assert provide("my-env@0.2", "", folder) == folder  # nothing is installed unasked: that is no version to be had

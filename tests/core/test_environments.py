@@ -98,7 +98,7 @@ async def test_turns_have_no_limit_at_0_and_the_environment_may_answer_with_a_te
     assert client.asked[1][0][-1] == TextMessage(content="go on")
 
 
-async def test_an_exception_keeps_its_traceback_the_usage_and_the_conversation(attempt):
+async def test_an_exception_keeps_the_conversation_and_a_cleanup_hides_no_earlier_error(attempt):
     class Broken(Echo):
         async def env_response(self, messages, state, **kwargs):
             return state["board"][3]
@@ -108,8 +108,6 @@ async def test_an_exception_keeps_its_traceback_the_usage_and_the_conversation(a
     assert 'return state["board"][3]' in records.error_row(state["error"])["traceback"]
     assert (state["usage"], contents(state["completion"])) == ({"input_tokens": 3, "output_tokens": 2}, ["a"])
 
-
-async def test_a_cleanup_sees_the_completion_and_hides_no_earlier_error(attempt):
     class Messy(Echo):
         @cleanup
         async def wipe(self, state):
@@ -137,14 +135,11 @@ async def test_teardown_is_the_environment_s_and_the_rubric_s():
     assert left == ["Rubric", "SingleTurnEnv"]
 
 
-async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(attempt):
+async def test_sampling_args_of_a_run_override_the_environment_s_key_by_key_and_the_client_gets_the_state(attempt):
     own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
     given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
     _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
     assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
-
-
-async def test_the_client_gets_the_state(attempt):
     state, client = await attempt(Echo(dataset=DATASET, max_turns=2), "a")
     assert [list(kwargs) for kwargs in client.kwargs] == [["state"], ["state"]]
     assert client.kwargs[1]["state"] is state
@@ -160,7 +155,7 @@ def test_a_dataset_is_needed_and_a_missing_evaluation_dataset_is_a_warning(caplo
     assert "eval_dataset" in caplog.text
 
 
-def test_examples_are_numbered_old_ids_kept_and_n_are_drawn_by_a_seed():
+def test_examples_are_numbered_and_drawn_by_a_seed_and_results_become_a_dataset():
     rows = [{"question": str(number), "example_id": f"q{number}", "env_id": "x"} for number in range(5)]
     env = SingleTurnEnv(dataset=rows)
     dataset = env.get_dataset()
@@ -170,23 +165,11 @@ def test_examples_are_numbered_old_ids_kept_and_n_are_drawn_by_a_seed():
     rows, again = (env.get_dataset(5, seed=3).to_list() for _ in range(2))
     assert [row["question"] for row in rows] == [str(row["example_id"]) for row in rows] != list("01234")
     assert rows == again
-
-
-def test_results_whose_columns_do_not_go_together_become_json():
     rows = [{"reward": 1.0, "info": {"a": 1}}, {"reward": None, "info": {"a": "x"}}, {"reward": 0.5, "board": [1]}]
     dataset = SingleTurnEnv.make_dataset({"outputs": rows})
     assert (dataset["reward"], dataset["board"]) == ([1.0, None, 0.5], [None, None, [1]])
     assert dataset["info"] == ['{"a":1}', '{"a":"x"}', "null"]
     assert len(SingleTurnEnv.make_dataset({"outputs": []})) == 0
-
-
-def test_added_rubrics_add_up_and_the_parser_is_the_rubric_s_unless_given(caplog):
-    env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([len], [1.0]))
-    with caplog.at_level(logging.WARNING):
-        env.add_rubric(Rubric([len], [0.5]))
-    assert env.rubric.weights == [1.0, 0.0, 0.5]
-    rubric = Rubric()
-    assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
 
 
 async def test_a_limit_of_completion_tokens_ends_a_rollout_after_the_turn_that_reaches_it(attempt, response):
@@ -201,7 +184,7 @@ async def test_a_limit_of_completion_tokens_ends_a_rollout_after_the_turn_that_r
         assert state["stop_condition"] == "max_turns_reached"
 
 
-async def test_sampling_args_and_tools_may_be_changed_by_a_rollout_for_itself(attempt):
+async def test_sampling_args_and_tools_may_be_changed_by_a_rollout_or_for_one_request(attempt, scripted_client):
     class Changing(Echo):
         async def env_response(self, messages, state):
             state["sampling_args"]["temperature"], state["tool_defs"] = 0.5, []
@@ -214,9 +197,6 @@ async def test_sampling_args_and_tools_may_be_changed_by_a_rollout_for_itself(at
     assert asked == [(1.0, [Tool(**ADD)]), (0.5, None)]
     env.sampling_args["seed"] = 1
     assert (env.sampling_args["temperature"], given) == (1.0, {"temperature": 1.0})
-
-
-async def test_one_request_may_have_others(scripted_client):
     env = SingleTurnEnv(dataset=DATASET)
     client, other = scripted_client("4"), scripted_client("5")
     state = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m", {"temperature": 1.0})
@@ -239,7 +219,9 @@ async def test_tools_of_the_example_come_before_those_of_the_environment_and_too
             await attempt(SingleTurnEnv(dataset=DATASET), "4", info=given)
 
 
-async def test_usage_is_the_sum_of_all_reported_tokens(scripted_client, response):
+async def test_usage_is_the_sum_of_all_reported_tokens_also_of_the_environment_s_own_requests(
+    scripted_client, response, attempt
+):
     env = SingleTurnEnv(dataset=DATASET)
     state = await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
     env.increment_state_usage_from_response(state, response("x", usage=None))
@@ -253,8 +235,6 @@ async def test_usage_is_the_sum_of_all_reported_tokens(scripted_client, response
     with pytest.raises(ValueError, match="negative"):
         env.increment_state_usage(state, -1)
 
-
-async def test_usage_of_a_rollout_includes_the_environment_s_own_requests(attempt, response):
     class Simulated(Echo):
         async def env_response(self, messages, state):
             await self.get_model_response(state, "What would a user say?")
@@ -264,7 +244,7 @@ async def test_usage_of_a_rollout_includes_the_environment_s_own_requests(attemp
     assert (state["usage"], len(state["trajectory"])) == ({"input_tokens": 30, "output_tokens": 3}, 2)
 
 
-def test_settings_go_through_the_method_where_there_is_one():
+def test_settings_go_through_methods_added_rubrics_add_up_and_the_parser_is_the_rubric_s(caplog):
     class Careful(SingleTurnEnv):
         def set_level(self, level):
             self.level = level * 2
@@ -273,6 +253,12 @@ def test_settings_go_through_the_method_where_there_is_one():
     env.set_kwargs(level=2, max_seq_len=7, score_rollouts=False, colour="red", max_turns=3)
     found = (env.level, env.max_seq_len, env.score_rollouts, env.colour, env.max_turns)
     assert found == (4, 7, False, "red", 3)
+    env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([len], [1.0]))
+    with caplog.at_level(logging.WARNING):
+        env.add_rubric(Rubric([len], [0.5]))
+    assert env.rubric.weights == [1.0, 0.0, 0.5]
+    rubric = Rubric()
+    assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
 
 
 @pytest.fixture

@@ -7,13 +7,10 @@ from nightjar import errors
 from nightjar.core.secrecy import error_text
 
 
-def test_every_error_is_a_nightjar_error_and_drawn_in_the_tree():
+def test_errors_are_one_tree_which_has_those_of_verifiers():
     classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert [name for name in classes if not issubclass(vars(errors)[name], errors.NightjarError)] == []
     assert classes - set(re.findall(r"\w+", errors.__doc__)) == set()
-
-
-def test_environments_catch_the_errors_of_verifiers():
     kinds = (errors.InvalidModelResponseError, errors.ModelError, errors.Error)
     assert errors.EmptyModelResponseError.__mro__[1:4] == kinds
     for kind in ("MissingKey", "EnvironmentNotFound", "EnvironmentVersion", "EnvironmentImport"):

@@ -72,14 +72,11 @@ def test_a_breach_is_a_no_go_unless_it_is_advisory():
     assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
 
 
-def test_what_is_not_known_well_enough_is_no_go_either_way():
+def test_what_is_not_known_or_missing_is_no_go():
     found = decide(a=evidence(GOOD), b=evidence(UNSURE))
     assert found.decision == "INCONCLUSIVE"
     assert found.benchmarks[1].pairs_needed > 500
     assert "examples would be enough for a decision" in found.reason
-
-
-def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through():
     lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))
     assert (lost.decision, lost.benchmarks[1].outcome) == ("NO-GO", "MISSING")
     new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)

@@ -25,35 +25,25 @@ class Shouting:
         return Answer(question=question, text=question.upper())
 
 
-@pytest.fixture(scope="module")
-def running_server():
-    with ModelServer(Shouting()) as running:
-        yield running
-
-
-@pytest.fixture
-def server(running_server):
-    """A model server that has not been asked yet."""
-    running_server.reset_stats()
-    return running_server
-
-
-@pytest.fixture
-def config(server):
-    return ClientConfig(api_base_url=server.base_url)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client(running_server):
-    client = resolve_client(ClientConfig(api_base_url=running_server.base_url))
-    yield client
-    await client.close()
+async def running():
+    """A model server, and a client of it, which stays connected."""
+    with ModelServer(Shouting()) as server:
+        async with resolve_client(ClientConfig(api_base_url=server.base_url)) as client:
+            yield server, client
 
 
 @pytest.fixture
-def endpoint(client, server):
-    """A client, connected already, of a server that has not been asked yet."""
-    return client
+def server(running):
+    """The server, which has not been asked yet."""
+    running[0].reset_stats()
+    return running[0]
+
+
+@pytest.fixture
+def endpoint(running, server):
+    """The client of the server."""
+    return running[1]
 
 
 def questions(*texts, **columns):
@@ -83,11 +73,13 @@ async def test_rows_are_ordered_by_example_and_rollout_and_there_may_be_none(end
     assert (dataset["reward"], dataset["example_id"]) == ([1.0] * 3, [0, 1, 2])
 
 
-async def test_the_first_examples_are_asked(endpoint, server):
+async def test_the_first_examples_are_asked_and_an_unknown_argument_is_an_error(endpoint, server):
     for num_examples, asked in ((2, "ab"), (99, "abc"), (-1, "abc")):
         server.reset_stats()
         await make_env().evaluate(endpoint, "m", num_examples=num_examples)
         assert server.stats().questions == dict.fromkeys(asked, 1)
+    with pytest.raises(TypeError, match=r"'num_exmples'.*max_concurrent"):
+        await make_env().evaluate(None, "m", num_exmples=2)
 
 
 async def test_metadata_describe_the_run(endpoint, server):
@@ -121,12 +113,7 @@ async def test_a_failed_rollout_is_counted_and_has_no_reward_as_all_have_none_wi
     assert (results["metadata"]["scored"], results["metadata"]["avg_reward"]) == (3, None)
 
 
-async def test_an_unknown_argument_is_an_error_with_the_known_ones():
-    with pytest.raises(TypeError, match=r"'num_exmples'.*max_concurrent"):
-        await make_env().evaluate(None, "m", num_exmples=2)
-
-
-async def test_different_inputs_may_have_the_same_example_id_and_are_not_changed(endpoint):
+async def test_inputs_are_not_changed_and_may_have_the_same_id_and_info_as_json(endpoint):
     inputs = [an_input("a"), an_input("b"), an_input("c", example_id=1)]
     rows = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
     assert [(row["example_id"], row["completion"][0]["content"]) for row in rows] == [(0, "A"), (0, "B"), (1, "C")]
@@ -141,9 +128,6 @@ async def test_different_inputs_may_have_the_same_example_id_and_are_not_changed
     given = an_input(info={})
     await Greedy(dataset=questions("a")).generate([given] * 2, endpoint, "m")
     assert given == an_input(info={})
-
-
-async def test_info_of_an_input_may_be_a_json_text_and_costs_its_rollout_if_it_is_another(endpoint):
     inputs = [an_input(info='{"level": 3}'), an_input(info="{", example_id=1)]
     good, bad = (await make_env().generate(inputs, endpoint, "m"))["outputs"]
     assert (good["info"], good["error"]) == ({"level": 3}, None)
@@ -183,27 +167,25 @@ async def test_another_run_is_refused_with_the_difference(endpoint, server, tmp_
     assert server.stats().answered == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "named"), [({}, None), ({"model": "other"}, "model"), ({"num_examples": 2}, r"num_examples.*2.*1")]
-)
-async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(endpoint, tmp_path, change, named):
-    saved = {"env_id": make_env().env_id, "model": "m", "num_examples": 1, "rollouts_per_example": 1} | change
-    (tmp_path / "metadata.json").write_bytes(orjson.dumps(saved))
-    asked = {"num_examples": 1, "results_path": tmp_path}
-    if named is None:
-        assert len((await make_env().evaluate(endpoint, "m", **asked))["outputs"]) == 1
-        return
-    with pytest.raises(ValueError, match=f"metadata mismatch .*{named}"):
-        await make_env().evaluate(endpoint, "m", **asked)
-    assert orjson.loads((tmp_path / "metadata.json").read_bytes()) == saved
+async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(endpoint, tmp_path):
+    saved = {"env_id": make_env().env_id, "model": "m", "num_examples": 1, "rollouts_per_example": 1}
+    how, path = {"num_examples": 1, "results_path": tmp_path}, tmp_path / "metadata.json"
+    for change, named in (({"model": "other"}, "model"), ({"num_examples": 2}, r"num_examples.*2.*1")):
+        path.write_bytes(orjson.dumps(saved | change))
+        with pytest.raises(ValueError, match=f"metadata mismatch .*{named}"):
+            await make_env().evaluate(endpoint, "m", **how)
+        assert orjson.loads(path.read_bytes()) == saved | change
+    path.write_bytes(orjson.dumps(saved))
+    assert len((await make_env().evaluate(endpoint, "m", **how))["outputs"]) == 1
 
 
-@pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
-async def test_another_dataset_or_another_input_of_an_example_is_refused(endpoint, tmp_path, other):
-    saved = [{**each, "prompt": [UserMessage(content="b")]} if each is other[1] else each for each in other]
-    await make_env().generate(saved, endpoint, "m", results_path=tmp_path)
-    with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
-        await make_env().generate(other, endpoint, "m", results_path=tmp_path)
+async def test_another_dataset_or_another_input_of_an_example_is_refused(endpoint, tmp_path):
+    for example_id in (0, 1):
+        saved, other = ([an_input("a"), an_input(text, example_id)] for text in "bx")
+        path = tmp_path / str(example_id)
+        await make_env().generate(saved, endpoint, "m", results_path=path)
+        with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
+            await make_env().generate(other, endpoint, "m", results_path=path)
 
 
 async def test_a_cancelled_run_is_resumed(endpoint, server, tmp_path):
@@ -236,18 +218,18 @@ async def test_save_results_makes_a_run_directory_and_nothing_is_written_otherwi
 
 
 async def test_on_start_gets_all_inputs_and_the_remaining_groups_or_independent_rollouts(endpoint, tmp_path):
-    told = []
+    told, how = [], {"rollouts_per_example": 2}
 
     def on_start(everything, owed):
         told.append(([i["answer"] for i in everything], [[i["answer"] for i in group] for group in owed]))
 
-    for how in ({"num_examples": 1}, {"on_start": on_start}):
-        await make_env("a", "b").evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, **how)
+    for change in ({"num_examples": 1}, {"on_start": on_start}):
+        await make_env("a", "b").evaluate(endpoint, "m", results_path=tmp_path, **how, **change)
     assert told == [(["A", "A", "B", "B"], [["B", "B"]])]
     told = []
-    how = {"independent_scoring": True, "on_start": lambda _, owed: told.extend(owed)}
-    await make_env("a").evaluate(endpoint, "m", rollouts_per_example=2, **how)
-    assert [rollout_input["answer"] for rollout_input in told] == ["A", "A"]
+    how |= {"independent_scoring": True, "on_start": lambda _, owed: told.extend(each["answer"] for each in owed)}
+    await make_env("a").evaluate(endpoint, "m", **how)
+    assert told == ["A", "A"]
 
 
 async def test_on_progress_is_called_after_each_group_and_on_log_in_between_and_an_error_of_theirs_ends_the_run(
@@ -344,7 +326,7 @@ async def test_no_more_rollouts_run_at_once_than_allowed(endpoint):
     assert [results["outputs"][0]["answer"] for results in both] == ["A", "B"]
 
 
-async def test_run_rollout_gives_a_scored_state_and_holds_a_semaphore(endpoint):
+async def test_run_rollout_and_run_group_give_scored_states(endpoint):
     class Watching(SingleTurnEnv):
         async def setup_state(self, state):
             held.append(semaphore.locked())
@@ -356,8 +338,6 @@ async def test_run_rollout_gives_a_scored_state_and_holds_a_semaphore(endpoint):
         assert (state["reward"], state["completion"][0].content, state["is_completed"]) == (1.0, "A", True)
     assert (held, semaphore.locked()) == ([True, True], False)
 
-
-async def test_run_group_is_scored_together_and_may_be_of_different_examples(endpoint):
     def rank(completions):
         return [float(position) for position in range(len(completions))]
 
@@ -369,8 +349,10 @@ async def test_run_group_is_scored_together_and_may_be_of_different_examples(end
 
 
 async def test_generate_and_evaluate_give_results_and_errors_in_a_loop_as_of_a_notebook_and_without_one(
-    config, tmp_path
+    server, tmp_path
 ):
+    config = ClientConfig(api_base_url=server.base_url)
+
     def evaluate():
         env = make_env()
         assert env.evaluate_sync(config, "m")["metadata"]["avg_reward"] == 1.0

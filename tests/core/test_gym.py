@@ -132,7 +132,7 @@ async def test_a_native_server_has_a_session_for_each_rollout(gym, rows, nemo):
     ]  # fmt: skip
 
 
-def test_texts_and_messages_of_all_forms():
+def test_texts_messages_and_addresses_of_all_forms(nemo):
     from nightjar.compat.nemo.environments import gym_protocol
 
     text_of = gym_protocol.extract_assistant_text
@@ -146,9 +146,6 @@ def test_texts_and_messages_of_all_forms():
     rcp = {"input": [{"role": "developer", "content": "Short."}, asked]}
     assert gym_protocol.extract_prompt_from_rcp(rcp) == "2+2?"
     assert [message["role"] for message in gym_protocol.messages_from_rcp(rcp)] == ["system", "user"]
-
-
-def test_a_uri_names_a_server_or_how_to_start_one(nemo):
     assert nemo.get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
     assert isinstance(nemo.get_environment("gym://cmd:serve --port {port}?x=1"), nemo.ManagedGymEnvironment)
     for option, match in (("dat=x", "unknown option 'dat'"), ("protocol=x", "Unknown protocol 'x'")):
@@ -176,7 +173,7 @@ OPENAPI = {
 }  # fmt: skip
 
 
-async def test_a_model_calls_the_tools_of_a_server(gym, nemo):
+async def test_a_model_calls_the_tools_of_a_server_which_must_be_available(gym, nemo):
     from nightjar.compat.nemo.solvers import HttpToolBackend
 
     def choose(path, body):
@@ -199,8 +196,6 @@ async def test_a_model_calls_the_tools_of_a_server(gym, nemo):
     assert told == ['{"double": 42}', 'HTTP 422: {"detail": "too large"}', "There is no tool 'verify'"]
     assert [body for _, _, body in gym.requests[1:]] == [{"session_id": "s-1", "a": a} for a in (21, 99)]
 
-
-async def test_an_unavailable_tool_server_is_an_error_and_not_a_wrong_answer(nemo):
     from nightjar.compat.nemo.solvers import HttpToolBackend
 
     with ModelServer(Script([tool_call("double", a=1)])) as server:

@@ -63,20 +63,17 @@ async def test_an_episode_is_rewarded_with_the_sum_of_its_steps(play):
     assert EpisodicSumRubric(weight=2.0).weights == [2.0]
 
 
-async def test_an_episode_ends_with_a_last_word_of_the_model_unless_it_shall_not(play):
-    for asks_after_end in (True, False):
-        state, client = await play(episodes(ask_after_end=asks_after_end), "3", "thanks")
-        assert said(state["completion"]) == ["3", "x=3\nEpisode already ended.", *["thanks"] * asks_after_end]
-        assert (len(client.asked), state["reward"], state["gym_done"]) == (1 + asks_after_end, 1.0, True)
-        assert state["stop_condition"] == "is_done" or not asks_after_end
-
-
-async def test_an_episode_starts_with_what_its_seed_shows(play):
+async def test_an_episode_starts_with_what_its_seed_shows_and_ends_with_a_last_word_of_the_model(play):
     seeds = []
     noted = world(reset=lambda self, seed: seeds.append(seed) or Counter.reset(self, seed))
     state, client = await play(episodes(noted, seed=7, num_train_episodes=2), "3", example_id=1)
     assert said(client.asked[0][0]) == ["x=0 seed=10"]  # the fourth of the seeds from 7 on
     assert (state["answer"], seeds[-1]) == ("10", 10)
+    for asks_after_end in (True, False):
+        state, client = await play(episodes(ask_after_end=asks_after_end), "3", "thanks")
+        assert said(state["completion"]) == ["3", "x=3\nEpisode already ended.", *["thanks"] * asks_after_end]
+        assert (len(client.asked), state["reward"], state["gym_done"]) == (1 + asks_after_end, 1.0, True)
+        assert state["stop_condition"] == "is_done" or not asks_after_end
 
 
 async def test_info_that_json_cannot_hold_is_converted(play):
@@ -207,7 +204,7 @@ async def test_worlds_may_be_async(play):
     assert (state["reward"], said(client.asked[0][0])) == (1.0, ["seed 0"])
 
 
-def test_datasets_have_the_sizes_asked_for_and_seeds_that_follow_each_other_and_reset_few_worlds():
+def test_datasets_have_the_sizes_asked_for_or_are_a_subclass_s():
     train, evaluate = episodes(num_train_episodes=3, num_eval_episodes=2, seed=10).gym_to_hf()
     assert (train["answer"], evaluate["answer"]) == (["10", "11", "12"], ["13", "14"])
     assert train["question"][0] == "x=0 seed=10"
@@ -219,8 +216,6 @@ def test_datasets_have_the_sizes_asked_for_and_seeds_that_follow_each_other_and_
     assert resets == []
     assert (len(env.examples), resets) == (2, [1000, 1001])
 
-
-def test_datasets_of_a_subclass_are_taken_as_it_makes_them():
     class Fixed(GymEnv):
         def gym_to_hf(self):
             return [{"question": "train", "answer": "1"}], [{"question": "eval", "answer": "2"}]
@@ -253,14 +248,11 @@ def gymnasium():
     return pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
 
 
-async def test_frozen_lake_is_crossed(play, gymnasium):
+async def test_worlds_of_gymnasium_give_what_they_give_when_they_are_stepped_by_hand(play, gymnasium):
     env = episodes(gymnasium.make, env_kwargs={"id": "FrozenLake-v1", "is_slippery": False})
     state, _ = await play(env, *"112122", "thanks")  # down down right down right right, past the holes
     assert [step["reward"] for step in state["trajectory"]] == [0, 0, 0, 0, 0, 1, 0]
     assert (state["reward"], said(state["completion"])[::2]) == (1.0, [*"112122", "thanks"])
-
-
-async def test_blackjack_deals_by_the_seed_as_it_does_when_it_is_stepped_by_hand(play, gymnasium):
     world, env = (
         gymnasium.make("Blackjack-v1"),
         episodes(gymnasium.make, env_kwargs={"id": "Blackjack-v1"}, num_eval_episodes=4),
