@@ -61,8 +61,7 @@ class PlainSandbox(Sandbox):
         self.workspace = str(workspace)
         self.closed = 0
 
-    async def start(self):
-        pass
+    async def start(self): ...
 
     async def spawn(self, command, working_dir=None, env=None, max_output_bytes=None):
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -74,14 +73,12 @@ class PlainSandbox(Sandbox):
         )
         return PlainProcess(process)
 
-    async def end_processes(self):
-        pass
+    async def end_processes(self): ...
 
     async def close(self):
         self.closed += 1
 
-    def close_now(self):
-        self.closed += 1
+    def close_now(self): ...
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from nightjar.environments.agents.bridge import AgentBridge
 from nightjar.errors import InfraError, ServiceError
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-WEATHER = Tool(name="weather", description="Tells the weather.", parameters=SCHEMA)
+FUNCTION = {"name": "weather", "description": "Tells the weather.", "parameters": SCHEMA}
+WEATHER = Tool(**FUNCTION)
 OSLO = '{"city": "Oslo"}'
 CALL = {"id": "call_1", "name": "weather", "arguments": OSLO}
 USER = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -33,36 +34,26 @@ ASKED = [
     ToolMessage(tool_call_id="call_1", content="rain"),
 ]
 
-CHAT_TOOL = {
-    "type": "function",
-    "function": {"name": "weather", "description": "Tells the weather.", "parameters": SCHEMA},
-}
+CHAT_TOOL = {"type": "function", "function": FUNCTION}
+CHAT_CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": OSLO}}
 CHAT = [
     {"role": "developer", "content": "Be brief."},
     {"role": "user", "content": "Weather in Oslo?"},
-    {
-        "role": "assistant", "content": "Let me see.",
-        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": OSLO}}],
-    },
+    {"role": "assistant", "content": "Let me see.", "tool_calls": [CHAT_CALL]},
     {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
-]  # fmt: skip
-RESPONSES_TOOL = {"type": "function", "name": "weather", "description": "Tells the weather.", "parameters": SCHEMA}
+]
+RESPONSES_TOOL = {"type": "function", **FUNCTION}
 ITEMS = [
     {"role": "user", "content": [{"type": "input_text", "text": "Weather in Oslo?"}]},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]},
     {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": OSLO},
     {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
-]  # fmt: skip
+]
 MESSAGES_TOOL = {"name": "weather", "description": "Tells the weather.", "input_schema": SCHEMA}
+USE = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}}
 TURNS = [
     {"role": "user", "content": "Weather in Oslo?"},
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "text", "text": "Let me see."},
-            {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}},
-        ],
-    },
+    {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, USE]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "rain"}]},
 ]
 
@@ -88,12 +79,6 @@ async def claude(bridge, conversation):
     url = f"{bridge.url}{conversation.path}"
     async with anthropic.AsyncAnthropic(base_url=url, api_key=conversation.token, max_retries=2) as client:
         yield client
-
-
-@pytest.fixture
-async def http():
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 async def answered(conversation, asking, response):
@@ -133,12 +118,12 @@ async def status_of(connection, request):
     return int((await connection[0].readline()).split()[1])
 
 
-async def post(http, bridge, conversation, path, body, **headers):
+async def post(bridge, conversation, path, body, **headers):
     """Posts a raw body; returns status and body of the response."""
     headers = {"Authorization": f"Bearer {conversation.token}"} | headers
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with http.post(f"{bridge.url}{conversation.path}{path}", data=data, headers=headers) as response:
-        return response.status, await response.json()
+    async with aiohttp.request("POST", f"{bridge.url}{conversation.path}{path}", data=data, headers=headers) as got:
+        return got.status, await got.json()
 
 
 async def test_a_request_in_chat_completions_arrives_in_nightjars_form(conversation, gpt, response):
@@ -158,9 +143,7 @@ async def test_a_request_in_chat_completions_arrives_in_nightjars_form(conversat
     assert request.messages == [UserMessage(content=[TextContentPart(text="What?"), image])]
 
 
-async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_a_stream_whose_chunks_have_choices(
-    conversation, gpt, response
-):
+async def test_tool_calls_in_chat_completions_are_answered_whole_and_in_chunks(conversation, gpt, response):
     said = response("", tool_calls=[CALL, CALL | {"id": "call_2"}], finish_reason="tool_calls")
     arguments = {"model": "any", "messages": CHAT[:2], "tools": [CHAT_TOOL]}
     async for got in answered_both_ways(conversation, gpt.chat.completions, "get_final_completion", said, **arguments):
@@ -243,7 +226,7 @@ async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(convers
         assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
 
 
-async def test_thinking_is_only_sent_to_an_agent_that_enabled_it_and_returns_with_its_signature(
+async def test_thinking_is_sent_to_an_agent_that_enabled_it_and_returns_with_its_signature(
     conversation, claude, response
 ):
     said = response("Rain.")
@@ -350,12 +333,11 @@ async def test_a_closed_conversation_fails_waiting_and_further_requests(conversa
 
 async def test_the_request_of_an_agent_that_has_gone_is_dropped(bridge, conversation, response, caplog):
     for is_taken in (False, True):
-        async with aiohttp.ClientSession() as leaving:
-            task = asyncio.create_task(post(leaving, bridge, conversation, "/v1/chat/completions", USER))
-            await asyncio.wait_for(conversation.wait_for_request(), 60)
-            taken = conversation.take_request() if is_taken else None
-            task.cancel()
-            await asyncio.wait([task])
+        task = asyncio.create_task(post(bridge, conversation, "/v1/chat/completions", USER))
+        await asyncio.wait_for(conversation.wait_for_request(), 60)
+        taken = conversation.take_request() if is_taken else None
+        task.cancel()
+        await asyncio.wait([task])
         async with asyncio.timeout(60):
             while conversation._unanswered:  # noqa: ASYNC110 - the server notices it by itself
                 await asyncio.sleep(0.01)
@@ -365,37 +347,38 @@ async def test_the_request_of_an_agent_that_has_gone_is_dropped(bridge, conversa
     assert not caplog.records
 
 
-async def test_a_key_opens_its_own_conversation_only(http, bridge, conversation):
+async def test_a_key_opens_its_own_conversation_only(bridge, conversation):
     other = bridge.open("other")
     chat, messages = "/v1/chat/completions", "/v1/messages"
     for path in (chat, messages, "/v1/models", "/v1/unknown"):
         for headers in ({"Authorization": f"Bearer {other.token}"}, {"Authorization": ""}, {"x-api-key": "é"}):
-            status, body = await post(http, bridge, conversation, path, {}, **headers)
+            status, body = await post(bridge, conversation, path, {}, **headers)
             assert (status, "Wrong or missing API key" in body["error"]["message"]) == (401, True)
-    _, body = await post(http, bridge, conversation, chat, {}, Authorization="x")
+    _, body = await post(bridge, conversation, chat, {}, Authorization="x")
     assert body["error"]["code"] == "invalid_api_key"
-    _, body = await post(http, bridge, conversation, messages, {}, Authorization="x")
+    _, body = await post(bridge, conversation, messages, {}, Authorization="x")
     assert (body["type"], body["error"]["type"]) == ("error", "authentication_error")
-    async with http.post(f"{bridge.url}/rollout/none{chat}", headers={"x-api-key": other.token}) as got:
+    key = {"x-api-key": other.token}
+    async with aiohttp.request("POST", f"{bridge.url}/rollout/none{chat}", headers=key) as got:
         assert got.status == 401
 
 
-async def test_unsupported_endpoints_and_failures_of_the_bridge_are_answered_with_a_message(
+async def test_unsupported_endpoints_and_failures_are_answered_with_a_message(
     http, bridge, conversation, monkeypatch, caplog
 ):
-    status, body = await post(http, bridge, conversation, "/v1/embeddings", {})
+    status, body = await post(bridge, conversation, "/v1/embeddings", {})
     assert status == 404
     assert body["error"]["message"] == (
         "Unsupported: POST /v1/embeddings. The server supports POST /v1/chat/completions, POST /v1/responses, "
         "POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models."
     )
     monkeypatch.setattr("nightjar.environments.agents.bridge_chat.parse", lambda body: 1 / 0)
-    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER)
+    status, body = await post(bridge, conversation, "/v1/chat/completions", USER)
     assert (status, body["error"]["message"]) == (500, "The server of the model failed to handle this request.")
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http, bridge, conversation):
+async def test_an_invalid_request_is_refused_with_the_name_of_the_field(bridge, conversation):
     for path, body, problem in (
         ("chat/completions", b"{", "The body is not valid JSON"),
         ("chat/completions", b'{"a": "\xff"}', "The body is not valid JSON"),
@@ -428,20 +411,18 @@ async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http, br
         ("messages", {"messages": [{"role": "user", "content": [{"type": "x"}]}]}, "messages[0].content[0].type"),
         ("messages/count_tokens", {"messages": 1}, "messages: expected a list, found 1"),
     ):  # fmt: skip
-        status, answer = await post(http, bridge, conversation, f"/v1/{path}", body)
+        status, answer = await post(bridge, conversation, f"/v1/{path}", body)
         told = problem in answer["error"]["message"], "request_id" in answer  # Anthropic's form of an error
         assert (status, *told) == (400, True, path.startswith("messages")), (body, answer)
     assert conversation.take_request() is None
 
 
-async def test_the_size_of_a_request_of_its_values_and_of_all_requests_is_limited(
-    http, bridge, conversation, monkeypatch
-):
+async def test_the_size_of_a_request_of_its_values_and_of_all_requests_is_limited(bridge, conversation, monkeypatch):
     assert bridge_module.MAX_BODY_BYTES == 64 * 2**20
     monkeypatch.setattr(bridge_module, "MAX_BODY_BYTES", 2**20 - 1)
     small = AgentBridge()
     await small.start()
-    status, body = await post(http, small, small.open("tested"), "/v1/messages", b" " * 2**20)
+    status, body = await post(small, small.open("tested"), "/v1/messages", b" " * 2**20)
     assert (status, body["error"]["message"][:23]) == (413, "The body is larger than")
     await small.stop()
     for value, count, problem in (
@@ -449,11 +430,11 @@ async def test_the_size_of_a_request_of_its_values_and_of_all_requests_is_limite
         (b"1", 20_001, "messages: expected at most 20,000 elements"),
     ):
         values = b'{"messages": [%s]}' % b",".join([value] * count)
-        status, body = await post(http, bridge, conversation, "/v1/chat/completions", values)
+        status, body = await post(bridge, conversation, "/v1/chat/completions", values)
         assert (status, body["error"]["type"]) == (413, "invalid_request_error")
         assert problem in body["error"]["message"]
     monkeypatch.setattr("nightjar.environments.agents.conversation._MOST_RECEIVED_BYTES", 2**19)
-    status, body = await post(http, bridge, conversation, "/v1/chat/completions", USER | {"note": "x" * 2**19})
+    status, body = await post(bridge, conversation, "/v1/chat/completions", USER | {"note": "x" * 2**19})
     told = "The requests of this agent have more than 0.5 MB."
     assert (status, body["error"]["message"]) == (413, told)
 
@@ -473,8 +454,8 @@ async def test_an_address_has_a_limited_number_of_connections_and_bad_http_leave
     assert caplog.text == ""
 
 
-async def test_an_agent_cannot_queue_any_number_of_requests(http, bridge, conversation):
-    asking = [asyncio.create_task(post(http, bridge, conversation, "/v1/chat/completions", USER)) for _ in range(65)]
+async def test_an_agent_cannot_queue_any_number_of_requests(bridge, conversation):
+    asking = [asyncio.create_task(post(bridge, conversation, "/v1/chat/completions", USER)) for _ in range(65)]
     done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
     [(status, body)] = [task.result() for task in done]
     assert (status, body["error"]["message"]) == (429, "64 requests of this agent already wait for an answer.")

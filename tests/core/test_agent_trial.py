@@ -114,21 +114,15 @@ class RecordingSandbox(Sandbox):
 
 
 STEPS = """
-[agent]
-user = "agent"
-[verifier]
-user = "checker"
-[[verifier.collect]]
-command = "dump"
-[environment.healthcheck]
-command = "healthy"
+agent.user = "agent"
+verifier.user = "checker"
+verifier.collect = [{command = "dump"}]
+environment.healthcheck.command = "healthy"
 [[steps]]
 name = "one"
 [[steps]]
 name = "two"
-[steps.healthcheck]
-command = "ready"
-retries = 1
+healthcheck = {command = "ready", retries = 1}
 """
 
 
@@ -146,27 +140,23 @@ def task(tmp_path):
     return read_task(tmp_path)
 
 
-async def test_each_command_of_a_step_runs_in_turn_as_its_user_and_a_failed_collect_command_does_not_count(task):
-    for failing in ([], ["dump"]):
-        sandbox = RecordingSandbox(failing)
+async def test_each_command_of_a_step_runs_in_turn_as_its_user_and_only_a_failed_healthcheck_is_an_error(task):
+    expected = [
+        (None, "healthy"),
+        ("agent", DIFF),
+        (None, "dump"),
+        (None, "END"),
+        ("checker", "/tests/test.sh"),
+        ("agent", "./setup.sh"),
+        ("agent", "ready"),
+    ]
+    for failing in ("", "dump"):
+        sandbox = RecordingSandbox([failing])
         trial = trial_of(task, sandbox)
         await trial.begin_step()
         assert await trial.next_step()
-        expected = [
-            (None, "healthy"),
-            ("agent", DIFF),
-            (None, "dump"),
-            (None, "END"),
-            ("checker", "/tests/test.sh"),
-            ("agent", "./setup.sh"),
-            ("agent", "ready"),
-        ]
-        wanted = [text for _, text in expected]
-        assert [(user, text) for user, text in sandbox.seen if text in wanted] == expected
+        assert [seen for seen in sandbox.seen if seen[1] in dict(map(reversed, expected))] == expected
         assert trial.rewards == [{"reward": 1.0}]
-
-
-async def test_a_step_that_is_not_healthy_is_an_error(task):
     trial = trial_of(task, RecordingSandbox(failing=["ready"]))
     await trial.begin_step()
     with pytest.raises(HealthcheckError, match="two' is not healthy after 1 tries: no"):
@@ -201,13 +191,12 @@ async def test_the_first_line_of_a_script_names_the_interpreter(plain_sandbox, t
     assert found == printed
 
 
-async def test_named_rewards_are_read():
-    class Rewarding(RecordingSandbox):
-        async def download(self, path, max_bytes=0):
+async def test_named_rewards_are_read(monkeypatch):
+    named = {b'{"reward": true, "style": false}': {"reward": 1.0, "style": 0.0}, b'{"a": 0.25}': {"a": 0.25}}
+    for content, rewards in named.items():
+
+        async def download(self, path, max_bytes=0, content=content):
             return content
 
-    for content, rewards in (
-        (b'{"reward": true, "style": false}', {"reward": 1.0, "style": 0.0}),
-        (b'{"a": 0.25}', {"a": 0.25}),
-    ):
-        assert (await verify(Rewarding(), "task", [], {}, 1)).rewards == rewards
+        monkeypatch.setattr(RecordingSandbox, "download", download)
+        assert (await verify(RecordingSandbox(), "task", [], {}, 1)).rewards == rewards

@@ -10,7 +10,6 @@ import pytest
 from waiting import until
 
 from nightjar.clients import ClientConfig
-from nightjar.core.messages import Response, ResponseMessage, ToolCall
 from nightjar.environments import tear_down
 from nightjar.environments.agents.cli_agent_env import CliAgentEnv
 from nightjar.environments.rubrics import Rubric
@@ -126,39 +125,33 @@ async def test_an_agent_with_two_tool_turns_is_answered_recorded_and_scored(make
     assert [step["prompt"] for step in attempt["state"]["trajectory"]] == [2, 4, 6]  # each message is stored once
 
 
-@pytest.mark.parametrize(
-    ("protocol", "choice"),
-    [
-        ("openai_chat_completions", {"type": "function", "function": {"name": "add"}}),
-        ("openai_responses", {"type": "function", "name": "add"}),
-        ("anthropic_messages", {"type": "tool", "name": "add", "disable_parallel_tool_use": True}),
-    ],
-)
-async def test_the_model_may_have_another_protocol_than_the_agent(make_env, protocol, choice):
-    env = make_env("""
+async def test_the_model_may_have_another_protocol_than_the_agent(make_env):
+    source = """
 def ask(messages, ask=ask):
     return ask(messages, tool_choice={"type": "function", "function": {"name": "add"}}, parallel_tool_calls=False)
 main('1 + 2 + 4?')
-""")
-    with ModelServer(ADDS, keep_requests=5) as server:
-        [row] = await evaluated(env, server, protocol)
-        choices = [request.body["tool_choice"] for request in server.requests]
-    assert (row["reward"], choices) == (1.0, [choice] * 3)
+"""
+    for protocol, choice in {
+        "openai_chat_completions": {"type": "function", "function": {"name": "add"}},
+        "openai_responses": {"type": "function", "name": "add"},
+        "anthropic_messages": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
+    }.items():
+        with ModelServer(ADDS, keep_requests=5) as server:
+            [row] = await evaluated(make_env(source), server, protocol)
+            choices = [request.body["tool_choice"] for request in server.requests]
+        assert (row["reward"], choices) == (1.0, [choice] * 3)
 
 
-@pytest.mark.parametrize(
-    ("source", "exit_code", "log", "turns", "metric"),
-    [
+async def test_a_program_that_ends_without_an_answer_is_scored(make_env, play):
+    for source, exit_code, log, turns, metric in (
         ("sys.exit(3)", 3, "", 0, 1.0),
         ("print('done')", 0, "done\n", 0, 0.0),
         ("ask([{'role': 'user', 'content': '1 + 1?'}]); os._exit(4)", 4, "", 1, 1.0),
-    ],
-)
-async def test_a_program_that_ends_without_an_answer_is_scored(make_env, play, source, exit_code, log, turns, metric):
-    state, _ = await play(make_env(source), "2")
-    assert (state["error"], state["stop_condition"], len(state["trajectory"])) == (None, "agent_completed", turns)
-    assert (state["agent_exit_code"], state["agent_log"]) == (exit_code, log)
-    assert state["metrics"]["agent_error"] == metric
+    ):
+        state, _ = await play(make_env(source), "2")
+        assert (state["error"], state["stop_condition"], len(state["trajectory"])) == (None, "agent_completed", turns)
+        found = (state["agent_exit_code"], state["agent_log"], state["metrics"]["agent_error"])
+        assert found == (exit_code, log, metric)
 
 
 @pytest.mark.parametrize(
@@ -207,21 +200,20 @@ async def test_the_time_between_two_requests_is_limited_by_the_rollout_alone(mak
     assert (state["error"], state["answer_file"]) == (None, "It is 7.")
 
 
-async def test_max_turns_ends_the_program_and_a_call_without_an_id_gets_one(make_env, attempt):
-    state, client = await attempt(make_env(max_turns=2), lambda prompt: response_with_call(len(prompt)))
+async def test_max_turns_ends_the_program_and_a_call_without_an_id_gets_one(make_env, attempt, response):
+    def call(prompt):
+        arguments = f'{{"a": {len(prompt)}}}'
+        return response(
+            None, tool_calls=[{"id": "", "name": "add", "arguments": arguments}], finish_reason="tool_calls"
+        )
+
+    state, client = await attempt(make_env(max_turns=2), call)
     assert (state["stop_condition"], len(client.asked), state["agent_exit_code"]) == ("max_turns_reached", 2, None)
-    state, client = await attempt(make_env(), response_with_call(1), "It is 7.")
+    state, client = await attempt(make_env(), call, "It is 7.")
     prompt = client.asked[1][0]
-    [call] = prompt[2].tool_calls
-    assert call.id.startswith("call_")
-    assert prompt[3].tool_call_id == call.id
+    [called] = prompt[2].tool_calls
+    assert (called.id[:5], prompt[3].tool_call_id) == ("call_", called.id)
     assert prompt[2] is state["trajectory"][0]["completion"][0]
-
-
-def response_with_call(number):
-    call = ToolCall(id="", name="add", arguments=f'{{"a": {number}}}')
-    message = ResponseMessage(content=None, tool_calls=[call], finish_reason="tool_calls", is_truncated=False)
-    return Response(id="r", created=1, model="m", message=message)
 
 
 async def test_sampling_arguments_of_the_run_win(make_env, attempt):
@@ -236,21 +228,17 @@ async def test_sampling_arguments_of_the_run_win(make_env, attempt):
 
 @pytest.mark.parametrize("is_kept", [False, True])
 async def test_a_sandbox_can_be_kept_for_scoring(make_env, plain_sandbox, is_kept):
-    found = []
-
     async def reads_sandbox(state):
         try:
-            found.append(await env.sandbox_of(state).download("answer"))
+            return float(await env.sandbox_of(state).download("answer") == b"It is 7.")
         except SandboxError as error:
-            found.append(str(error))
-        return 1.0
+            told = "The sandbox of this rollout is closed. Set keep_sandbox_for_scoring=True to keep it"
+            return -float(str(error) == told)
 
     env = make_env(keep_sandbox_for_scoring=is_kept, rubric=Rubric(funcs=[reads_sandbox]))
     with ModelServer(ADDS) as server:
-        await evaluated(env, server)
-    closed = "The sandbox of this rollout is closed. Set keep_sandbox_for_scoring=True to keep it"
-    assert found == [b"It is 7." if is_kept else closed]
-    assert plain_sandbox.closed == 1
+        [row] = await evaluated(env, server)
+    assert (row["reward"], plain_sandbox.closed) == (1.0 if is_kept else -1.0, 1)
 
 
 async def test_a_failing_hook_fails_the_rollout_and_closes_the_sandbox(make_env, attempt, plain_sandbox):

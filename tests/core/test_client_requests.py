@@ -27,9 +27,7 @@ PATHS = {CHAT: "/v1/chat/completions", TEXT: "/v1/completions", RESPONSES: "/v1/
 ASKED = UserMessage(content="2+2?")
 PLAIN = {"role": "user", "content": "2+2?"}
 AUDIO = UserMessage(content=[{"type": "input_audio", "input_audio": {"data": "YQ==", "format": "wav"}}])
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
-HIDDEN = {"type": "redacted_thinking", "data": "x1"}
-WITHHELD = {"type": "thinking", "thinking": "", "signature": "s3"}
+FUNCTION = {"name": "add", "arguments": "{}"}
 
 
 @pytest.fixture
@@ -71,149 +69,95 @@ def result(name, content="4"):
     return ToolMessage(tool_call_id=name, content=content)
 
 
-DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
-CACHED = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
-PARTS = [text("Which?"), image("data:image/png;base64,YQ==", detail="low"), {"type": "new", "value": [1, {"a": 2}]}]
-FUNCTION = {"name": "add", "arguments": "{}"}
+async def test_a_prompt_has_the_form_of_chat_completions(sent):
+    parts = [text("Which?"), image("data:image/png;base64,YQ==", detail="low"), {"type": "new", "value": [1, {"a": 2}]}]
+    prompt = [
+        SystemMessage(content="s"), TextMessage(content="2+2="), user(*parts), UserMessage(content="2+2?", name="ann"),
+        calls("c1", thinking_blocks=[{"type": "thinking"}]), result("c1"),
+        AssistantMessage(content="4", reasoning_content="hm", openai_responses_output=[{"type": "reasoning"}]),
+    ]  # fmt: skip
+    assert (await sent(CHAT, *prompt))["messages"] == [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "2+2="},
+        {"role": "user", "content": parts},
+        {**PLAIN, "name": "ann"},
+        {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": FUNCTION}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "assistant", "content": "4", "reasoning_content": "hm"},
+    ]
+    prompt = [SystemMessage(content="s"), user(text("one"), text("two")), AssistantMessage(content=None), ASKED]
+    assert (await sent(TEXT, *prompt))["prompt"] == "s\n\none two\n\n\n\n2+2?"
 
 
-def item(role, content):
-    return {"type": "message", "role": role, "content": content}
+async def test_a_prompt_has_the_form_of_responses(sent):
+    def item(role, content):
+        return {"type": "message", "role": role, "content": content}
+
+    parts = [text("Which?"), image("https://x/y.png", detail="low"), {"type": "input_file", "file_id": "f1"}]
+    shown = {"type": "input_image", "image_url": "https://x/y.png"}
+    prompt = [
+        SystemMessage(content="s"), ASKED, TextMessage(content="t"), user(*parts),
+        calls("c1", content=[text("I add.")]), result("c1", [text("a"), text("b")]),
+        result("c2", [image("https://x/y.png")]),
+    ]  # fmt: skip
+    body = await sent(RESPONSES, *prompt)
+    assert body["input"] == [
+        item("system", "s"),
+        item("user", "2+2?"),
+        item("user", "t"),
+        item("user", [{"type": "input_text", "text": "Which?"}, {**shown, "detail": "low"}, parts[2]]),
+        item("assistant", "I add."),
+        {"type": "function_call", "call_id": "c1", **FUNCTION},
+        {"type": "function_call_output", "call_id": "c1", "output": "a b"},
+        {"type": "function_call_output", "call_id": "c2", "output": [{**shown, "detail": "auto"}]},
+    ]
 
 
-def used(*names, **given):
-    blocks = [{"type": "tool_use", "id": name, "name": "add", "input": given} for name in names]
-    return {"role": "assistant", "content": blocks}
+async def test_a_prompt_has_the_form_of_anthropic_s_messages(sent):
+    def used(*names, **given):
+        blocks = [{"type": "tool_use", "id": name, "name": "add", "input": given} for name in names]
+        return {"role": "assistant", "content": blocks}
 
+    def results(**contents):
+        blocks = [{"type": "tool_result", "tool_use_id": name, "content": said} for name, said in contents.items()]
+        return {"role": "user", "content": blocks}
 
-def results(**contents):
-    blocks = [{"type": "tool_result", "tool_use_id": name, "content": said} for name, said in contents.items()]
-    return {"role": "user", "content": blocks}
+    def shown(**source):
+        return {"type": "image", "source": source}
 
-
-def source(**fields):
-    return {"messages": [{"role": "user", "content": [{"type": "image", "source": fields}]}]}
-
-
-PROMPTS = {
-    "chat: a plain text is the user's": (CHAT, [TextMessage(content="2+2=")], [{"role": "user", "content": "2+2="}]),
-    "chat: parts of every kind are unchanged": (CHAT, [user(*PARTS)], [{"role": "user", "content": PARTS}]),
-    "chat: fields of the environment are sent": (
-        CHAT, [UserMessage(content="2+2?", name="ann")], [{**PLAIN, "name": "ann"}],
-    ),
-    "chat: calls and results": (
-        CHAT,
-        [SystemMessage(content="s"), calls("c1", thinking_blocks=[{"type": "thinking"}]), result("c1")],
-        [
-            {"role": "system", "content": "s"},
-            {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": FUNCTION}]},
-            {"role": "tool", "tool_call_id": "c1", "content": "4"},
-        ],
-    ),
-    "chat: reasoning, without what other protocols keep": (
-        CHAT,
-        [AssistantMessage(content="4", reasoning_content="hm", openai_responses_output=[{"type": "reasoning"}])],
-        [{"role": "assistant", "content": "4", "reasoning_content": "hm"}],
-    ),
-    "text: all texts are one prompt": (
-        TEXT,
-        [SystemMessage(content="s"), user(text("one"), text("two")), AssistantMessage(content=None), ASKED],
-        "s\n\none two\n\n\n\n2+2?",
-    ),
-    "responses: messages": (
-        RESPONSES,
-        [SystemMessage(content="s"), ASKED, TextMessage(content="t")],
-        [item("system", "s"), item("user", "2+2?"), item("user", "t")],
-    ),
-    "responses: calls and results": (
-        RESPONSES,
-        [
-            calls("c1", content=[text("I add.")]),
-            result("c1", [text("a"), text("b")]),
-            result("c2", [image("https://x/y.png")]),
-        ],
-        [
-            item("assistant", "I add."),
-            {"type": "function_call", "call_id": "c1", **FUNCTION},
-            {"type": "function_call_output", "call_id": "c1", "output": "a b"},
-            {
-                "type": "function_call_output", "call_id": "c2",
-                "output": [{"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"}],
-            },
-        ],
-    ),
-    "responses: parts": (
-        RESPONSES,
-        [user(text("Which?"), image("https://x/y.png", detail="low"), {"type": "input_file", "file_id": "f1"})],
-        [
-            item("user", [
-                {"type": "input_text", "text": "Which?"},
-                {"type": "input_image", "image_url": "https://x/y.png", "detail": "low"},
-                {"type": "input_file", "file_id": "f1"},
-            ]),
-        ],
-    ),
-    "anthropic: system messages are an argument": (
-        MESSAGES,
-        [SystemMessage(content="a"), ASKED, SystemMessage(content=[text("b"), image("https://x/y.png")])],
-        {"messages": [PLAIN], "system": "a\n\nb [image]"},
-    ),
-    "anthropic: results of one turn are one message": (
-        MESSAGES,
-        [ASKED, calls("t1", "t2", arguments=""), result("t1", "1"), result("t2", "2"), ASKED],
-        {"messages": [PLAIN, used("t1", "t2"), results(t1="1", t2="2"), PLAIN]},
-    ),
-    "anthropic: results of two turns are two messages": (
-        MESSAGES, [calls("t1"), result("t1")] * 2, {"messages": [used("t1"), results(t1="4")] * 2},
-    ),
-    **{
-        f"anthropic: arguments {arguments[:9]} become an object": (
-            MESSAGES, [calls("t1", arguments=arguments)], {"messages": [used("t1", INVALID_JSON=arguments)]},
-        )
-        for arguments in ('{"a": ', "[1]", '"text"', "[" * 100_000)
-    },
-    "anthropic: image by its URL": (
-        MESSAGES, [user(image("https://x/y.png"))], source(type="url", url="https://x/y.png"),
-    ),
-    "anthropic: image as data": (
-        MESSAGES,
-        [user(image("data:image/gif;base64,YQ=="))],
-        source(type="base64", media_type="image/gif", data="YQ=="),
-    ),
-    "anthropic: image of an unknown type": (
-        MESSAGES, [user(image("data:;base64,YQ=="))], source(type="base64", media_type="image/png", data="YQ=="),
-    ),
-    "anthropic: image as text": (
-        MESSAGES,
-        [user(image("data:image/svg+xml,%3Csvg"))],
-        source(type="base64", media_type="image/svg+xml", data="PHN2Zw=="),
-    ),
-    "anthropic: other parts are unchanged, empty texts are removed": (
-        MESSAGES, [user(DOCUMENT, CACHED, text(""))], {"messages": [{"role": "user", "content": [DOCUMENT, CACHED]}]},
-    ),
-    "anthropic: an empty turn is left out": (
-        MESSAGES, [ASKED, AssistantMessage(content=None), ASKED], {"messages": [PLAIN, PLAIN]},
-    ),
-    "anthropic: thinking is sent back if it is complete": (
-        MESSAGES,
-        [
-            AssistantMessage(
-                content="4",
-                reasoning_content="hm",
-                thinking_blocks=[THOUGHT, HIDDEN, WITHHELD, {"type": "thinking", "thinking": "no signature"}],
-            )
-        ],
-        {"messages": [{"role": "assistant", "content": [THOUGHT, HIDDEN, WITHHELD, text("4")]}]},
-    ),
-}  # fmt: skip
-
-
-async def test_a_prompt_has_the_protocol_s_form(sent):
-    for name, (protocol, prompt, expected) in PROMPTS.items():
-        fields = {"max_tokens": 9} if protocol == MESSAGES else {}
-        field = {TEXT: "prompt", RESPONSES: "input"}.get(protocol, "messages")
-        body = expected if isinstance(expected, dict) else {field: expected}
-        assert await sent(protocol, *prompt, **fields) == {**body, **fields}, name
+    thoughts = [
+        {"type": "thinking", "thinking": "hm", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "x1"},
+        {"type": "thinking", "thinking": "", "signature": "s3"},
+    ]
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
+    cached = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    urls = ("https://x/y.png", "data:image/gif;base64,YQ==", "data:;base64,YQ==", "data:image/svg+xml,%3Csvg")
+    broken = ('{"a": ', "[1]", '"text"', "[" * 100_000)
+    prompt = [
+        SystemMessage(content="a"), ASKED, SystemMessage(content=[text("b"), image("https://x/y.png")]),
+        calls("t1", "t2", arguments=""), result("t1", "1"), result("t2", "2"), ASKED,
+        *[calls("t1"), result("t1")] * 2, *(calls("t1", arguments=arguments) for arguments in broken),
+        user(*map(image, urls)), user(document, cached, text("")), AssistantMessage(content=None), ASKED,
+        AssistantMessage(
+            content="4", reasoning_content="hm",
+            thinking_blocks=[*thoughts, {"type": "thinking", "thinking": "no signature"}],
+        ),
+    ]  # fmt: skip
+    body = await sent(MESSAGES, *prompt, max_tokens=9)
+    assert (body["system"], body["max_tokens"]) == ("a\n\nb [image]", 9)
+    images = [
+        shown(type="url", url="https://x/y.png"),
+        shown(type="base64", media_type="image/gif", data="YQ=="),
+        shown(type="base64", media_type="image/png", data="YQ=="),
+        shown(type="base64", media_type="image/svg+xml", data="PHN2Zw=="),
+    ]
+    assert body["messages"] == [
+        PLAIN, used("t1", "t2"), results(t1="1", t2="2"), PLAIN,
+        *[used("t1"), results(t1="4")] * 2, *(used("t1", INVALID_JSON=arguments) for arguments in broken),
+        {"role": "user", "content": images}, {"role": "user", "content": [document, cached]}, PLAIN,
+        {"role": "assistant", "content": [*thoughts, text("4")]},
+    ]  # fmt: skip
 
 
 ADD = {"name": "add", "description": "adds"}

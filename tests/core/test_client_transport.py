@@ -81,7 +81,7 @@ async def test_errors_of_every_status_and_body_are_those_of_the_sdk(canned, fast
             assert mine.response.headers["retry-after"] == theirs.response.headers["retry-after"]
 
 
-async def test_errors_without_the_sdk_are_those_of_the_sdk(openai):
+async def test_errors_without_the_sdk_and_of_timeouts_are_those_of_the_sdk(openai, fast):
     import httpx2
 
     async with openai.AsyncOpenAI(api_key=KEY) as plain:
@@ -91,9 +91,6 @@ async def test_errors_without_the_sdk_are_those_of_the_sdk(openai):
             mine = status_error(HttpResponse("http://any", status, {}, body))
             named = [(type(error).__name__, str(error), *facts(error)[1:]) for error in (mine, theirs)]
             assert named[0] == named[1], (status, body)
-
-
-async def test_a_timeout_of_the_client_or_of_one_request_is_that_of_the_sdk(fast, openai):
     with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=60_000)) as server:
         how = {"base_url": server.url, "api_key": KEY, "max_retries": 0, "timeout": 0.05}
         async with openai.AsyncOpenAI(**how) as plain:
@@ -195,7 +192,7 @@ async def test_another_host_gets_nothing_by_a_redirect(canned, fast):
     assert [path for path, _, _ in canned.requests] == ["/v1/chat/completions"] * 5
 
 
-async def test_an_endless_answer_is_given_up(fast):
+async def test_answers_without_end_or_that_unpack_to_a_huge_one_are_given_up(fast, canned):
     sent = 0
 
     async def endless(reader, writer):
@@ -213,9 +210,6 @@ async def test_an_endless_answer_is_given_up(fast):
         error = await error_of(fast(url, max_response_bytes=1_000_000))
     assert "1,000,000 bytes (max_response_bytes)" in str(error)
     assert sent < 20_000_000
-
-
-async def test_a_small_answer_that_unpacks_to_a_huge_one_is_given_up(canned, fast):
     packed = gzip.compress(json.dumps({**ANSWER, "padding": " " * 20_000_000}).encode())
     canned.reply(packed, Content_Encoding="gzip")
     tracemalloc.start()

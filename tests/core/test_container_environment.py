@@ -54,16 +54,18 @@ WRITES = """
 
 @pytest.fixture(scope="module")
 def nemo():
-    from nightjar.compat import nemo  # imports jinja2 and tenacity
+    import nightjar.compat.nemo.environments.container  # imports jinja2 and tenacity
 
-    return nemo
+    return nightjar.compat.nemo
 
 
-@pytest.fixture(scope="module")
-def container():
-    from nightjar.compat.nemo.environments import container
+@pytest.fixture
+def make_env(nemo):
+    def make(key=None, **options):
+        endpoint = ("http://model.example/v1", "m", *filter(None, [key]))
+        return nemo.environments.container.ContainerEnvironment("simple-evals", "gsm8k", *endpoint, **options)
 
-    return container
+    return make
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ async def test_a_run_has_one_example_with_all_scores_as_metrics(engine, monkeypa
     assert sampled == {"max_new_tokens": 64, "temperature": 0}
 
 
-async def test_an_image_that_fails_is_an_error(engine, container):
+async def test_an_image_that_fails_is_an_error(engine, make_env):
     for does, match in (
         ("print('no', os.environ['NEMO_API_KEY']); sys.exit(3)", r"code 3.* no \[NEMO_API_KEY\]"),
         ("pass", "No results"),
@@ -134,18 +136,14 @@ async def test_an_image_that_fails_is_an_error(engine, container):
     ):
         folder = engine(does)
         limit = {"timeout": 0.5} if "sleep" in does else {}
-        env = container.ContainerEnvironment(
-            "simple-evals", "gsm8k", "http://model.example/v1", "m", "sk-secret", **limit
-        )
         with pytest.raises((Error, DatasetError), match=match):
-            await env.run_batch()
+            await make_env("sk-secret", **limit).run_batch()
     assert ["rm", "--force"] in [call["words"][:2] for call in calls(folder)], "it ran out of time"
 
 
-async def test_a_run_that_is_cancelled_removes_the_container(engine, container):
+async def test_a_run_that_is_cancelled_removes_the_container(engine, make_env):
     folder = engine("time.sleep(60)")
-    env = container.ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
-    running = asyncio.create_task(env.run_batch())
+    running = asyncio.create_task(make_env().run_batch())
     await asyncio.to_thread(until, (folder / "run_config.yaml").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -153,8 +151,8 @@ async def test_a_run_that_is_cancelled_removes_the_container(engine, container):
     assert calls(folder)[-1]["words"][:2] == ["rm", "--force"]
 
 
-async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch, container):
-    env = container.ContainerEnvironment("simple-evals", "gsm8k", "http://model.example/v1", "m")
+async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, monkeypatch, make_env):
+    env = make_env()
     with pytest.raises(SandboxError, match=r"docker.*podman"):
         await env.run_batch()
     (tmp_path / "docker").write_text(f"#!{sys.executable}\nimport sys\nsys.exit('is the daemon running?')\n")
@@ -166,7 +164,8 @@ async def test_without_a_container_engine_there_is_an_error(engine, tmp_path, mo
         await env.run_batch()
 
 
-async def test_invalid_arguments_are_errors_and_without_a_key_the_configuration_names_none(nemo, container):
+async def test_invalid_arguments_are_errors_and_without_a_key_the_configuration_names_none(nemo):
+    container = nemo.environments.container
     with pytest.raises(ConfigError, match="needs a model"):
         await container.ContainerEnvironment("simple-evals").run_batch()
     for ask in (lambda env: env.seed(0), lambda env: env.dataset_size()):
@@ -178,23 +177,22 @@ async def test_invalid_arguments_are_errors_and_without_a_key_the_configuration_
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=match):
             load_environment(f"container://simple-evals#gsm8k{query}", **how)
-    config = container.build_legacy_run_config(
-        "t", "u", "m", "completions", {"limit_samples": 1}, {"use_caching": True}
-    )
+    limit, caching = {"limit_samples": 1}, {"use_caching": True}
+    config = container.build_legacy_run_config("t", "u", "m", "completions", limit, caching)
     endpoint = {"url": "u", "model_id": "m", "type": "completions", "adapter_config": {"use_caching": True}}
     assert config["target"]["api_endpoint"] == endpoint
 
 
-def test_results_in_all_formats_are_read(tmp_path, container):
+def test_results_in_all_formats_are_read(tmp_path, nemo):
+    container = nemo.environments.container
     with pytest.raises(DatasetError, match="No results"):
         container.parse_legacy_results(tmp_path)
     (tmp_path / "results.json").write_text('{"metrics": {"acc": 0.5}, "n_samples": 8}')
     assert container.parse_legacy_results(tmp_path) == {"scores": {"acc": {"value": 0.5}}, "samples": 8, "repeats": 1}
     group = {"mmlu": {"metrics": {"m": {"scores": {"micro": {"value": 1}}}}}}
     (tmp_path / "results.yml").write_text(yaml.safe_dump({"results": {"tasks": {}, "groups": group}}))
-    assert container.build_legacy_bundle("a/b:1", "", tmp_path)["benchmark"]["scores"] == {
-        "mmlu/m/micro": {"value": 1.0}
-    }
+    bundle = container.build_legacy_bundle("a/b:1", "", tmp_path)
+    assert bundle["benchmark"]["scores"] == {"mmlu/m/micro": {"value": 1.0}}
     (tmp_path / "results.yml").write_text("a: [")
     with pytest.raises(ConfigError, match=r"results\.yml.*line 1"):
         container.parse_legacy_results(tmp_path)

@@ -25,29 +25,23 @@ def doctor(tmp_path, fork):
 
 
 @pytest.mark.slow
-def test_keys_are_named_and_no_secret_is_shown(doctor):
+def test_keys_are_named_and_no_secret_is_shown_also_of_a_server_that_never_answers(doctor):
     from nightjar.cli.doctor.checks import CHECKS
 
     key, password = "sk-a1b2c3d4e5f6", "s3cretpassw0rd"
-    configured = f"http://us:{password}@127.0.0.1:9/api"  # nothing listens on port 9
-    code, said = doctor(OPENAI_API_KEY=key, PREFECT_API_URL=configured)
+    with create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}/api"
+        began = time.monotonic()
+        code, said = doctor(OPENAI_API_KEY=key, PREFECT_API_URL=f"http://us:{password}@{address}")
+        assert time.monotonic() - began < 30  # the check waits 3 s; the rest is for the start on a busy machine
     parts = json.loads(said)["parts"]
     assert parts.keys() == CHECKS.keys()
     assert parts["Keys"]["found"].startswith("OPENAI_API_KEY (set")
     server = parts["Prefect server"]
     told = (code, server["state"], server["disables"])
     assert told == (1, "broken", "schedules, the UI, and runs without --direct")
-    assert "127.0.0.1:9/api does not answer" in server["found"]
+    assert f"{address} does not answer" in server["found"]
     assert (key in said, password in said) == (False, False)
-
-
-@pytest.mark.slow
-def test_a_server_that_accepts_and_never_answers_is_reported_within_seconds(doctor):
-    with create_server(("127.0.0.1", 0)) as silent:
-        began = time.monotonic()
-        _, said = doctor(PREFECT_API_URL=f"http://127.0.0.1:{silent.getsockname()[1]}/api")
-        assert time.monotonic() - began < 30  # the check waits 3 s; the rest is for the start on a busy machine
-    assert json.loads(said)["parts"]["Prefect server"]["state"] == "broken"
 
 
 @pytest.mark.slow

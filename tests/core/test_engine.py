@@ -112,7 +112,7 @@ async def test_every_rollout_is_attempted_recorded_and_scored(engine_of, recorde
     assert (progress.reward_sum, progress.avg_reward) == (4.0, 0.8)
 
 
-async def test_a_shard_starts_while_the_last_rollouts_of_earlier_ones_are_in_progress(engine_of):
+async def test_a_shard_starts_before_earlier_ones_end_and_generation_waits_for_slow_scoring(engine_of):
     engine, rollouts = engine_of(max_generating=4)
     rollouts.gate = asyncio.Event()
     tasks = [asyncio.create_task(engine.generate([Group(n, (0,))], asyncio.Queue())) for n in range(3)]
@@ -120,9 +120,6 @@ async def test_a_shard_starts_while_the_last_rollouts_of_earlier_ones_are_in_pro
     assert rollouts.in_flight == 3
     rollouts.gate.set()
     await asyncio.gather(*tasks)
-
-
-async def test_generation_waits_for_slow_scoring_unless_scoring_begins_afterwards(engine_of):
     engine, rollouts = engine_of(max_generating=2)
     other = asyncio.create_task(engine.score(others := asyncio.Queue()))
     generating = asyncio.create_task(engine.generate(groups(50), queue := asyncio.Queue()))
@@ -138,7 +135,7 @@ async def test_generation_waits_for_slow_scoring_unless_scoring_begins_afterward
         await asyncio.wait_for(engine.score(queue), 60)
 
 
-async def test_no_more_groups_are_scored_at_once_than_allowed(engine_of):
+async def test_generation_and_scoring_stay_below_their_limits_which_a_rate_limit_lowers(engine_of):
     now = most = 0
 
     async def reward(state):
@@ -152,9 +149,6 @@ async def test_no_more_groups_are_scored_at_once_than_allowed(engine_of):
     engine, _ = engine_of(rubric=Rubric([reward]), max_scoring=2)
     await run(engine, groups(10))
     assert most == 2
-
-
-async def test_a_rate_limit_lowers_the_number_of_rollouts_at_once(engine_of):
     overloaded = ModelError("slow down")
     overloaded.status_code = 429
     engine, rollouts = engine_of({(number, 0): [overloaded] for number in range(8)}, max_generating=8)

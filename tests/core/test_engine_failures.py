@@ -83,7 +83,7 @@ def test_failures_of_several_examples_in_a_row_stop_the_run():
             guard.check()
 
 
-def test_a_refused_key_of_one_example_stops_the_run_and_a_success_starts_the_count_anew():
+def test_a_refused_key_stops_the_run_and_failures_of_single_examples_or_after_successes_do_not():
     guard = FailureGuard()
     for _ in range(4):
         guard.failed(REFUSED, 7)
@@ -93,9 +93,6 @@ def test_a_refused_key_of_one_example_stops_the_run_and_a_success_starts_the_cou
     for number in range(120):
         guard.succeeded()
         guard.failed(REFUSED, number)
-
-
-def test_failures_that_may_be_the_examples_own_do_not_stop_the_run():
     one_example, refusals, of_the_environment = FailureGuard(), FailureGuard(), FailureGuard()
     for number in range(1000):
         one_example.failed(BAD_REQUEST, 7)

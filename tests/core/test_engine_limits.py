@@ -80,10 +80,15 @@ async def test_a_lower_ceiling_ends_no_call_and_a_higher_one_wakes_callers():
     assert not limit.is_waited_for
 
 
-def test_a_limit_is_shared_fairly():
+def test_limits_are_shared_fairly_and_progress_is_estimated():
     assert (fair_shares(8, [8]), fair_shares(8, [8, 8]), fair_shares(7, [5, 5])) == ([8], [4, 4], [4, 3])
     assert (fair_shares(8, [32, 2, 32]), fair_shares(8, [0, 3])) == ([3, 2, 3], [0, 3])
     assert fair_shares(2, [4, 4, 4]) == [1, 1, 0]
+    progress = Progress(total=10, already_done=2, scored=3, failed=1, reward_sum=3.0, reward_count=4)
+    progress.started_at -= 8.0  # 4 rollouts in 8 seconds; 4 are left
+    assert (progress.done, progress.avg_reward) == (6, 0.75)
+    assert progress.seconds_left == pytest.approx(8.0, rel=0.01)
+    assert (Progress(total=10).avg_reward, Progress(total=10).seconds_left) == (None, None)
 
 
 async def test_a_task_group_raises_the_plain_error_with_its_cause_and_cancels_the_other_tasks():
@@ -100,11 +105,3 @@ async def test_a_task_group_raises_the_plain_error_with_its_cause_and_cancels_th
     with pytest.raises(KeyError, match="k") as caught:
         await both()
     assert (others[0].cancelled(), type(caught.value.__cause__)) == (True, ValueError)
-
-
-def test_progress_counts_and_estimates_the_rest():
-    progress = Progress(total=10, already_done=2, scored=3, failed=1, reward_sum=3.0, reward_count=4)
-    progress.started_at -= 8.0  # 4 rollouts in 8 seconds; 4 are left
-    assert (progress.done, progress.avg_reward) == (6, 0.75)
-    assert progress.seconds_left == pytest.approx(8.0, rel=0.01)
-    assert (Progress(total=10).avg_reward, Progress(total=10).seconds_left) == (None, None)

@@ -63,9 +63,7 @@ def evaluate(scripted_client):
     return evaluate
 
 
-def test_examples_of_a_group_stand_one_after_another_with_ids_names_prompts_and_info_of_their_own(
-    group, letters, words
-):
+def test_examples_of_a_group_have_ids_names_prompts_and_info_of_their_own(group, letters, words):
     dataset = group.get_dataset()
     assert (list(dataset["question"]), list(dataset["example_id"])) == (["a", "b", "word"], [0, 1, 2])
     assert [row["info"]["env_id"] for row in dataset] == ["letters", "letters", "words"]
@@ -79,7 +77,7 @@ def test_examples_of_a_group_stand_one_after_another_with_ids_names_prompts_and_
         assert prompts == [["You are a model.", "a"], ["Be brief.", "c"]]
 
 
-def test_examples_of_a_group_are_built_once_when_they_are_needed():
+def test_examples_of_a_group_are_built_once_and_may_be_for_training_or_evaluation():
     built = []
 
     def build():
@@ -90,9 +88,6 @@ def test_examples_of_a_group_are_built_once_when_they_are_needed():
     assert built == []
     assert [len(group.get_dataset()) for _ in range(2)] == [2, 2]
     assert len(built) == 2
-
-
-def test_a_group_has_environments_with_training_or_evaluation_data_or_both():
     both = SingleTurnEnv(dataset=rows("train"), eval_dataset=rows("eval"))
     group = EnvGroup([both, SingleTurnEnv(dataset=rows("only"))])
     assert list(group.get_dataset()["question"]) == ["train", "only"]
@@ -112,29 +107,26 @@ def test_a_group_needs_environments_with_one_name_each(group, letters, words):
         group.get_env_for_name("numbers")
 
 
-async def test_an_input_without_a_route_costs_its_rollout(group, scripted_client):
+async def test_a_rollout_without_a_route_costs_itself_unless_there_is_one_environment(group, scripted_client, letters):
     told = ("letters, words", {}), ("numbers", {"env_id": "numbers"}), ("found 7", {"env_id": 7}), ("found [1]", [1])
     inputs = [an_input(info=info, example_id=n) for n, (_, info) in enumerate(told)]
     inputs.append(an_input(info={"env_id": "letters"}, example_id=4))
     *wrong, good = (await group.generate(inputs, scripted_client("A"), "m"))["outputs"]
     assert [said in row["error"]["message"] for row, (said, _) in zip(wrong, told, strict=True)] == [True] * 4
     assert ([row["reward"] for row in wrong], good["reward"]) == ([None] * 4, 1.0)
-
-
-async def test_rollouts_run_in_their_environment_and_are_scored_by_its_rubric(group, evaluate):
-    found = [(row["info"]["env_id"], row["reward"], row["metrics"]) for row in await evaluate(group)]
-    letter = ("letters", 1.0, {"right": 1.0, "num_turns": 1.0})
-    assert found == [letter, letter, ("words", 2.0, {"longest": 4.0, "num_turns": 1.0})]
-
-
-async def test_rollouts_of_one_environment_need_no_route_and_several_may_have_one_example_id(
-    letters, scripted_client, group
-):
     [row] = (await EnvGroup([letters]).generate([an_input()], scripted_client("A"), "m"))["outputs"]
     assert row["reward"] == 1.0
     inputs = [an_input(info={"env_id": name}) for name in ("letters", "words", "letters")]
     results = await group.generate(inputs, scripted_client("A"), "m")
     assert [row["reward"] for row in results["outputs"]] == [1.0, 0.5, 1.0]
+
+
+async def test_rollouts_run_in_their_environment_and_are_scored_by_its_rubric_and_further_ones(group, evaluate):
+    found = [(row["info"]["env_id"], row["reward"], row["metrics"]) for row in await evaluate(group)]
+    letter = ("letters", 1.0, {"right": 1.0, "num_turns": 1.0})
+    assert found == [letter, letter, ("words", 2.0, {"longest": 4.0, "num_turns": 1.0})]
+    group.add_rubric(Rubric(funcs=[lambda info: float(info["env_id"] == "words")], weights=[10.0]))
+    assert [row["reward"] for row in await evaluate(group)] == [1.0, 1.0, 12.0]
 
 
 async def test_an_environment_never_sees_its_name_and_its_changes_of_the_info_are_kept(evaluate, tmp_path):
@@ -167,7 +159,7 @@ async def test_an_unchanged_input_is_not_recorded_as_changed_and_a_new_state_kno
     assert (state["info"], state.keys()) == ({"env_id": "letters"}, new_state(rollout_input).keys())
 
 
-async def test_rollouts_have_tools_and_turns_of_their_own(letters, scripted_client, response):
+async def test_rollouts_have_tools_turns_and_sampling_arguments_of_their_own(letters, scripted_client, response):
     def square(x: int) -> int:
         return x * x
 
@@ -178,9 +170,6 @@ async def test_rollouts_have_tools_and_turns_of_their_own(letters, scripted_clie
     assert [[tool["name"] for tool in row.get("tool_defs", [])] for row in found] == [[], [], ["square"]]
     assert [message["content"] for message in found[2]["completion"]] == ["", "16", "16"]
     assert found[2]["metrics"] == {"num_turns": 2.0, "total_tool_calls": 1.0, "square_calls": 1.0}
-
-
-async def test_sampling_args_run_over_group_over_environment(scripted_client):
     env = SingleTurnEnv(dataset=rows("a"), sampling_args={"temperature": 0.1, "top_p": 0.2, "seed": 3})
     group = EnvGroup([env], sampling_args={"temperature": 0.5, "top_p": 0.6})
     client = scripted_client("A")
@@ -204,12 +193,11 @@ async def test_restored_rollouts_are_scored_by_their_environment(words, evaluate
     assert after[0]["info"] == {"env_id": "env_0"}
 
 
-@pytest.fixture
-def nested(group, letters):
-    return EnvGroup([group, SingleTurnEnv(dataset=rows("c"), rubric=Rubric(funcs=[right]))], names=["inner", "c"])
-
-
-async def test_routes_name_the_outermost_group_first_and_rollouts_follow_them(nested, evaluate, scripted_client):
+async def test_routes_name_the_outermost_group_first_and_an_inner_group_knows_its_own_part(
+    group, evaluate, scripted_client
+):
+    other = SingleTurnEnv(dataset=rows("c"), rubric=Rubric(funcs=[right]))
+    nested = EnvGroup([group, other], names=["inner", "c"])
     routes = [nested.examples[position]["info"]["env_id"] for position in range(4)]
     assert routes == [["inner", "letters"], ["inner", "letters"], ["inner", "words"], "c"]
     assert [row["reward"] for row in await evaluate(nested)] == [1.0, 1.0, 2.0, 1.0]
@@ -218,9 +206,6 @@ async def test_routes_name_the_outermost_group_first_and_rollouts_follow_them(ne
     assert infos[:1] + infos[3:] == ['{"env_id":["inner","letters"]}', '{"env_id":"c"}']
     results = await nested.generate(dataset, scripted_client("A"), "m")
     assert [row["reward"] for row in results["outputs"]] == [1.0, 0.0, 0.5, 0.0]
-
-
-async def test_an_inner_group_knows_its_own_part_of_the_route(evaluate):
     seen = []
 
     class Watched(EnvGroup):
@@ -257,21 +242,15 @@ async def test_group_functions_get_the_rollouts_of_their_environment(letters, ev
         seen.append(len(completions))
         return [float(position) for position in range(len(completions))]
 
-    ranked = SingleTurnEnv(dataset=rows("x"), rubric=Rubric(funcs=[rank]))
-    group = EnvGroup([letters, ranked])
+    group = EnvGroup([letters, SingleTurnEnv(dataset=rows("x"), rubric=Rubric(funcs=[rank]))])
     assert group.requires_group_rollouts
     found = await evaluate(group, rollouts_per_example=3)
     assert seen == [3]
     assert [(row["reward"], row["advantage"]) for row in found[6:]] == [(0.0, -1.0), (1.0, 0.0), (2.0, 1.0)]
 
 
-async def test_further_rubrics_score_all_environments(group, evaluate):
-    group.add_rubric(Rubric(funcs=[lambda info: float(info["env_id"] == "words")], weights=[10.0]))
-    assert [row["reward"] for row in await evaluate(group)] == [1.0, 1.0, 12.0]
-
-
-async def test_both_rubrics_clean_up_although_one_raises(evaluate):
-    cleaned = []
+async def test_both_rubrics_clean_up_and_all_environments_are_torn_down_although_one_fails(evaluate, caplog):
+    cleaned, left = [], []
 
     class Messy(Rubric):
         @cleanup
@@ -282,6 +261,17 @@ async def test_both_rubrics_clean_up_although_one_raises(evaluate):
     group.rubric.add_cleanup_handler(lambda state: cleaned.append(state["info"]))
     [row] = await evaluate(group)
     assert (cleaned, row["error"]["error"]) == ([{"env_id": "env_0"}], "ScoringError")
+
+    class Leaving(SingleTurnEnv):
+        @teardown
+        async def leave(self):
+            left.append(self.name)
+            if self.name == "first":
+                raise OSError("disk is full")
+
+    first, last = (Leaving(dataset=rows("a"), name=name) for name in ("first", "last"))
+    await tear_down(EnvGroup([EnvGroup([first]), last]))
+    assert (left, "OSError: disk is full" in caplog.text) == (["first", "last"], True)
 
 
 def test_settings_of_a_group_are_set_in_all_environments_or_where_they_are_known(group, letters, words):
@@ -299,19 +289,3 @@ def test_settings_of_a_group_are_set_in_all_environments_or_where_they_are_known
     assert (talk.hook_timeout_seconds, talk.max_total_completion_tokens, letters.hook_timeout_seconds) == (2.0, 9, 2.0)
     assert (group.env_id, group.pass_threshold) == ("both", 0.9), "are the group's own"
     assert (letters.env_id, letters.pass_threshold) == ("", 0.5)
-
-
-async def test_all_environments_are_torn_down_although_one_fails(caplog):
-    left = []
-
-    class Leaving(SingleTurnEnv):
-        @teardown
-        async def leave(self):
-            left.append(self.name)
-            if self.name == "first":
-                raise OSError("disk")
-
-    first, last = (Leaving(dataset=rows("a"), name=name) for name in ("first", "last"))
-    await tear_down(EnvGroup([EnvGroup([first]), last]))
-    assert left == ["first", "last"]
-    assert "OSError: disk" in caplog.text

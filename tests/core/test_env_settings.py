@@ -18,16 +18,13 @@ def contents(env):
     return [[message["content"] for message in row["prompt"]] for row in env.get_dataset()]
 
 
-def test_limits_are_set_and_that_of_sandboxes_reaches_environments_that_have_some():
+def test_limits_and_messages_are_set():
     env = tools("a")
     apply_settings(env, {"max_turns": 3, "timeout_seconds": 1.5, "hook_timeout_seconds": None})
     assert (env.max_turns, env.timeout_seconds, env.hook_timeout_seconds) == (3, 1.5, None)
     with_sandboxes = SandboxEnv(dataset=[{"question": "a"}], sandbox_provider="local")
     EnvGroup([tools("a"), with_sandboxes]).set_max_sandboxes(3)
     assert (with_sandboxes.max_sandboxes, with_sandboxes.places.ceiling) == (3, 3)
-
-
-def test_system_prompt_and_few_shot_messages_are_set():
     env = tools("a", system_prompt="Be long.")
     assert contents(env) == [["Be long.", "a"]]
     apply_settings(env, {"system_prompt": "Be brief.", "few_shot": [{"role": "user", "content": "b?"}]})
@@ -36,7 +33,7 @@ def test_system_prompt_and_few_shot_messages_are_set():
     assert contents(env) == [["a"]]
 
 
-def test_settings_of_a_group_are_those_of_its_environments_where_one_turn_stays_one():
+async def test_settings_of_a_group_and_sampling_arguments_are_those_of_its_environments(scripted_client):
     words = SingleTurnEnv(dataset=[{"prompt": [UserMessage(content="b")]}], system_prompt="Be long.", env_id="e")
     group = EnvGroup([EnvGroup([tools("a")]), words])
     assert contents(group) == [["a"], ["Be long.", "b"]]
@@ -45,9 +42,6 @@ def test_settings_of_a_group_are_those_of_its_environments_where_one_turn_stays_
     assert (group.envs[0].envs[0].max_turns, words.max_turns) == (2, 1)
     with pytest.raises(ConfigError, match="'e' has no setting 'max_turns'"):
         apply_settings(words, {"max_turns": 2})
-
-
-async def test_sampling_arguments_are_set_in_a_group(scripted_client):
     group = EnvGroup([tools("a", sampling_args={"temperature": 0.1, "top_p": 0.9})])
     apply_settings(group, {"sampling_args": {"temperature": 0.5}})
     state = await group.init_state(group.get_dataset()[0], scripted_client(lambda prompt: "b"), "m")

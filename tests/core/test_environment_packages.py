@@ -123,22 +123,17 @@ def test_defaults_are_those_of_a_local_project_in_any_folder_or_nightjar_s_own(w
     assert parse_run_config({"env_id": "my-env", "env_dir_path": "elsewhere"}).num_examples == 30
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"dist-info/extra_metadata/pyproject.toml": ""}, 20),
-        ({"pyproject.toml": '[project]\nname = "Some.Env"\n'}, 20),
-        ({"pyproject.toml": '[project]\nname = "other-env"\n'}, None),
-        ({"some_env/__init__.py": RAISES, "some_env/pyproject.toml": ""}, 20),
-    ],
-    ids=["among the metadata", "next to the module", "of another environment", "in a package folder"],
-)
-def test_defaults_travel_with_the_package(site_packages, files, expected):
+def test_defaults_travel_with_the_package(site_packages):
     table = "[tool.verifiers.eval]\nnum_examples = 20"
-    written = {path: text + table * path.endswith(".toml") for path, text in files.items()}
-    module = {} if "some_env/__init__.py" in files else {"some_env.py": RAISES}
-    site_packages("some_env", ["verifiers"], module | written)
-    assert eval_defaults("some-env").num_examples == expected
+    for name, files, expected in (
+        ("a_env", {"dist-info/extra_metadata/pyproject.toml": table}, 20),
+        ("b_env", {"pyproject.toml": f'[project]\nname = "B.Env"\n{table}'}, 20),
+        ("c_env", {"pyproject.toml": f'[project]\nname = "other-env"\n{table}'}, None),
+        ("d_env", {"d_env/__init__.py": RAISES, "d_env/pyproject.toml": table}, 20),
+    ):
+        module = {} if "d_env/__init__.py" in files else {f"{name}.py": RAISES}
+        site_packages(name, ["verifiers"], module | files)
+        assert eval_defaults(name.replace("_", "-")).num_examples == expected
 
 
 def test_invalid_defaults_are_errors(write):

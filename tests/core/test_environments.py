@@ -41,7 +41,7 @@ async def test_a_single_turn_asks_once_and_is_done(attempt, response):
     assert not (await attempt(env, "4"))[0]["is_truncated"]
 
 
-async def test_model_and_environment_take_turns(attempt):
+async def test_model_and_environment_take_turns_without_a_limit_at_0(attempt):
     state, client = await attempt(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
     said = ["2+2?", "a", "a?", "b", "b?", "c"]
     assert contents(client.asked[-1][0]) == said[:5]
@@ -50,23 +50,29 @@ async def test_model_and_environment_take_turns(attempt):
     assert steps == [(said[:1], ["a"]), (said[:3], ["b"]), (said[:5], ["c"])]
     assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
     assert (len(client.asked), state["stop_condition"]) == (3, "max_turns_reached")
+    for max_turns in (-1, 0):
+        _, client = await attempt(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
+        assert len(client.asked) == 31
+
+    class Plain(Echo):
+        async def env_response(self, messages, state, **kwargs):
+            return "go on"
+
+    _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
+    assert client.asked[1][0][-1] == TextMessage(content="go on")
 
 
-@pytest.mark.parametrize(
-    ("answer", "ended", "completion"),
-    [
+async def test_what_ends_a_rollout_keeps_the_conversation(attempt):
+    for answer, ended, completion in (
         ("bye", "has_final_env_response", ["a", "a?", "bye", "bye bye"]),
         (ModelError("down"), "has_error", ["a"]),
         (OverlongPromptError("too long"), "prompt_too_long", ["a"]),
-    ],
-    ids=["final response", "model error", "long prompt"],
-)
-async def test_what_ends_a_rollout_keeps_the_conversation(attempt, answer, ended, completion):
-    state, client = await attempt(Echo(dataset=DATASET), "a", answer, "never")
-    assert (len(client.asked), state["stop_condition"], state["is_completed"]) == (2, ended, True)
-    assert contents(state["completion"]) == completion
-    assert state["error"] is (answer if ended == "has_error" else None)
-    assert state["is_truncated"] is (ended == "prompt_too_long")
+    ):
+        state, client = await attempt(Echo(dataset=DATASET), "a", answer, "never")
+        assert (len(client.asked), state["stop_condition"], state["is_completed"]) == (2, ended, True)
+        assert contents(state["completion"]) == completion
+        assert state["error"] is (answer if ended == "has_error" else None)
+        assert state["is_truncated"] is (ended == "prompt_too_long")
 
 
 async def test_the_first_stop_by_priority_and_then_by_name_is_recorded(attempt):
@@ -83,19 +89,6 @@ async def test_the_first_stop_by_priority_and_then_by_name_is_recorded(attempt):
 
         state, _ = await attempt(Stops(dataset=DATASET, max_turns=1), "a")
         assert state["stop_condition"] == named
-
-
-async def test_turns_have_no_limit_at_0_and_the_environment_may_answer_with_a_text(attempt):
-    for max_turns in (-1, 0):
-        _, client = await attempt(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
-        assert len(client.asked) == 31
-
-    class Plain(Echo):
-        async def env_response(self, messages, state, **kwargs):
-            return "go on"
-
-    _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
-    assert client.asked[1][0][-1] == TextMessage(content="go on")
 
 
 async def test_an_exception_keeps_the_conversation_and_a_cleanup_hides_no_earlier_error(attempt):
@@ -145,7 +138,7 @@ async def test_sampling_args_of_a_run_override_the_environment_s_key_by_key_and_
     assert client.kwargs[1]["state"] is state
 
 
-def test_a_dataset_is_needed_and_a_missing_evaluation_dataset_is_a_warning(caplog):
+def test_a_dataset_is_needed_and_may_be_one_of_the_datasets_library(caplog):
     with pytest.raises(ValueError, match="dataset or eval_dataset"):
         SingleTurnEnv()
     with pytest.raises(ValueError, match="only an eval_dataset"):
@@ -153,6 +146,12 @@ def test_a_dataset_is_needed_and_a_missing_evaluation_dataset_is_a_warning(caplo
     with caplog.at_level(logging.WARNING):
         assert len(SingleTurnEnv(dataset=DATASET * 3).get_eval_dataset(2)) == 2
     assert "eval_dataset" in caplog.text
+
+    import datasets
+
+    env = SingleTurnEnv(dataset=lambda: datasets.Dataset.from_list([{"question": "2+2?", "info": {"level": 1}}]))
+    assert env.examples[0]["info"] == {"level": 1}
+    assert env.dataset.column_names == ["question", "info", "prompt", "example_id"]
 
 
 def test_examples_are_numbered_and_drawn_by_a_seed_and_results_become_a_dataset():
@@ -219,9 +218,7 @@ async def test_tools_of_the_example_come_before_those_of_the_environment_and_too
             await attempt(SingleTurnEnv(dataset=DATASET), "4", info=given)
 
 
-async def test_usage_is_the_sum_of_all_reported_tokens_also_of_the_environment_s_own_requests(
-    scripted_client, response, attempt
-):
+async def test_usage_is_the_sum_of_all_reported_tokens_of_all_requests(scripted_client, response, attempt):
     env = SingleTurnEnv(dataset=DATASET)
     state = await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
     env.increment_state_usage_from_response(state, response("x", usage=None))
@@ -261,23 +258,15 @@ def test_settings_go_through_methods_added_rubrics_add_up_and_the_parser_is_the_
     assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
 
 
-@pytest.fixture
-def built():
-    return []
-
-
-@pytest.fixture
-def env(built):
-    """An environment whose datasets are functions."""
-
+async def test_datasets_that_are_functions_are_built_once_when_they_are_needed_and_can_be_replaced(scripted_client):
     def build(name, count):
         built.append(name)
         return [{"question": f"{name} {number}", "answer": str(number)} for number in range(count)]
 
-    return SingleTurnEnv(dataset=lambda: build("train", 3), eval_dataset=lambda: build("eval", 2))
-
-
-def test_each_dataset_is_built_once_and_not_before_it_is_needed_and_can_be_replaced(env, built):
+    built, how = [], {"dataset": lambda: build("train", 3), "eval_dataset": lambda: build("eval", 2)}
+    rows = (await SingleTurnEnv(**how).evaluate(scripted_client("0"), "m"))["outputs"]
+    assert ([row["answer"] for row in rows], built) == (["0", "1"], ["eval"])
+    built, env = [], SingleTurnEnv(**how)
     assert (env.has_eval_examples, built) == (True, [])
     for _ in range(2):
         assert (len(env.get_dataset(2)), len(env.get_eval_dataset()), len(env.examples)) == (2, 2, 2)
@@ -285,16 +274,3 @@ def test_each_dataset_is_built_once_and_not_before_it_is_needed_and_can_be_repla
     assert built == ["train", "eval"]
     env.dataset, env.eval_dataset = [{"question": "new"}], None
     assert list(env.get_dataset()["question"]) == list(env.get_eval_dataset()["question"]) == ["new"]
-
-
-async def test_an_evaluation_builds_what_it_evaluates(env, built, scripted_client):
-    rows = (await env.evaluate(scripted_client("0"), "m"))["outputs"]
-    assert ([row["answer"] for row in rows], built) == (["0", "1"], ["eval"])
-
-
-def test_a_dataset_of_the_datasets_library_can_be_built():
-    import datasets
-
-    env = SingleTurnEnv(dataset=lambda: datasets.Dataset.from_list([{"question": "2+2?", "info": {"level": 1}}]))
-    assert env.examples[0]["info"] == {"level": 1}
-    assert env.dataset.column_names == ["question", "info", "prompt", "example_id"]

@@ -126,19 +126,16 @@ def test_each_loop_has_its_own_value_until_it_ends_or_closes_it_and_one_closed_a
 
 async def test_another_running_loop_closes_its_own_value():
     numbers, closed = noting()
-    loop = asyncio.get_running_loop()
-    made, may_end = asyncio.Event(), asyncio.Event()
+    loop, made = asyncio.get_running_loop(), asyncio.Event()
 
     async def elsewhere():
         await numbers.get()
         loop.call_soon_threadsafe(made.set)
         while not closed:  # noqa: ASYNC110 - what it waits for belongs to no loop
             await asyncio.sleep(0.001)
-        loop.call_soon_threadsafe(may_end.set)
 
     thread = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
     await made.wait()
     await numbers.close()
-    await asyncio.wait_for(may_end.wait(), 60)
-    await thread
+    await asyncio.wait_for(thread, 60)
     assert closed == [0]

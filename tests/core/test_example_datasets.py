@@ -69,15 +69,13 @@ def test_the_choices_of_gpqa_have_an_order_of_their_own_that_stays(name):
     assert here == "Question: 2 + 2?\n\nA: 22\nB: 5\nC: 4\nD: 3", "the same everywhere"
 
 
-def test_only_rows_of_the_level_or_language_are_kept(tmp_path):
+def test_rows_are_drawn_as_datasets_shuffles_and_those_of_another_level_or_language_left_out(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n".join(orjson.dumps({"problem": x, "answer": x, "level": x}) for x in ("Easy", "Hard")))
     assert load_example_dataset("openrs_hard", path=path)["question"][:] == ["Hard"]
     path.write_bytes(b"\n".join(orjson.dumps({"prompt": x, "verification_info": "{}"}) for x in ("In C:", CODE)))
     assert load_example_dataset("prime_code", path=path)["question"][:] == [CODE]
 
-
-def test_n_rows_are_drawn_as_datasets_shuffles(tmp_path):
     import datasets
 
     path = tmp_path / "rows.jsonl"

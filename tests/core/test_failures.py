@@ -97,7 +97,7 @@ def test_errors_of_loading_an_environment_have_classes(tmp_path, monkeypatch):
         assert failure_class(raised.value) == expected
 
 
-def test_an_aborted_run_has_the_classes_of_its_rollouts():
+def test_an_aborted_run_has_the_classes_of_its_rollouts_and_a_message_names_its_class():
     stopped = "RunAbortedError: Stopped: 5 rollouts in a row failed in the same way. No"
     recorded = {
         "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
@@ -112,9 +112,6 @@ def test_an_aborted_run_has_the_classes_of_its_rollouts():
         ({}, []),
     ):
         assert recorded_failures(metadata) == expected
-
-
-def test_a_message_has_its_class_and_advice_on_a_line():
     assert class_in("Something happened.") is None
     for kind in FailureClass:
         assert class_in(f"Something happened.\n{advice_line(kind)}") is kind

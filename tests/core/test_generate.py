@@ -62,7 +62,7 @@ def an_input(text="a", example_id=0, **columns):
     return {"prompt": [UserMessage(content=text)], "example_id": example_id, "answer": text.upper(), **columns}
 
 
-async def test_rows_are_ordered_by_example_and_rollout_and_there_may_be_none(endpoint):
+async def test_rows_are_those_of_the_first_examples_in_order(endpoint, server):
     results = await make_env().evaluate(endpoint, "m", rollouts_per_example=2)
     keys = [(row["example_id"], row["rollout_index"]) for row in results["outputs"]]
     assert keys == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
@@ -71,9 +71,6 @@ async def test_rows_are_ordered_by_example_and_rollout_and_there_may_be_none(end
     env = make_env()
     dataset = env.make_dataset(await env.generate(env.get_dataset(), endpoint, "m"))
     assert (dataset["reward"], dataset["example_id"]) == ([1.0] * 3, [0, 1, 2])
-
-
-async def test_the_first_examples_are_asked_and_an_unknown_argument_is_an_error(endpoint, server):
     for num_examples, asked in ((2, "ab"), (99, "abc"), (-1, "abc")):
         server.reset_stats()
         await make_env().evaluate(endpoint, "m", num_examples=num_examples)
@@ -149,7 +146,7 @@ async def test_rollouts_that_failed_in_scoring_are_scored_again_without_requests
     assert server.stats().answered == 3
 
 
-async def test_another_run_is_refused_with_the_difference(endpoint, server, tmp_path):
+async def test_a_resume_is_of_the_same_run_and_dataset(endpoint, server, tmp_path):
     asked = {"client": endpoint, "model": "m", "results_path": tmp_path}
     for _ in range(2):
         await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(**asked)
@@ -165,6 +162,12 @@ async def test_another_run_is_refused_with_the_difference(endpoint, server, tmp_
         with pytest.raises(ResumeMismatchError, match=named):
             await make_env(**how).evaluate(**asked | change)
     assert server.stats().answered == 3
+    for example_id in (0, 1):
+        saved, other = ([an_input("a"), an_input(text, example_id)] for text in "bx")
+        path = tmp_path / str(example_id)
+        await make_env().generate(saved, endpoint, "m", results_path=path)
+        with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
+            await make_env().generate(other, endpoint, "m", results_path=path)
 
 
 async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(endpoint, tmp_path):
@@ -177,15 +180,6 @@ async def test_a_folder_of_verifiers_is_refused_if_its_metadata_differ(endpoint,
         assert orjson.loads(path.read_bytes()) == saved | change
     path.write_bytes(orjson.dumps(saved))
     assert len((await make_env().evaluate(endpoint, "m", **how))["outputs"]) == 1
-
-
-async def test_another_dataset_or_another_input_of_an_example_is_refused(endpoint, tmp_path):
-    for example_id in (0, 1):
-        saved, other = ([an_input("a"), an_input(text, example_id)] for text in "bx")
-        path = tmp_path / str(example_id)
-        await make_env().generate(saved, endpoint, "m", results_path=path)
-        with pytest.raises(ResumeMismatchError, match="dataset_fingerprint"):
-            await make_env().generate(other, endpoint, "m", results_path=path)
 
 
 async def test_a_cancelled_run_is_resumed(endpoint, server, tmp_path):
@@ -232,9 +226,7 @@ async def test_on_start_gets_all_inputs_and_the_remaining_groups_or_independent_
     assert told == ["A", "A"]
 
 
-async def test_on_progress_is_called_after_each_group_and_on_log_in_between_and_an_error_of_theirs_ends_the_run(
-    endpoint, tmp_path
-):
+async def test_on_progress_is_called_after_each_group_and_its_error_ends_the_run(endpoint, tmp_path):
     told, logged = [], []
 
     def on_progress(rows, new, metadata):
@@ -265,7 +257,7 @@ async def test_independent_scoring_gives_each_rollout_a_group_of_its_own(endpoin
     assert server.stats().received == received
 
 
-async def test_a_reward_function_that_ruins_the_state_costs_its_rollout(endpoint, tmp_path):
+async def test_a_reward_function_that_ruins_the_state_or_gives_no_number_costs_its_rollout(endpoint, tmp_path):
     def ruinous(state):
         if state["example_id"] == 1:
             state[ruin] = object()
@@ -277,8 +269,6 @@ async def test_a_reward_function_that_ruins_the_state_costs_its_rollout(endpoint
         assert [row["reward"] for row in results["outputs"]] == [1.0, None, 1.0]
         assert "ruined the state" in results["outputs"][1]["error"]["message"]
 
-
-async def test_a_custom_rubric_gives_numbers_or_an_error(endpoint, tmp_path):
     class Own(Rubric):
         async def score_group(self, states):
             for state in states:
@@ -348,9 +338,7 @@ async def test_run_rollout_and_run_group_give_scored_states(endpoint):
     assert await make_env().run_group([], endpoint, "m", {}) == []
 
 
-async def test_generate_and_evaluate_give_results_and_errors_in_a_loop_as_of_a_notebook_and_without_one(
-    server, tmp_path
-):
+async def test_generate_sync_and_evaluate_sync_work_inside_and_outside_a_loop(server, tmp_path):
     config = ClientConfig(api_base_url=server.base_url)
 
     def evaluate():

@@ -10,9 +10,9 @@ from nightjar.model_server import ModelServer, Script, tool_call
 
 @pytest.fixture(scope="module")
 def nemo():
-    from nightjar.compat import nemo  # imports jinja2 and tenacity
+    import nightjar.compat.nemo.environments.gym_environment  # imports jinja2 and tenacity
 
-    return nemo
+    return nightjar.compat.nemo
 
 
 @pytest.fixture
@@ -34,13 +34,10 @@ def rows(tmp_path):
 
 
 async def test_an_agent_of_nemo_gym_answers(gym, nemo):
-    from nightjar.compat.nemo.environments import SeedResult, gym_protocol
-
-    said = gym_protocol.wrap_text_as_gym_response("It is 5") | {
-        "usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
-    }
-    gym.reply({"response": said, "reward": 0.25})
-    task = SeedResult("4 + 1?", "5", {"gold": {"answer": 5}}, system="Be brief.")
+    said = nemo.environments.gym_protocol.wrap_text_as_gym_response("It is 5")
+    usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    gym.reply({"response": said | {"usage": usage}, "reward": 0.25})
+    task = nemo.environments.SeedResult("4 + 1?", "5", {"gold": {"answer": 5}}, system="Be brief.")
     solver = nemo.GymSolver(gym.url, trust_reward=True, model_id="m", model_url="http://model/v1")
     other_solver = nemo.GymSolver(gym.url, gym_agent="simple")
     solved, other = await solver.solve(task), await other_solver.solve(task)
@@ -55,13 +52,10 @@ async def test_an_agent_of_nemo_gym_answers(gym, nemo):
     assert named["agent"] == "simple"
 
 
-async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, monkeypatch):
-    from nightjar.compat.nemo.environments.gym_environment import GymEndpoint
-
-    monkeypatch.setattr(GymEndpoint._called.retry, "wait", lambda state: 0)
-    from nightjar.compat.nemo.environments.gym import GymEnvironment
-
-    env = GymEnvironment(gym.url)
+async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, nemo, monkeypatch):
+    endpoint = nemo.environments.gym_environment.GymEndpoint
+    monkeypatch.setattr(endpoint._called.retry, "wait", lambda state: 0)
+    env = nemo.environments.gym.GymEnvironment(gym.url)
     for status, value, kind, match in (
         (200, b"nothing", Error, "JSON"), (200, [], Error, "JSON object"), (200, {"reward": None}, Error, "reward"),
         (422, {"detail": "what?"}, Error, "422"), (503, {"detail": "later"}, InfraError, "503"),
@@ -74,10 +68,8 @@ async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, monkeypatch
     await env.close()
 
 
-async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(gym):
-    from nightjar.compat.nemo.environments.gym import GymEnvironment
-
-    env = GymEnvironment(gym.url, protocol="native")
+async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(gym, nemo):
+    env = nemo.environments.gym.GymEnvironment(gym.url, protocol="native")
     gym.reply({})
     with pytest.raises(DatasetError, match="number of problems"):
         await env.dataset_size()
@@ -133,8 +125,7 @@ async def test_a_native_server_has_a_session_for_each_rollout(gym, rows, nemo):
 
 
 def test_texts_messages_and_addresses_of_all_forms(nemo):
-    from nightjar.compat.nemo.environments import gym_protocol
-
+    gym_protocol = nemo.environments.gym_protocol
     text_of = gym_protocol.extract_assistant_text
     assert text_of("4") == "4"
     assert text_of({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]}) == "4"
@@ -155,27 +146,21 @@ def test_texts_messages_and_addresses_of_all_forms(nemo):
         nemo.ManagedGymEnvironment()
 
 
-def reference(name):
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
+NUMBER, ASKED = ({"$ref": f"#/components/schemas/{name}"} for name in ("Number", "Asked"))
 OPENAPI = {
     "paths": {
         "/double": {"post": {
-            "summary": "Doubles a number.",
-            "requestBody": {"content": {"application/json": {"schema": reference("Asked")}}},
+            "summary": "Doubles a number.", "requestBody": {"content": {"application/json": {"schema": ASKED}}},
         }},
         "/verify": {"post": {}}, "/state/{name}": {"post": {}}, "/health": {"get": {}},
     },
     "components": {"schemas": {
-        "Asked": {"type": "object", "properties": {"a": reference("Number")}}, "Number": {"type": "integer"},
+        "Asked": {"type": "object", "properties": {"a": NUMBER}}, "Number": {"type": "integer"},
     }},
 }  # fmt: skip
 
 
 async def test_a_model_calls_the_tools_of_a_server_which_must_be_available(gym, nemo):
-    from nightjar.compat.nemo.solvers import HttpToolBackend
-
     def choose(path, body):
         if path == "/openapi.json":
             gym.reply(OPENAPI)
@@ -185,7 +170,9 @@ async def test_a_model_calls_the_tools_of_a_server_which_must_be_available(gym, 
     gym.choose = choose
     turns = [tool_call("double", a=21), tool_call("double", a=99), tool_call("verify", a=1), "It is 42"]
     with ModelServer(Script(turns), keep_requests=10) as server:
-        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend(gym.url, session_id="s-1"))
+        solver = nemo.ReActSolver(
+            nemo.ModelClient(server.url, "m"), nemo.solvers.HttpToolBackend(gym.url, session_id="s-1")
+        )
         solved = await solver.solve(nemo.environments.SeedResult("21 + 21?", "42"))
         await solver.close()
         [tool] = server.requests[0].body["tools"]
@@ -195,11 +182,8 @@ async def test_a_model_calls_the_tools_of_a_server_which_must_be_available(gym, 
     told = [turn["content"] for turn in solved.trajectory if turn["role"] == "tool"]
     assert told == ['{"double": 42}', 'HTTP 422: {"detail": "too large"}', "There is no tool 'verify'"]
     assert [body for _, _, body in gym.requests[1:]] == [{"session_id": "s-1", "a": a} for a in (21, 99)]
-
-    from nightjar.compat.nemo.solvers import HttpToolBackend
-
     with ModelServer(Script([tool_call("double", a=1)])) as server:
-        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), HttpToolBackend("http://127.0.0.1:9"))
+        solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), nemo.solvers.HttpToolBackend("http://127.0.0.1:9"))
         with pytest.raises(InfraError, match="does not respond"):
             await solver.solve(nemo.environments.SeedResult("?", "2"))
         await solver.close()

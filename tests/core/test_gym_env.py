@@ -174,7 +174,7 @@ async def test_worlds_stay_in_the_thread_that_they_were_made_in(play):
     assert (state["error"], said(state["completion"])[-2]) == (None, "x=3\nEpisode already ended.")
 
 
-async def test_worlds_that_block_stall_no_other_rollout(play):
+async def test_worlds_may_block_without_stalling_other_rollouts_or_be_async(play):
     both = threading.Barrier(2, timeout=60)  # passes only when two steps wait in it at once
 
     class Meeting(Counter):
@@ -186,8 +186,6 @@ async def test_worlds_that_block_stall_no_other_rollout(play):
     played = await asyncio.gather(*(play(env, "3") for _ in range(2)))
     assert [state["error"] for state, _ in played] == [None, None]
 
-
-async def test_worlds_may_be_async(play):
     class Remote:
         async def reset(self, seed):
             self.loop = asyncio.get_running_loop()

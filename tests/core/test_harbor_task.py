@@ -92,7 +92,7 @@ def test_every_field_is_read(tmp_path):
     assert (task.needs_image, task.unknown_fields, problems_of(task)) == (True, (), [])
 
 
-def test_older_names_and_sizes_are_read(tmp_path):
+def test_older_names_and_sizes_are_read_and_a_verifier_with_its_own_environment_is_separate(tmp_path):
     for toml, field, expected in (
         ('memory = "4G"', "memory_mb", 4096),
         ('memory = "512M"', "memory_mb", 512),
@@ -107,9 +107,6 @@ def test_older_names_and_sizes_are_read(tmp_path):
     ):
         task = read_task(task_folder(tmp_path, f'version = "1.0"\n[environment]\n{toml}'))
         assert (getattr(task.environment, field), task.unknown_fields) == (expected, ()), toml
-
-
-def test_a_verifier_with_its_own_environment_is_separate(tmp_path):
     separate = {"": False, 'environment_mode = "shared"': False, 'environment_mode = "separate"': True}
     separate |= {"environment = {cpus = 2}": True}
     tasks = {toml: read_task(task_folder(tmp_path, f"[verifier]\n{toml}")) for toml in separate}

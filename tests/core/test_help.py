@@ -22,10 +22,8 @@ def shown(monkeypatch):
 
 
 def test_every_command_has_help_of_which_nothing_is_cut_off(shown):
-    texts = {command: shown(command) for command in ("", *GROUPS, *COMMANDS)}
-    assert {command: ("Usage:" in text, "…" in text) for command, text in texts.items()} == dict.fromkeys(
-        texts, (True, False)
-    )
+    texts = [shown(command) for command in ("", *GROUPS, *COMMANDS)]
+    assert [text for text in texts if "Usage:" not in text or "…" in text] == []
 
 
 def test_the_list_of_commands_says_what_each_command_does():
