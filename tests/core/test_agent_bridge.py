@@ -203,7 +203,9 @@ async def test_a_request_in_messages_arrives_in_nightjars_form(conversation, cla
     assert (got.usage.input_tokens, got.usage.output_tokens) == (7, 2)
 
 
-async def test_a_turn_with_results_texts_and_images_becomes_several_messages(conversation, claude, response):
+async def test_turns_of_messages_become_several_messages_and_thinking_is_kept_for_an_agent_that_enabled_it(
+    conversation, claude, response
+):
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     result = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "rain"}]}
     turn = {"role": "user", "content": [result, {"type": "text", "text": "And here?"}, image]}
@@ -214,21 +216,6 @@ async def test_a_turn_with_results_texts_and_images_becomes_several_messages(con
         ToolMessage(tool_call_id="call_1", content="rain"),
         UserMessage(content=[TextContentPart(text="And here?"), picture]),
     ]
-
-
-async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(conversation, claude, response):
-    said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
-    arguments = {"model": "any", "max_tokens": 9, "messages": TURNS[:1], "tools": [MESSAGES_TOOL]}
-    async for got in answered_both_ways(conversation, claude.messages, "get_final_message", said, **arguments):
-        text, call = got.content
-        assert text.text == "Let me see."
-        assert (call.id, call.name, call.input) == ("call_1", "weather", {"city": "Oslo"})
-        assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
-
-
-async def test_thinking_is_sent_to_an_agent_that_enabled_it_and_returns_with_its_signature(
-    conversation, claude, response
-):
     said = response("Rain.")
     said.message.reasoning_content = "It may rain."
     for thinking, kinds in (
@@ -244,6 +231,16 @@ async def test_thinking_is_sent_to_an_agent_that_enabled_it_and_returns_with_its
     request, _ = await answered(conversation, asking, response("Yes."))
     thinking = {"reasoning_content": "It may rain.", "thinking_blocks": [thought]}
     assert request.messages[1] == AssistantMessage(content="Rain.", **thinking)
+
+
+async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(conversation, claude, response):
+    said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
+    arguments = {"model": "any", "max_tokens": 9, "messages": TURNS[:1], "tools": [MESSAGES_TOOL]}
+    async for got in answered_both_ways(conversation, claude.messages, "get_final_message", said, **arguments):
+        text, call = got.content
+        assert text.text == "Let me see."
+        assert (call.id, call.name, call.input) == ("call_1", "weather", {"city": "Oslo"})
+        assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
 
 
 async def test_tokens_are_counted_roughly_and_both_sdks_list_the_model(gpt, claude):
@@ -364,7 +361,7 @@ async def test_a_key_opens_its_own_conversation_only(bridge, conversation):
 
 
 async def test_unsupported_endpoints_and_failures_are_answered_with_a_message(
-    http, bridge, conversation, monkeypatch, caplog
+    bridge, conversation, monkeypatch, caplog
 ):
     status, body = await post(bridge, conversation, "/v1/embeddings", {})
     assert status == 404

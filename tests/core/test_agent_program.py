@@ -42,13 +42,18 @@ async def ended(program):
     return program
 
 
-async def test_a_program_finds_the_model_in_its_variables(program, bridge):
+async def test_a_program_finds_the_model_in_its_variables_and_its_output_is_in_the_log(program, bridge):
     names = "OPENAI_BASE_URL OPENAI_API_KEY OPENAI_MODEL ANTHROPIC_BASE_URL ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN MINE"
     done = await ended(program(f'for name in {names}; do eval "echo \\$$name"; done; pwd', env={"MINE": "7"}))
     token, url = done.conversation.token, f"{bridge.url}{done.conversation.path}"
     folder = done.sandbox.workspace
     assert done.log.split() == [f"{url}/v1", token, "tested", url, token, token, "7", folder]
     assert done.exit_code == 0
+    done = await ended(program("echo one; sleep 0.05; echo two >&2; sleep 0.05; printf 'three \\377'"))
+    assert done.log == "one\ntwo\nthree \N{REPLACEMENT CHARACTER}"
+    made = "head -c 20000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b; echo end"
+    start, notice, end = (await ended(program(made))).log.partition("\n[4920004 bytes of output are left out]\n")
+    assert (start, notice > "", end) == ("a" * 20_000, True, "b" * 79_996 + "end\n")
 
 
 async def test_close_kills_the_program_with_what_it_started(program):
@@ -100,14 +105,6 @@ async def test_a_failing_sandbox_fails_the_wait(program, plain_sandbox):
     with pytest.raises(SandboxError, match="gone"):
         await running.next_request()
     await running.close()
-
-
-async def test_the_log_has_both_streams_in_their_order_without_the_middle_of_a_long_output(program):
-    done = await ended(program("echo one; sleep 0.05; echo two >&2; sleep 0.05; printf 'three \\377'"))
-    assert done.log == "one\ntwo\nthree \N{REPLACEMENT CHARACTER}"
-    made = "head -c 20000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b; echo end"
-    start, notice, end = (await ended(program(made))).log.partition("\n[4920004 bytes of output are left out]\n")
-    assert (start, notice > "", end) == ("a" * 20_000, True, "b" * 79_996 + "end\n")
 
 
 def test_a_log_keeps_its_first_and_last_bytes_and_stays_small():

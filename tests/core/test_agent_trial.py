@@ -45,14 +45,13 @@ def archive(*members):
     return found.getvalue()
 
 
-def contents(content):
-    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        return {member.name: member for member in tar}
+def test_artifacts_are_files_folders_and_links_that_stay_inside():
+    def members(place, *excluded, work):
+        content, is_folder = moved(work, PurePosixPath(place), excluded)
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            return {member.name: member for member in tar}, is_folder
 
-
-@pytest.fixture
-def work():
-    return archive(
+    work = archive(
         ("app", tarfile.DIRTYPE, "", b"", 0o700),
         ("app/run.py", tarfile.REGTYPE, "", b"1", 0o4777),
         ("app/same.py", tarfile.LNKTYPE, "app/run.py", b"", 0o644),
@@ -65,36 +64,31 @@ def work():
         ("app/src/old.pyc", tarfile.REGTYPE, "", b"3", 0o644),
         ("app/../../out", tarfile.REGTYPE, "", b"4", 0o644),
     )
-
-
-def test_artifacts_are_files_folders_and_links_that_stay_inside(work):
-    content, is_folder = moved(work, PurePosixPath("/srv/app"))
-    found = contents(content)
-    assert is_folder
+    found, is_folder = members("/srv/app", work=work)
     ends = ["", "/run.py", "/same.py", "/link", "/.git", "/.git/HEAD", "/src/old.pyc"]
-    assert list(found) == [f"srv/app{end}" for end in ends]
+    assert (list(found), is_folder) == ([f"srv/app{end}" for end in ends], True)
     assert {member.uid for member in found.values()} == {0}
     assert found["srv/app/run.py"].mode == 0o755, "the setuid bit is dropped"
     assert found["srv/app/same.py"].isreg(), "a hard link becomes a file"
     for pattern in (".git", ".git/", ".gi?"):
-        content, _ = moved(work, PurePosixPath("/app"), [pattern, "*.pyc"])
-        assert list(contents(content)) == ["app", "app/run.py", "app/same.py", "app/link"]
-    content, is_folder = moved(archive(("a.json", tarfile.REGTYPE, "", b"{}", 0o600)), PurePosixPath("/out/a.json"))
-    assert (list(contents(content)), is_folder) == (["out/a.json"], False)
+        found, _ = members("/app", pattern, "*.pyc", work=work)
+        assert list(found) == ["app", "app/run.py", "app/same.py", "app/link"]
+    found, is_folder = members("/out/a.json", work=archive(("a.json", tarfile.REGTYPE, "", b"{}", 0o600)))
+    assert (list(found), is_folder) == (["out/a.json"], False)
 
 
 class RecordingSandbox(Sandbox):
-    """Records the users and commands of a trial. Every command succeeds but those in ``failing``."""
+    """Records the users and commands of a trial. Every command succeeds but ``failing``."""
 
     id = "recorded"
 
-    def __init__(self, failing=()):
+    def __init__(self, failing=None):
         self.user, self.failing, self.seen = None, failing, []
 
     async def exec(self, command, *_, **__):
         text = command if isinstance(command, str) else command[-1]
         self.seen.append((self.user, text))
-        return CommandResult("", "no", int(text in self.failing))
+        return CommandResult("", "no", int(text == self.failing))
 
     async def upload(self, content, path):
         self.seen.append((self.user, f"upload {path}"))
@@ -113,34 +107,19 @@ class RecordingSandbox(Sandbox):
     def close_now(self): ...
 
 
-STEPS = """
-agent.user = "agent"
-verifier.user = "checker"
-verifier.collect = [{command = "dump"}]
-environment.healthcheck.command = "healthy"
-[[steps]]
-name = "one"
-[[steps]]
-name = "two"
-healthcheck = {command = "ready", retries = 1}
-"""
-
-
-def trial_of(task, sandbox):
-    return Trial(task, sandbox, PersistentShell(sandbox, 1000), None, LiveEvents(None, "0"), None, "0")
-
-
-@pytest.fixture
-def task(tmp_path):
-    files = {"task.toml": STEPS, "steps/two/workdir/setup.sh": "echo"}
+async def test_each_command_of_a_step_runs_in_turn_as_its_user_and_only_a_failed_healthcheck_is_an_error(tmp_path):
+    steps = """
+        agent.user = "agent"
+        verifier.user = "checker"
+        verifier.collect = [{command = "dump"}]
+        environment.healthcheck.command = "healthy"
+        steps = [{name = "one"}, {name = "two", healthcheck = {command = "ready", retries = 1}}]
+    """
+    files = {"task.toml": steps, "steps/two/workdir/setup.sh": "echo"}
     files |= {f"steps/{step}/{file}": "echo" for step in ("one", "two") for file in ("instruction.md", "tests/test.sh")}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    return read_task(tmp_path)
-
-
-async def test_each_command_of_a_step_runs_in_turn_as_its_user_and_only_a_failed_healthcheck_is_an_error(task):
     expected = [
         (None, "healthy"),
         ("agent", DIFF),
@@ -150,17 +129,18 @@ async def test_each_command_of_a_step_runs_in_turn_as_its_user_and_only_a_failed
         ("agent", "./setup.sh"),
         ("agent", "ready"),
     ]
-    for failing in ("", "dump"):
-        sandbox = RecordingSandbox([failing])
-        trial = trial_of(task, sandbox)
+    for failing in ("", "dump", "ready"):
+        sandbox = RecordingSandbox(failing)
+        shell = PersistentShell(sandbox, 1000)
+        trial = Trial(read_task(tmp_path), sandbox, shell, None, LiveEvents(None, "0"), None, "0")
         await trial.begin_step()
+        if failing == "ready":
+            with pytest.raises(HealthcheckError, match="two' is not healthy after 1 tries: no"):
+                await trial.next_step()
+            continue
         assert await trial.next_step()
         assert [seen for seen in sandbox.seen if seen[1] in dict(map(reversed, expected))] == expected
         assert trial.rewards == [{"reward": 1.0}]
-    trial = trial_of(task, RecordingSandbox(failing=["ready"]))
-    await trial.begin_step()
-    with pytest.raises(HealthcheckError, match="two' is not healthy after 1 tries: no"):
-        await trial.next_step()
 
 
 def test_the_ports_of_servers_are_read_from_the_table_of_the_kernel():

@@ -87,14 +87,11 @@ def test_nights_that_differ_more_than_their_examples_explain_are_seldom_changes(
     assert marked <= 10
 
 
-def test_runs_that_are_all_the_same_or_without_an_example_in_common_have_no_change():
+def test_series_without_variance_have_changes_only_where_values_change():
     for runs in (1, 2, 9):
         assert change_points(np.ones((runs, 5)), np.ones((runs, 5))) == []
     values = np.array([[1.0, NAN], [1.0, NAN], [NAN, 0.0], [NAN, 0.0]])
     assert change_points(values, (~np.isnan(values)).astype(float)) == []
-
-
-def test_answers_that_never_vary_but_once_have_one_change_and_a_change_that_goes_away_is_two():
     values = np.repeat([1.0] * 10 + [0.0] * 10, 50).reshape(20, 50)
     values[:, 10:] = 1.0
     assert [one.at for one in change_points(values, np.ones((20, 50)))] == [10]

@@ -29,17 +29,7 @@ def config(url=REMOTE, **fields):
     return ClientConfig(api_base_url=url, api_key_var="TEST_KEY", **fields)
 
 
-def test_a_key_is_read_from_its_variable_and_is_no_part_of_the_configuration(monkeypatch):
-    monkeypatch.setenv("TEST_KEY", " sk-1\n")
-    assert resolve_api_key(config()) == "sk-1"
-    assert "sk-1" not in config().model_dump_json()
-    monkeypatch.setenv("TEST_KEY", "schlüssel")
-    with pytest.raises(ConfigError, match="'TEST_KEY'") as caught:
-        resolve_api_key(config())
-    assert "schl" not in str(caught.value), "a key that no header can carry is named, not shown"
-
-
-def test_every_host_but_this_machine_needs_a_key(monkeypatch):
+def test_every_host_but_this_machine_needs_a_key_from_its_variable(monkeypatch):
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert resolve_api_key(config(f"http://{host}:8000/v1")) == "EMPTY"
     for host in ("localhost.example.com", "127.0.0.1.example.com", "10.0.0.1"):
@@ -50,6 +40,13 @@ def test_every_host_but_this_machine_needs_a_key(monkeypatch):
             monkeypatch.setenv("TEST_KEY", value)
         with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
             resolve_api_key(config())
+    monkeypatch.setenv("TEST_KEY", " sk-1\n")
+    assert resolve_api_key(config()) == "sk-1"
+    assert "sk-1" not in config().model_dump_json()
+    monkeypatch.setenv("TEST_KEY", "schlüssel")
+    with pytest.raises(ConfigError, match="'TEST_KEY'") as caught:
+        resolve_api_key(config())
+    assert "schl" not in str(caught.value), "a key that no header can carry is named, not shown"
 
 
 @pytest.fixture
@@ -63,28 +60,7 @@ def saved(tmp_path):
     return save
 
 
-def test_prime_s_key_is_the_variable_then_the_file(saved, monkeypatch):
-    with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
-        resolve_api_key(ClientConfig())
-    saved('{"api_key": " pit-file "}')
-    with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
-        resolve_api_key(config())
-    assert resolve_api_key(ClientConfig()) == "pit-file"
-    monkeypatch.setenv("PRIME_API_KEY", "pit-env")
-    assert resolve_api_key(ClientConfig()) == "pit-env"
-
-
-def test_prime_s_team_is_a_header(saved, monkeypatch):
-    assert request_headers(ClientConfig()) == {}
-    saved('{"team_id": "team-file"}')
-    assert request_headers(ClientConfig()) == {"X-Prime-Team-ID": "team-file"}
-    monkeypatch.setenv("PRIME_TEAM_ID", "team-env")
-    assert request_headers(ClientConfig(extra_headers={"X-A": "1"})) == {"X-Prime-Team-ID": "team-env", "X-A": "1"}
-    assert request_headers(ClientConfig(extra_headers={"X-Prime-Team-ID": "t"})) == {"X-Prime-Team-ID": "t"}
-    assert request_headers(config(extra_headers={"X-A": "1"})) == {"X-A": "1"}, "other keys have no team"
-
-
-def test_a_file_of_prime_that_is_broken_or_has_no_texts_is_ignored(saved, caplog):
+def test_prime_s_key_and_team_are_variables_or_in_its_file_which_is_ignored_if_it_is_broken(saved, caplog, monkeypatch):
     for text in ("{", "[]", '"key"', '{"api_key": 5, "team_id": null}'):
         caplog.clear()
         saved(text)
@@ -94,18 +70,30 @@ def test_a_file_of_prime_that_is_broken_or_has_no_texts_is_ignored(saved, caplog
         with pytest.raises(MissingKeyError):
             resolve_api_key(ClientConfig())
         assert ("~/.prime/config.json" in caplog.text) is is_broken
+    with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
+        resolve_api_key(ClientConfig())
+    saved('{"api_key": " pit-file "}')
+    with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
+        resolve_api_key(config())
+    assert resolve_api_key(ClientConfig()) == "pit-file"
+    monkeypatch.setenv("PRIME_API_KEY", "pit-env")
+    assert resolve_api_key(ClientConfig()) == "pit-env"
+    assert request_headers(ClientConfig()) == {}
+    saved('{"team_id": "team-file"}')
+    assert request_headers(ClientConfig()) == {"X-Prime-Team-ID": "team-file"}
+    monkeypatch.setenv("PRIME_TEAM_ID", "team-env")
+    assert request_headers(ClientConfig(extra_headers={"X-A": "1"})) == {"X-Prime-Team-ID": "team-env", "X-A": "1"}
+    assert request_headers(ClientConfig(extra_headers={"X-Prime-Team-ID": "t"})) == {"X-Prime-Team-ID": "t"}
+    assert request_headers(config(extra_headers={"X-A": "1"})) == {"X-A": "1"}, "other keys have no team"
 
 
-def test_a_url_needs_scheme_and_host_and_loses_its_trailing_slash_and_unknown_fields_are_refused():
+def test_invalid_urls_headers_and_fields_are_refused():
     assert config("http://localhost:1/v1/").api_base_url == "http://localhost:1/v1"
     with pytest.raises(ValidationError, match="api_key"):
         config(api_key="sk-1")
     for url in ("localhost:8000/v1", "ftp://x/v1", "http://", "", "/v1"):
         with pytest.raises(ValidationError, match="api_base_url"):
             config(url)
-
-
-def test_headers_are_texts_and_fields_of_verifiers_renderer_are_accepted_but_not_its_client_type():
     for headers, message in (
         ([("X-A", "1")], "dict"), ({" ": "1"}, "' '"), ({1: "1"}, "found 1"), ({"X-A": 1}, "found 1 for 'X-A'"),
         ({"X-A": "1\r\nX-B: 2"}, "'X-A'"),
@@ -120,7 +108,7 @@ def test_headers_are_texts_and_fields_of_verifiers_renderer_are_accepted_but_not
         config(client_type="renderer")
 
 
-def test_replicas_have_what_was_set_for_them_and_all_else_from_around_them_and_no_replicas():
+def test_replicas_are_chosen_by_number_and_have_what_was_set_for_them_or_around_them():
     endpoints = [
         {"api_base_url": "http://localhost:1/v1"},
         EndpointClientConfig(api_base_url="http://localhost:2/v1", timeout=3600.0, extra_headers={}),
@@ -139,9 +127,6 @@ def test_replicas_have_what_was_set_for_them_and_all_else_from_around_them_and_n
         config(endpoint_configs=[nested])
     made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
     assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
-
-
-def test_a_replica_is_chosen_by_its_number_and_without_replicas_a_configuration_is_itself():
     endpoints = [{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)]
     for index, port in ((0, 1), (1, 2), (2, 1), (5, 2)):
         chosen = resolve_client_config(config(client_idx=index, endpoint_configs=endpoints))

@@ -128,7 +128,7 @@ async def test_a_run_has_one_example_with_all_scores_as_metrics(engine, monkeypa
     assert sampled == {"max_new_tokens": 64, "temperature": 0}
 
 
-async def test_an_image_that_fails_is_an_error(engine, make_env):
+async def test_an_image_that_fails_is_an_error_and_a_cancelled_run_removes_the_container(engine, make_env):
     for does, match in (
         ("print('no', os.environ['NEMO_API_KEY']); sys.exit(3)", r"code 3.* no \[NEMO_API_KEY\]"),
         ("pass", "No results"),
@@ -139,10 +139,7 @@ async def test_an_image_that_fails_is_an_error(engine, make_env):
         with pytest.raises((Error, DatasetError), match=match):
             await make_env("sk-secret", **limit).run_batch()
     assert ["rm", "--force"] in [call["words"][:2] for call in calls(folder)], "it ran out of time"
-
-
-async def test_a_run_that_is_cancelled_removes_the_container(engine, make_env):
-    folder = engine("time.sleep(60)")
+    (folder / "run_config.yaml").unlink()
     running = asyncio.create_task(make_env().run_batch())
     await asyncio.to_thread(until, (folder / "run_config.yaml").exists)
     running.cancel()

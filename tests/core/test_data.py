@@ -30,17 +30,7 @@ def test_prompts_of_all_forms_become_messages_after_system_prompt_and_few_shot()
         assert Examples([{"prompt": prompt}], "Be brief.", few_shot)[0]["prompt"] == expected
 
 
-def test_an_invalid_dataset_or_example_is_an_error():
-    with pytest.raises(DatasetError, match=r"Example 1 has neither .* its columns are \['answer', 'q'\]"):
-        Examples([{"question": "a"}, {"q": "b", "answer": "c"}])[1]
-    with pytest.raises(DatasetError, match="'info' of example 0"):
-        Examples([{"question": "a", "info": "oops"}])[0]
-    for value in ({"train": [{"question": "a"}]}, 7, iter([]), ["a"]):
-        with pytest.raises(DatasetError, match=r"a (list of )?dict"):
-            Examples(value)[0]
-
-
-def test_nothing_is_shared_between_two_readings():
+def test_two_readings_share_nothing_and_an_invalid_example_is_an_error():
     examples = Examples([{"prompt": [ASKED], "info": {"list": [1]}}], "Be brief.")
     first, second = examples[0], examples[0]
     first["info"]["list"].append(2)
@@ -49,6 +39,13 @@ def test_nothing_is_shared_between_two_readings():
     assert second["info"] == {"list": [1]}
     assert second["prompt"] == [{"role": "system", "content": "Be brief."}, ASKED]
     assert examples[0] == second
+    with pytest.raises(DatasetError, match=r"Example 1 has neither .* its columns are \['answer', 'q'\]"):
+        Examples([{"question": "a"}, {"q": "b", "answer": "c"}])[1]
+    with pytest.raises(DatasetError, match="'info' of example 0"):
+        Examples([{"question": "a", "info": "oops"}])[0]
+    for value in ({"train": [{"question": "a"}]}, 7, iter([]), ["a"]):
+        with pytest.raises(DatasetError, match=r"a (list of )?dict"):
+            Examples(value)[0]
 
 
 @pytest.mark.slow

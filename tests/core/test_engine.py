@@ -217,18 +217,18 @@ async def test_a_recorder_that_cannot_write_stops_the_run_and_no_rollout_starts_
         assert len(rollouts.started) == 4
 
 
-@pytest.mark.parametrize(("new", "restored"), [((), (0, 1)), ((1,), (0, 2))])
-async def test_restored_rollouts_are_scored_with_new_ones_and_without_a_request(engine_of, recorder, new, restored):
+async def test_restored_rollouts_are_scored_with_new_ones_and_without_a_request(engine_of, recorder):
     def reward(states):
         time.sleep(0.01)
         seen.extend(state["completion"] for state in states)
         return [1.0] * len(states)
 
-    seen = []
-    engine, rollouts = engine_of(rubric=Rubric([reward]))
-    await run(engine, [Group(3, new, restored)])
-    indexes = sorted([*new, *restored])
-    assert (rollouts.started, recorder.restored) == ([(3, n) for n in new], [(3, n) for n in restored])
-    assert seen == [["restored"] if n in restored else [] for n in indexes]
-    assert recorder.groups == [[(3, n) for n in indexes]]
+    for example, new, restored in ((3, (), (0, 1)), (4, (1,), (0, 2))):
+        seen, indexes = [], sorted([*new, *restored])
+        engine, rollouts = engine_of(rubric=Rubric([reward]))
+        await run(engine, [Group(example, new, restored)])
+        assert rollouts.started == [(example, n) for n in new]
+        assert [key for key in recorder.restored if key[0] == example] == [(example, n) for n in restored]
+        assert seen == [["restored"] if n in restored else [] for n in indexes]
+        assert recorder.groups[-1] == [(example, n) for n in indexes]
     assert recorder.states[0]["timing"]["scoring_ms"] >= 10

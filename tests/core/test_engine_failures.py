@@ -67,7 +67,7 @@ def test_a_failure_has_the_wait_that_the_endpoint_asks_for_and_the_message_of_th
     assert [classify(error).message for error in (KeyError(), errors.ToolCallError("t"))] == ["KeyError", "t"]
 
 
-def test_failures_of_several_examples_in_a_row_stop_the_run():
+def test_failures_of_several_examples_in_a_row_or_of_a_refused_key_stop_the_run():
     for failure, limit, has_succeeded in (
         *((failure, 5, False) for failure in (REFUSED, GONE, BAD_REQUEST)),
         (OVERLOADED, 20, False),
@@ -81,9 +81,6 @@ def test_failures_of_several_examples_in_a_row_stop_the_run():
             guard.failed(failure, limit)
         with pytest.raises(errors.RunAbortedError):
             guard.check()
-
-
-def test_a_refused_key_stops_the_run_and_failures_of_single_examples_or_after_successes_do_not():
     guard = FailureGuard()
     for _ in range(4):
         guard.failed(REFUSED, 7)

@@ -36,44 +36,40 @@ PROJECT = {
     "my_env/my_env.py": LOADS,
     "my_env/prompts/judge.md": "Be strict.",
 }
-LAYOUTS = {
-    "a project": (PROJECT, "my-env", set(PROJECT)),
-    "a project in another spelling": (
-        {name.replace("my_env/", "my-env/", 1): text for name, text in PROJECT.items()}, "my-env", set(PROJECT),
-    ),
-    "a folder without pyproject.toml": (
-        {"bare_env/bare_env.py": LOADS, "bare_env/rows.jsonl": "{}"}, "bare-env",
-        {"bare_env/bare_env.py", "bare_env/rows.jsonl"},
-    ),
-    "a package": (
-        {"whole_env/__init__.py": LOADS, "whole_env/rubric.py": ""}, "whole-env",
-        {"whole_env/__init__.py", "whole_env/rubric.py"},
-    ),
-    "a file, with what it imports from beside it": (
-        {
-            "alone.py": f"import near\n{LOADS}", "near.py": "from parts.more import x", "parts/__init__.py": "",
-            "parts/more.py": "import json\nx = 1", "other.py": "", "rows.jsonl": "{}",
-        },
-        "alone", {"alone.py", "near.py", "parts/__init__.py", "parts/more.py"},
-    ),
-}  # fmt: skip
-"""What is written, the environment, and the files that it is made of."""
 
 
-def test_the_files_of_an_environment_of_each_layout(folder, tmp_path, monkeypatch):
-    for number, (layout, (files, env_id, expected)) in enumerate(LAYOUTS.items()):
-        place = tmp_path / f"layout{number}"
-        place.mkdir()
-        monkeypatch.chdir(place)
-        write(place / "environments", files)
-        assert set(files_of(env_id)) == expected, layout
-
-
-def test_generated_files_and_tests_are_left_out(folder):
+def test_the_files_of_an_environment_of_each_layout_without_generated_files_and_tests(folder, tmp_path, monkeypatch):
     made = ["outputs/x.json", "__pycache__/x.pyc", ".venv/x.py", "dist/x.whl", "tests/test_it.py", "test_x.py"]
     left_out = {f"my_env/{name}": "x" for name in [*made, "README.md"]}
     write(folder, {**PROJECT, **left_out, "my_env/prompts/tests/README.md": "kept"})
     assert set(files_of("my-env")) == {*PROJECT, "my_env/prompts/tests/README.md"}
+    layouts = {
+        "a project": (PROJECT, "my-env", set(PROJECT)),
+        "a project in another spelling": (
+            {name.replace("my_env/", "my-env/", 1): text for name, text in PROJECT.items()}, "my-env", set(PROJECT),
+        ),
+        "a folder without pyproject.toml": (
+            {"bare_env/bare_env.py": LOADS, "bare_env/rows.jsonl": "{}"}, "bare-env",
+            {"bare_env/bare_env.py", "bare_env/rows.jsonl"},
+        ),
+        "a package": (
+            {"whole_env/__init__.py": LOADS, "whole_env/rubric.py": ""}, "whole-env",
+            {"whole_env/__init__.py", "whole_env/rubric.py"},
+        ),
+        "a file, with what it imports from beside it": (
+            {
+                "alone.py": f"import near\n{LOADS}", "near.py": "from parts.more import x", "parts/__init__.py": "",
+                "parts/more.py": "import json\nx = 1", "other.py": "", "rows.jsonl": "{}",
+            },
+            "alone", {"alone.py", "near.py", "parts/__init__.py", "parts/more.py"},
+        ),
+    }  # fmt: skip
+    for layout, (files, env_id, expected) in layouts.items():
+        place = tmp_path / layout
+        place.mkdir()
+        monkeypatch.chdir(place)
+        write(place / "environments", files)
+        assert set(files_of(env_id)) == expected, layout
 
 
 def test_the_hash_is_of_names_and_contents(folder):
@@ -102,16 +98,13 @@ def test_a_sent_environment_is_loaded_with_the_same_hash(folder, tmp_path):
         assert SENT + str(environment_hash("sent-env")) == source
 
 
-def test_a_damaged_archive_is_refused_and_not_kept(folder):
+def test_unavailable_damaged_and_too_large_sources_are_errors(folder):
     write(folder, {"alone.py": LOADS})
     source = f"{SENT}{environment_hash('alone')}"
     for damaged in (pack(files_of("alone"))[:-40], pack({}), b"no zip"):
         with pytest.raises(EnvironmentPackageError, match=source):
             keep_sent(source, damaged)
         assert not has_sent(source)
-
-
-def test_unavailable_sources_and_what_is_too_large_to_be_sent_are_errors(folder):
     for source, message in {
         "my-env": "has no version",
         "ada/my-env@latest": "has no version",

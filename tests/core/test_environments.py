@@ -62,7 +62,7 @@ async def test_model_and_environment_take_turns_without_a_limit_at_0(attempt):
     assert client.asked[1][0][-1] == TextMessage(content="go on")
 
 
-async def test_what_ends_a_rollout_keeps_the_conversation(attempt):
+async def test_what_ends_a_rollout_keeps_the_conversation_and_the_first_stop_is_recorded(attempt):
     for answer, ended, completion in (
         ("bye", "has_final_env_response", ["a", "a?", "bye", "bye bye"]),
         (ModelError("down"), "has_error", ["a"]),
@@ -73,9 +73,6 @@ async def test_what_ends_a_rollout_keeps_the_conversation(attempt):
         assert contents(state["completion"]) == completion
         assert state["error"] is (answer if ended == "has_error" else None)
         assert state["is_truncated"] is (ended == "prompt_too_long")
-
-
-async def test_the_first_stop_by_priority_and_then_by_name_is_recorded(attempt):
     for priority, named in ((5, "middle"), (0, "apple")):
 
         class Stops(Echo):

@@ -43,15 +43,12 @@ def test_a_message_has_the_names_and_survives_pickling():
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
-def test_the_text_of_an_error_is_its_message_or_its_class():
+def test_the_text_of_an_error_is_its_message_and_its_chain_follows_causes_and_contexts():
     messages = ["no such move", "x" * 10_000, "x" * 10_001]
     assert [error_text(ValueError(message)) for message in messages] == [
         "no such move", "x" * 10_000, f"{'x' * 10_000}… (10001 characters)",
     ]  # fmt: skip
     assert error_text(ValueError()) == "ValueError"
-
-
-def test_a_chain_follows_causes_and_then_contexts_to_from_none_or_a_circle():
     outer, middle, inner = errors.ModelError("m"), ValueError("v"), KeyError("k")
     outer.__cause__, middle.__context__ = middle, inner
     assert list(errors.error_chain(outer)) == [outer, middle, inner]

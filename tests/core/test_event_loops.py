@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,16 +53,13 @@ def judged_env(judge_client=None):
 
 def client_of(kind, url):
     """Returns a client as a user may give it."""
-    if kind == "AsyncOpenAI":
-        import openai
-
-        return openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0)
-    if kind == "AsyncAnthropic":
-        import anthropic  # 1 s, for a slow test alone
-
-        return anthropic.AsyncAnthropic(base_url=url.removesuffix("/v1"), api_key="any", max_retries=0)
-    config = ClientConfig(api_base_url=url)
-    return config if kind == "configuration" else resolve_client(config)
+    if kind == "configuration":
+        return ClientConfig(api_base_url=url)
+    if kind == "client":
+        return resolve_client(ClientConfig(api_base_url=url))
+    sdk = import_module(kind.removeprefix("Async").lower())  # 1 s, for a slow test alone
+    url = url.removesuffix("/v1") if kind == "AsyncAnthropic" else url
+    return getattr(sdk, kind)(base_url=url, api_key="any", max_retries=0)
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_the_choices_of_gpqa_have_an_order_of_their_own_that_stays(name):
     assert here == "Question: 2 + 2?\n\nA: 22\nB: 5\nC: 4\nD: 3", "the same everywhere"
 
 
-def test_rows_are_drawn_as_datasets_shuffles_and_those_of_another_level_or_language_left_out(tmp_path):
+def test_rows_are_drawn_as_datasets_shuffles_from_any_split_and_of_the_level_or_language(tmp_path, keep):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n".join(orjson.dumps({"problem": x, "answer": x, "level": x}) for x in ("Easy", "Hard")))
     assert load_example_dataset("openrs_hard", path=path)["question"][:] == ["Hard"]
@@ -83,9 +83,6 @@ def test_rows_are_drawn_as_datasets_shuffles_and_those_of_another_level_or_langu
     shuffled = datasets.Dataset.from_dict({"answer": [str(n) for n in range(30)]}).shuffle(seed=5)
     assert load_example_dataset("gsm8k", n=7, seed=5, path=path)["answer"][:] == shuffled["answer"][:7]
     assert len(load_example_dataset("gsm8k", n=100, path=path)) == 30
-
-
-def test_another_split_is_loaded_and_an_unknown_name_is_an_error_with_the_known_names(keep):
     keep("openai/gsm8k", "main", "train", [{"question": "1?", "answer": "#### 1"}])
     assert load_example_dataset("gsm8k", split="train")["answer"][:] == ["1"]
     with pytest.raises(ValueError, match=r"Unknown example dataset 'gsm9k'. Choose one of: aime2024, .*prime_code"):

@@ -10,7 +10,7 @@ from nightjar.model_server import ModelServer, Script, tool_call
 
 @pytest.fixture(scope="module")
 def nemo():
-    import nightjar.compat.nemo.environments.gym_environment  # imports jinja2 and tenacity
+    import nightjar.compat.nemo.environments.gym  # imports jinja2 and tenacity
 
     return nightjar.compat.nemo
 
@@ -52,7 +52,7 @@ async def test_an_agent_of_nemo_gym_answers(gym, nemo):
     assert named["agent"] == "simple"
 
 
-async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, nemo, monkeypatch):
+async def test_answers_without_a_reward_and_problems_that_a_server_lacks_are_errors(gym, nemo, monkeypatch):
     endpoint = nemo.environments.gym_environment.GymEndpoint
     monkeypatch.setattr(endpoint._called.retry, "wait", lambda state: 0)
     env = nemo.environments.gym.GymEnvironment(gym.url)
@@ -66,9 +66,6 @@ async def test_an_answer_without_a_reward_is_an_error_and_not_0(gym, nemo, monke
             await env.verify("4", "4")
         assert len(gym.requests) == (3 if kind is InfraError else 1)
     await env.close()
-
-
-async def test_problems_that_a_server_lacks_or_that_name_local_files_are_errors(gym, nemo):
     env = nemo.environments.gym.GymEnvironment(gym.url, protocol="native")
     gym.reply({})
     with pytest.raises(DatasetError, match="number of problems"):

@@ -76,7 +76,9 @@ async def test_an_episode_starts_with_what_its_seed_shows_and_ends_with_a_last_w
         assert state["stop_condition"] == "is_done" or not asks_after_end
 
 
-async def test_info_that_json_cannot_hold_is_converted(play):
+async def test_info_is_converted_to_json_and_an_episode_scores_the_same_when_it_is_read_back_from_disk(
+    play, make_state
+):
     np = pytest.importorskip("numpy")
 
     class Arrays(Counter):
@@ -86,9 +88,6 @@ async def test_info_that_json_cannot_hold_is_converted(play):
     state, _ = await play(episodes(Arrays), "1")
     assert state["trajectory"][0]["extras"]["gym_info"] == {"mask": [1, 0], "3": ["a"]}
     assert (state["reward"], state["gym_done"]) == (0.5, True)
-
-
-async def test_an_episode_scores_the_same_when_it_is_read_back_from_disk(play, make_state):
     env = episodes()
     state, _ = await play(env, "1", "2", "thanks")
     saved = orjson.loads(orjson.dumps(records.attempt_row(state, 1, "h")[0]))
@@ -241,20 +240,14 @@ def test_reset_and_step_of_all_forms_are_normalized():
         assert normalize(out) == expected
 
 
-@pytest.fixture
-def gymnasium():
-    return pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
-
-
-async def test_worlds_of_gymnasium_give_what_they_give_when_they_are_stepped_by_hand(play, gymnasium):
+async def test_worlds_of_gymnasium_give_what_they_give_when_they_are_stepped_by_hand(play):
+    gymnasium = pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
     env = episodes(gymnasium.make, env_kwargs={"id": "FrozenLake-v1", "is_slippery": False})
     state, _ = await play(env, *"112122", "thanks")  # down down right down right right, past the holes
     assert [step["reward"] for step in state["trajectory"]] == [0, 0, 0, 0, 0, 1, 0]
     assert (state["reward"], said(state["completion"])[::2]) == (1.0, [*"112122", "thanks"])
-    world, env = (
-        gymnasium.make("Blackjack-v1"),
-        episodes(gymnasium.make, env_kwargs={"id": "Blackjack-v1"}, num_eval_episodes=4),
-    )
+    world = gymnasium.make("Blackjack-v1")
+    env = episodes(gymnasium.make, env_kwargs={"id": "Blackjack-v1"}, num_eval_episodes=4)
     for example_id in range(4):
         observation, _ = world.reset(seed=example_id)
         _, expected, *_ = world.step(0)  # stick

@@ -113,19 +113,7 @@ def test_older_names_and_sizes_are_read_and_a_verifier_with_its_own_environment_
     assert {toml: task.verifier.is_separate for toml, task in tasks.items()} == separate
 
 
-def test_unknown_fields_are_listed_once_and_an_error_shows_no_table_because_it_may_hold_secrets(tmp_path):
-    toml = "\n".join(f'[[steps]]\nname = "{name}"\ndependencies = []' for name in ("one", "two"))
-    assert read_task(task_folder(tmp_path, toml)).unknown_fields == ("steps.dependencies",)
-    toml = 'extra = 1\n[environment]\nskills_dir = "/s"\n[verifier.environment]\ngpu_types = []\n[metadata]\na = 1'
-    found = read_task(task_folder(tmp_path, toml)).unknown_fields
-    assert sorted(found) == ["environment.skills_dir", "extra", "verifier.environment.gpu_types"]
-    toml = '[verifier]\nenvironment_mode = "shared"\nenv = {KEY = "secret"}\n[verifier.environment]'
-    with pytest.raises(DatasetError) as caught:
-        read_task(task_folder(tmp_path, toml))
-    assert "secret" not in str(caught.value)
-
-
-def test_an_error_names_file_field_value_and_what_is_expected(tmp_path):
+def test_an_error_names_file_field_value_and_what_is_expected_and_unknown_fields_are_listed(tmp_path):
     for toml, said in (
         ('[agent]\ntimeout_sec = "soon"', "agent.timeout_sec is 'soon': expected a valid number"),
         ("[agent]\ntimeout_sec = 0", "agent.timeout_sec is 0: expected a finite number of seconds above 0"),
@@ -150,6 +138,15 @@ def test_an_error_names_file_field_value_and_what_is_expected(tmp_path):
             read_task(task_folder(tmp_path, toml))
         assert said in str(caught.value)
         assert str(tmp_path / "task" / "task.toml") in str(caught.value)
+    toml = "\n".join(f'[[steps]]\nname = "{name}"\ndependencies = []' for name in ("one", "two"))
+    assert read_task(task_folder(tmp_path, toml)).unknown_fields == ("steps.dependencies",)
+    toml = 'extra = 1\n[environment]\nskills_dir = "/s"\n[verifier.environment]\ngpu_types = []\n[metadata]\na = 1'
+    found = read_task(task_folder(tmp_path, toml)).unknown_fields
+    assert sorted(found) == ["environment.skills_dir", "extra", "verifier.environment.gpu_types"]
+    toml = '[verifier]\nenvironment_mode = "shared"\nenv = {KEY = "secret"}\n[verifier.environment]'
+    with pytest.raises(DatasetError) as caught:
+        read_task(task_folder(tmp_path, toml))
+    assert "secret" not in str(caught.value)
 
 
 def test_a_task_without_steps_has_one_and_missing_files_are_named(tmp_path):
@@ -249,7 +246,7 @@ def test_the_hash_is_of_paths_executable_bits_and_bytes(tmp_path):
     assert len(seen) == 5
 
 
-def test_what_containers_here_cannot_do_is_said(tmp_path):
+def test_what_containers_here_cannot_do_is_said_also_of_steps(tmp_path):
     for toml, said in (
         ('[environment]\nos = "Windows"', "[environment] needs the operating system 'windows'"),
         ('[environment]\ntpu = {type = "v6e", topology = "2x2"}', "[environment] needs a TPU"),
@@ -267,9 +264,16 @@ def test_what_containers_here_cannot_do_is_said(tmp_path):
         problems = problems_of(read_task(task_folder(tmp_path, toml)))
         assert len(problems) == (said is not None), toml
         assert all(said in problem and problem.endswith(".") for problem in problems)
+    first = '[[steps]]\nname = "one"\nagent.network_mode = "public"\n'
+    second = '[[steps]]\nname = "two"\nagent.network_mode = "no-network"\nverifier.network_mode = "no-network"'
+    folder = task_folder(tmp_path, first + second)
+    for name in ("one", "two"):
+        task_folder(folder / "steps", "", name)
+    [problem] = problems_of(read_task(folder))
+    assert "steps/two needs another network" in problem
 
 
-def test_a_compose_file_of_one_plain_container_is_read(tmp_path):
+def test_a_compose_file_of_one_plain_container_is_read_and_all_else_is_refused(tmp_path):
     template = """
     services:
       main:
@@ -288,9 +292,6 @@ def test_a_compose_file_of_one_plain_container_is_read(tmp_path):
     assert task.environment.env == {"TEST_DIR": "/tests", "A": "1", "B": "mine"}
     named = read_task(compose_task(tmp_path, "services: {main: {image: 'debian:12'}}"))
     assert named.environment.docker_image == "debian:12"
-
-
-def test_what_else_a_compose_file_asks_for_is_refused(tmp_path):
     for compose, said in (
         ("", "the service 'main'; found none"),
         ("services: {main: {}, db: {image: x}}", "found main, db"),
@@ -312,16 +313,6 @@ def test_what_else_a_compose_file_asks_for_is_refused(tmp_path):
         [problem] = problems_of(read_task(compose_task(tmp_path, compose)))
         assert problem.startswith("environment/docker-compose.yaml is not supported: ")
         assert said in problem
-
-
-def test_a_step_cannot_have_another_network(tmp_path):
-    first = '[[steps]]\nname = "one"\nagent.network_mode = "public"\n'
-    second = '[[steps]]\nname = "two"\nagent.network_mode = "no-network"\nverifier.network_mode = "no-network"'
-    folder = task_folder(tmp_path, first + second)
-    for name in ("one", "two"):
-        task_folder(folder / "steps", "", name)
-    [problem] = problems_of(read_task(folder))
-    assert "steps/two needs another network" in problem
 
 
 def test_the_image_of_a_separate_verifier_or_a_dockerfile_among_its_tests_may_have_the_tests(tmp_path):

@@ -21,12 +21,10 @@ def shown(monkeypatch):
     return shown
 
 
-def test_every_command_has_help_of_which_nothing_is_cut_off(shown):
+@pytest.mark.slow
+def test_every_command_has_help_of_which_nothing_is_cut_off_and_a_summary(shown):
     texts = [shown(command) for command in ("", *GROUPS, *COMMANDS)]
     assert [text for text in texts if "Usage:" not in text or "…" in text] == []
-
-
-def test_the_list_of_commands_says_what_each_command_does():
     for command, place in COMMANDS.items():
         module, _, name = place.partition(":")
         docstring = inspect.getdoc(getattr(import_module(f"nightjar.cli.{module}"), name))
