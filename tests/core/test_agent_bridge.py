@@ -311,7 +311,23 @@ async def test_a_stream_shows_signs_of_life_until_its_end(response):
     await bridge.stop()
 
 
-async def test_a_closed_conversation_fails_waiting_and_further_requests(conversation, gpt):
+async def test_a_closed_conversation_fails_requests_and_the_request_of_an_agent_that_has_gone_is_dropped(
+    bridge, conversation, response, caplog, gpt
+):
+    for is_taken in (False, True):
+        task = asyncio.create_task(post(bridge, conversation, "/v1/chat/completions", USER))
+        await asyncio.wait_for(conversation.wait_for_request(), 60)
+        taken = conversation.take_request() if is_taken else None
+        task.cancel()
+        await asyncio.wait([task])
+        async with asyncio.timeout(60):
+            while conversation._unanswered:  # noqa: ASYNC110 - the server notices it by itself
+                await asyncio.sleep(0.01)
+        assert conversation.take_request() is None
+    taken.answer(response("too late"))
+    taken.fail(502, "too late")
+    assert not caplog.records
+
     import openai
 
     waiting = [asyncio.create_task(gpt.chat.completions.create(model="m", **USER)) for _ in range(2)]
@@ -326,22 +342,6 @@ async def test_a_closed_conversation_fails_waiting_and_further_requests(conversa
         await gpt.chat.completions.create(model="m", **USER)
     with pytest.raises(InfraError, match="closed"):
         await conversation.next_request()
-
-
-async def test_the_request_of_an_agent_that_has_gone_is_dropped(bridge, conversation, response, caplog):
-    for is_taken in (False, True):
-        task = asyncio.create_task(post(bridge, conversation, "/v1/chat/completions", USER))
-        await asyncio.wait_for(conversation.wait_for_request(), 60)
-        taken = conversation.take_request() if is_taken else None
-        task.cancel()
-        await asyncio.wait([task])
-        async with asyncio.timeout(60):
-            while conversation._unanswered:  # noqa: ASYNC110 - the server notices it by itself
-                await asyncio.sleep(0.01)
-        assert conversation.take_request() is None
-    taken.answer(response("too late"))
-    taken.fail(502, "too late")
-    assert not caplog.records
 
 
 async def test_a_key_opens_its_own_conversation_only(bridge, conversation):

@@ -63,20 +63,6 @@ def evaluate(scripted_client):
     return evaluate
 
 
-def test_examples_of_a_group_have_ids_names_prompts_and_info_of_their_own(group, letters, words):
-    dataset = group.get_dataset()
-    assert (list(dataset["question"]), list(dataset["example_id"])) == (["a", "b", "word"], [0, 1, 2])
-    assert [row["info"]["env_id"] for row in dataset] == ["letters", "letters", "words"]
-    assert EnvGroup([letters, words]).env_names == ["env_0", "env_1"]
-    assert EnvGroup([letters, words], names=["x", "y"]).env_names == ["x", "y"]
-    for info in ({"level": 3}, '{"level": 3}'):
-        brief = SingleTurnEnv(dataset=rows("c", info=info), system_prompt="Be brief.")
-        group = EnvGroup([letters, brief], names=["x", "y"], system_prompt="You are a model.")
-        assert group.examples[2]["info"] == {"level": 3, "env_id": "y"}
-        prompts = [[message["content"] for message in group.examples[n]["prompt"]] for n in (0, 2)]
-        assert prompts == [["You are a model.", "a"], ["Be brief.", "c"]]
-
-
 def test_examples_of_a_group_are_built_once_and_may_be_for_training_or_evaluation():
     built = []
 
@@ -98,13 +84,24 @@ def test_examples_of_a_group_are_built_once_and_may_be_for_training_or_evaluatio
         group.get_dataset()
 
 
-def test_a_group_needs_environments_with_one_name_each(group, letters, words):
+def test_examples_of_a_group_are_those_of_its_named_environments(group, letters, words):
     for names in ([], ["x"], ["x", "x"], ["x", "y", "z"]):
         with pytest.raises(ValueError, match="env_names" if names else "at least one"):
             EnvGroup([letters, words] if names else [], env_names=names)
     assert group.get_env_for_name("letters") is group.get_env_for_task("letters") is letters
     with pytest.raises(ValueError, match=r"'numbers'.*letters, words"):
         group.get_env_for_name("numbers")
+    dataset = group.get_dataset()
+    assert (list(dataset["question"]), list(dataset["example_id"])) == (["a", "b", "word"], [0, 1, 2])
+    assert [row["info"]["env_id"] for row in dataset] == ["letters", "letters", "words"]
+    assert EnvGroup([letters, words]).env_names == ["env_0", "env_1"]
+    assert EnvGroup([letters, words], names=["x", "y"]).env_names == ["x", "y"]
+    for info in ({"level": 3}, '{"level": 3}'):
+        brief = SingleTurnEnv(dataset=rows("c", info=info), system_prompt="Be brief.")
+        group = EnvGroup([letters, brief], names=["x", "y"], system_prompt="You are a model.")
+        assert group.examples[2]["info"] == {"level": 3, "env_id": "y"}
+        prompts = [[message["content"] for message in group.examples[n]["prompt"]] for n in (0, 2)]
+        assert prompts == [["You are a model.", "a"], ["Be brief.", "c"]]
 
 
 async def test_a_rollout_without_a_route_costs_itself_unless_there_is_one_environment(group, scripted_client, letters):

@@ -7,11 +7,16 @@ from nightjar.environments import EnvGroup, SingleTurnEnv, ToolEnv
 from nightjar.environments.tools.sandbox_env import SandboxEnv
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config import parse_run_config
-from nightjar.evaluation.preparation import apply_settings, prepare
 
 
 def tools(*questions, **kwargs):
     return ToolEnv(tools=[], dataset=[{"question": question} for question in questions], env_id="e", **kwargs)
+
+
+def apply_settings(env, settings):
+    from nightjar.evaluation import preparation  # imports tenacity
+
+    preparation.apply_settings(env, settings)
 
 
 def contents(env):
@@ -66,6 +71,8 @@ def test_the_limit_of_sandboxes_is_a_field_of_a_run(tmp_path):
     (tmp_path / "tests").mkdir()
     for name in ("task.toml", "instruction.md", "tests/test.sh"):
         (tmp_path / name).write_text("# Nothing to do")
+    from nightjar.evaluation.preparation import prepare
+
     config = parse_run_config({"env_id": f"harbor://{tmp_path}", "max_sandboxes": 2})
     assert "max_sandboxes" not in config.identity()
     assert prepare(config).env.max_sandboxes == 2

@@ -106,7 +106,7 @@ def test_installed_packages_depend_on_a_framework_and_a_local_one_comes_first(si
     assert (listed()["my-env"].origin, listed()["my-env"].installed_version) == ("local", "2.0")
 
 
-def test_defaults_are_those_of_a_local_project_in_any_folder_or_nightjar_s_own(write):
+def test_defaults_are_those_of_a_project_in_any_folder_or_nightjar_s_own_and_invalid_ones_are_errors(write):
     for env_id in ("arithmetic", "no-such-env"):
         config = parse_run_config({"env_id": env_id})
         assert (config.num_examples, config.rollouts_per_example) == (5, 3)
@@ -121,6 +121,18 @@ def test_defaults_are_those_of_a_local_project_in_any_folder_or_nightjar_s_own(w
         assert (config.num_examples, config.rollouts_per_example) == expected
     write("../elsewhere/my_env/pyproject.toml", "[tool.verifiers.eval]\nnum_examples = 30")
     assert parse_run_config({"env_id": "my-env", "env_dir_path": "elsewhere"}).num_examples == 30
+    write("my_env/my_env.py", RAISES)
+    for text, message in (
+        ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .*'5'"),
+        ("[tool.verifiers.eval]\nnum_examples = 0", "num_examples of .*-1 for all"),
+        ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of "),
+        ("[tool.nightjar.eval]\nnum_example = 5", "num_example of "),
+        ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\].*found 5"),
+        ("[tool.verifiers.eval", "TOML"),
+    ):
+        write("my_env/pyproject.toml", text)
+        with pytest.raises(ConfigError, match=message):
+            parse_run_config({"env_id": "my-env"})
 
 
 def test_defaults_travel_with_the_package(site_packages):
@@ -134,18 +146,3 @@ def test_defaults_travel_with_the_package(site_packages):
         module = {} if "d_env/__init__.py" in files else {f"{name}.py": RAISES}
         site_packages(name, ["verifiers"], module | files)
         assert eval_defaults(name.replace("_", "-")).num_examples == expected
-
-
-def test_invalid_defaults_are_errors(write):
-    write("my_env/my_env.py", RAISES)
-    for text, message in (
-        ("[tool.verifiers.eval]\nnum_examples = '5'", r"pyproject\.toml: num_examples of .*'5'"),
-        ("[tool.verifiers.eval]\nnum_examples = 0", "num_examples of .*-1 for all"),
-        ("[tool.nightjar.eval]\nrollouts_per_example = 0", "rollouts_per_example of "),
-        ("[tool.nightjar.eval]\nnum_example = 5", "num_example of "),
-        ("[tool.verifiers]\neval = 5", r"\[tool\.verifiers\.eval\].*found 5"),
-        ("[tool.verifiers.eval", "TOML"),
-    ):
-        write("my_env/pyproject.toml", text)
-        with pytest.raises(ConfigError, match=message):
-            parse_run_config({"env_id": "my-env"})

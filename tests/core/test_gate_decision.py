@@ -101,7 +101,7 @@ def test_few_pairs_are_no_go_and_the_relative_limit_is_held_by_an_interval_unlik
     assert decide(a=evidence((2, 1, 0, 47), max_drop=0.5)).decision == "GO"
 
 
-def test_failed_rollouts_that_could_change_the_verdict_by_the_interval_of_the_worst_case_are_no_pass():
+def test_failed_or_missing_rollouts_that_could_change_the_verdict_are_no_pass():
     assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
     found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
     assert (found.decision, "-0.0300" in found.benchmarks[0].reason) == ("INCONCLUSIVE", True)
@@ -110,9 +110,6 @@ def test_failed_rollouts_that_could_change_the_verdict_by_the_interval_of_the_wo
     assert (found.decision, as_wrong.decision) == ("INCONCLUSIVE", "INCONCLUSIVE")
     at_most = -as_wrong.benchmarks[0].difference.interval.low
     assert f"-0.0667: worse by up to {at_most:.4f}" in found.reason
-
-
-def test_a_part_of_the_baseline_or_missing_rollouts_are_no_pass():
     for known, says in (
         (evidence(GOOD, not_made=3), "3 rollouts of the candidate"),
         (evidence(UNSURE, not_made=3), ""),
