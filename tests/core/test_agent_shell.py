@@ -27,7 +27,7 @@ async def test_directory_and_variables_stay_until_the_shell_ends(shell, plain_sa
     assert (await shell.run("echo again", 60)).output == "again\n"
 
 
-async def test_output_and_exit_code_are_those_of_the_command(shell):
+async def test_output_and_exit_code_are_those_of_the_command_and_a_long_output_is_cut_in_the_middle(shell):
     results = {
         "echo out; echo err >&2; false": ("out\nerr\n", 1),
         "printf 'no newline'": ("no newline", 0),
@@ -39,9 +39,6 @@ async def test_output_and_exit_code_are_those_of_the_command(shell):
     done = {command: await shell.run(command, 60) for command in results}
     assert {command: (each.output, each.exit_code) for command, each in done.items()} == results
     assert {(each.is_timed_out, each.has_ended) for each in done.values()} == {(False, False)}
-
-
-async def test_a_long_output_is_cut_in_the_middle(shell):
     done = await shell.run("printf 'start '; head -c 100000 /dev/zero | tr '\\0' x; printf ' end'", 60)
     start, notice, end = done.output.partition("\n[99710 bytes of output are left out]\n")
     assert (start[:9], notice > "", end[-7:]) == ("start xxx", True, "xxx end")

@@ -51,7 +51,7 @@ def test_a_transcript_has_each_message_once():
         assert transcript_of(list(map(step, requests))) == messages(transcript), requests
 
 
-def test_a_repeated_message_may_be_written_otherwise():
+def test_a_repeated_message_may_be_written_otherwise_but_other_text_calls_or_images_make_another():
     said = AssistantMessage(
         content=None, reasoning_content="Hm.", tool_calls=[ToolCall(id="c", name="f", arguments='{"a": 1, "b": 2}')]
     )
@@ -63,9 +63,6 @@ def test_a_repeated_message_may_be_written_otherwise():
     assert [left is right for left, right in zip(known, [*asked, said, again[3]], strict=True)] == [True] * 4
     second = {"prompt": again, "completion": messages("a2")}
     assert transcript_of([first, second]) == [*asked, said, *messages("t1 a2")]
-
-
-def test_a_message_with_other_text_calls_or_images_is_another_message():
     said = {"content": "", "tool_calls": [ToolCall(id="c", name="f", arguments="{}")]}
     first = {"prompt": messages("u1"), "completion": [AssistantMessage(**said)]}
     for other in (

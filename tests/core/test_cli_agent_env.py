@@ -186,15 +186,12 @@ except urllib.error.HTTPError as error:
     assert (told.startswith(status), "intern" in told) == (True, False)
 
 
-async def test_an_agent_that_runs_out_of_time_is_killed_and_scored(make_env, play):
+async def test_an_agent_out_of_time_is_killed_and_scored_and_no_hook_limits_its_pauses(make_env, play, attempt):
     env = make_env("main('1 + 1?'); import time; time.sleep(60)", timeout_seconds=2)
     state, _ = await play(env, "It is 7.")
     assert (state["stop_condition"], state["error"], state["reward"]) == ("timeout_reached", None, 1.0)
     assert (state["metrics"]["agent_timeout"], state["metrics"]["agent_error"]) == (1.0, 0.0)
     assert (state["agent_exit_code"], state["completion"][-1].content) == (None, "It is 7.")
-
-
-async def test_the_time_between_two_requests_is_limited_by_the_rollout_alone(make_env, attempt):
     env = make_env("import time; time.sleep(0.5); main('1 + 1?')", hook_timeout_seconds=0.3)
     state, _ = await attempt(env, "It is 7.")
     assert (state["error"], state["answer_file"]) == (None, "It is 7.")

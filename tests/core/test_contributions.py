@@ -11,7 +11,7 @@ def score(metrics, reward, weights, info=None):
     return [(part.name, part.value, part.weight, part.contribution) for part in found.parts], dict(found.others)
 
 
-def test_contributions_are_value_times_weight_where_they_explain_the_reward():
+def test_contributions_are_value_times_the_weight_of_a_rubric_s_metric():
     metrics = {"correct": 0.0, "format": 1.0, "num_turns": 3.0}
     parts, others = score(metrics, 0.25, {"correct": 1.0, "format": 0.25, "num_turns": 0.0})
     assert parts == [("correct", 0.0, 1.0, 0.0), ("format", 1.0, 0.25, 0.25)]
@@ -26,8 +26,6 @@ def test_contributions_are_value_times_weight_where_they_explain_the_reward():
         parts, _ = score({"correct": 1.0, "turns": 2.0}, weight or 1.0, weights, env_id and {"env_id": env_id})
         assert [part[2] for part in parts] == ([] if weight is None else [weight])
 
-
-def test_rubrics_tell_their_weights_by_the_names_of_metrics():
     def good(completion):
         return 1.0
 

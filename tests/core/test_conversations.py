@@ -71,7 +71,7 @@ def test_no_text_takes_long():
     assert time.process_time() - began < 80
 
 
-def test_what_is_shown_of_a_long_conversation_is_limited():
+def test_what_is_shown_is_limited_and_what_is_no_conversation_is_shown_as_it_is():
     [*_, last] = turns([{"role": "user", "content": "x" * 100_000}] * 1_000)
     assert sum(len(passage.text + passage.rest) for passage in last.passages) < 5_000
 
@@ -94,8 +94,6 @@ def test_what_is_shown_of_a_long_conversation_is_limited():
         assert len(texts) < 50_000
         assert [passage.kind for passage in shown[-1].passages][-1] == "note"
 
-
-def test_what_is_no_conversation_is_shown_as_it_is():
     from nightjar.view.conversation import plain_text
 
     for odd in (

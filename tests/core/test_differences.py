@@ -15,7 +15,7 @@ def parts(changes):
     return [(change.kind, change.text) for change in changes]
 
 
-def test_a_difference_is_of_words_also_at_the_end_of_a_long_text():
+def test_a_difference_is_of_words_and_equal_parts_are_folded():
     assert parts(differences("one two three", "one 2 three four")) == [
         ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
     ]  # fmt: skip
@@ -24,9 +24,6 @@ def test_a_difference_is_of_words_also_at_the_end_of_a_long_text():
     assert parts(differences(f"{same}Therefore 41.\n", f"A\n{same}Therefore 42.\n")) == [
         ("new", "A\n"), ("same", f"{same}Therefore"), ("gone", " 41."), ("new", " 42."), ("same", "\n")
     ]  # fmt: skip
-
-
-def test_equal_parts_are_folded_except_next_to_changes():
     same = " ".join(f"w{number}" for number in range(100))
     changes = folded_differences(differences(f"a {same} b {same}", f"c {same} d {same}"))
     assert [(change.kind, change.words) for change in changes] == [

@@ -32,7 +32,7 @@ def status_error(status, **headers):
 TEMPORARY, CONNECTION, OVERLOAD = {"is_retryable"}, {"is_retryable", "is_connection"}, {"is_retryable", "is_overload"}
 
 
-def test_an_error_is_temporary_permanent_or_neither():
+def test_an_error_is_temporary_permanent_or_neither_and_has_a_message_and_a_wait():
     import openai
 
     refused, accepted = status_error(400).__cause__, status_error(200).__cause__.response
@@ -58,9 +58,6 @@ def test_an_error_is_temporary_permanent_or_neither():
     ):
         failure = classify(error)
         assert {name for name in known if getattr(failure, name)} == flags, repr(error.__cause__ or error)
-
-
-def test_a_failure_has_the_wait_that_the_endpoint_asks_for_and_the_message_of_the_error_or_its_class():
     waits = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2015 07:28:00 GMT": 0.0, "soon": None}
     found = {wait: classify(status_error(429, **{"retry-after": wait})).retry_after_seconds for wait in waits}
     assert (found, classify(status_error(429)).retry_after_seconds) == (waits, None)

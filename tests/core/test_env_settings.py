@@ -23,7 +23,7 @@ def contents(env):
     return [[message["content"] for message in row["prompt"]] for row in env.get_dataset()]
 
 
-def test_limits_and_messages_are_set():
+async def test_settings_are_set_in_environments_and_groups(scripted_client):
     env = tools("a")
     apply_settings(env, {"max_turns": 3, "timeout_seconds": 1.5, "hook_timeout_seconds": None})
     assert (env.max_turns, env.timeout_seconds, env.hook_timeout_seconds) == (3, 1.5, None)
@@ -36,9 +36,6 @@ def test_limits_and_messages_are_set():
     assert contents(env) == [["Be brief.", "b?", "a"]]
     apply_settings(env, {"system_prompt": None, "few_shot": None})
     assert contents(env) == [["a"]]
-
-
-async def test_settings_of_a_group_and_sampling_arguments_are_those_of_its_environments(scripted_client):
     words = SingleTurnEnv(dataset=[{"prompt": [UserMessage(content="b")]}], system_prompt="Be long.", env_id="e")
     group = EnvGroup([EnvGroup([tools("a")]), words])
     assert contents(group) == [["a"], ["Be long.", "b"]]

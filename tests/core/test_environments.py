@@ -109,22 +109,6 @@ async def test_an_exception_keeps_the_conversation_and_a_cleanup_hides_no_earlie
     assert (state["seen"], state["error"]) == (["a"], error)
 
 
-async def test_teardown_is_the_environment_s_and_the_rubric_s():
-    left = []
-
-    class Leaving:
-        @teardown
-        async def leave(self):
-            left.append(type(self).__mro__[2].__name__)
-
-    class LeavingEnv(Leaving, SingleTurnEnv): ...
-
-    class LeavingRubric(Leaving, Rubric): ...
-
-    await tear_down(LeavingEnv(dataset=DATASET, rubric=LeavingRubric()))
-    assert left == ["Rubric", "SingleTurnEnv"]
-
-
 async def test_sampling_args_of_a_run_override_the_environment_s_key_by_key_and_the_client_gets_the_state(attempt):
     own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
     given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
@@ -238,7 +222,7 @@ async def test_usage_is_the_sum_of_all_reported_tokens_of_all_requests(scripted_
     assert (state["usage"], len(state["trajectory"])) == ({"input_tokens": 30, "output_tokens": 3}, 2)
 
 
-def test_settings_go_through_methods_added_rubrics_add_up_and_the_parser_is_the_rubric_s(caplog):
+async def test_settings_go_through_methods_and_the_rubric_s_parser_and_teardown_are_the_environment_s(caplog):
     class Careful(SingleTurnEnv):
         def set_level(self, level):
             self.level = level * 2
@@ -253,6 +237,19 @@ def test_settings_go_through_methods_added_rubrics_add_up_and_the_parser_is_the_
     assert env.rubric.weights == [1.0, 0.0, 0.5]
     rubric = Rubric()
     assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser
+    left = []
+
+    class Leaving:
+        @teardown
+        async def leave(self):
+            left.append(type(self).__mro__[2].__name__)
+
+    class LeavingEnv(Leaving, SingleTurnEnv): ...
+
+    class LeavingRubric(Leaving, Rubric): ...
+
+    await tear_down(LeavingEnv(dataset=DATASET, rubric=LeavingRubric()))
+    assert left == ["Rubric", "SingleTurnEnv"]
 
 
 async def test_datasets_that_are_functions_are_built_once_when_they_are_needed_and_can_be_replaced(scripted_client):

@@ -69,7 +69,7 @@ def test_an_error_and_its_record_have_the_same_class():
         assert failure_class(error_row(error)["error_chain_str"]) == expected, error
 
 
-def test_a_chain_of_names_or_a_parent_class_decides():
+def test_a_chain_of_names_a_parent_class_or_an_aborted_run_has_its_classes():
     for error, expected in (
         ("RateLimitError", "rate limit"),
         ("ModelError -> APIConnectionError -> ConnectTimeout", "model API"),
@@ -80,24 +80,6 @@ def test_a_chain_of_names_or_a_parent_class_decides():
         (type("OwnModelError", (errors.ModelError,), {})("no"), "model API"),  # of a user's environment,
     ):
         assert failure_class(error) == expected, error
-
-
-def test_errors_of_loading_an_environment_have_classes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "environments").mkdir()
-    for name, line, expected in (
-        ("needs_key", "os.environ['PLANTED_API_KEY']", "secret missing"),
-        ("needs_package", "import nobody_has_this", "dependency"),
-        ("not_there", "", "dependency"),
-    ):
-        if line:
-            (tmp_path / "environments" / f"{name}.py").write_text(f"import os\ndef load_environment():\n    {line}\n")
-        with pytest.raises(errors.ConfigError) as raised:
-            load_environment(name)
-        assert failure_class(raised.value) == expected
-
-
-def test_an_aborted_run_has_the_classes_of_its_rollouts_and_a_message_names_its_class():
     stopped = "RunAbortedError: Stopped: 5 rollouts in a row failed in the same way. No"
     recorded = {
         "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
@@ -116,3 +98,18 @@ def test_an_aborted_run_has_the_classes_of_its_rollouts_and_a_message_names_its_
     for kind in FailureClass:
         assert class_in(f"Something happened.\n{advice_line(kind)}") is kind
         assert "\n" not in kind.advice
+
+
+def test_errors_of_loading_an_environment_have_classes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "environments").mkdir()
+    for name, line, expected in (
+        ("needs_key", "os.environ['PLANTED_API_KEY']", "secret missing"),
+        ("needs_package", "import nobody_has_this", "dependency"),
+        ("not_there", "", "dependency"),
+    ):
+        if line:
+            (tmp_path / "environments" / f"{name}.py").write_text(f"import os\ndef load_environment():\n    {line}\n")
+        with pytest.raises(errors.ConfigError) as raised:
+            load_environment(name)
+        assert failure_class(raised.value) == expected

@@ -281,22 +281,6 @@ async def test_a_reward_function_that_ruins_the_state_or_gives_no_number_costs_i
         assert results["outputs"][0]["reward"] == results["metadata"]["avg_reward"] == kept
 
 
-async def test_retries_are_as_many_as_asked_for(endpoint, no_waiting):
-    class Fragile(SingleTurnEnv):
-        tries = 0
-
-        async def setup_state(self, state):
-            self.tries += 1
-            if self.tries < 3:
-                raise InfraError("no sandbox")
-
-    for how, attempts, failed in (({"max_retries": 2}, 3, False), ({}, 1, True)):
-        [row] = (await Fragile(dataset=questions("a")).evaluate(endpoint, "m", **how))["outputs"]
-        assert (row["attempts"], row["error"] is not None) == (attempts, failed)
-        state = await Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
-        assert (state["error"] is not None) is failed
-
-
 async def test_no_more_rollouts_run_at_once_than_allowed(endpoint):
     class Counting(SingleTurnEnv):
         now = most = 0
@@ -316,7 +300,7 @@ async def test_no_more_rollouts_run_at_once_than_allowed(endpoint):
     assert [results["outputs"][0]["answer"] for results in both] == ["A", "B"]
 
 
-async def test_run_rollout_and_run_group_give_scored_states(endpoint):
+async def test_run_rollout_and_run_group_give_scored_states_and_retry_as_often_as_asked_for(endpoint, no_waiting):
     class Watching(SingleTurnEnv):
         async def setup_state(self, state):
             held.append(semaphore.locked())
@@ -336,6 +320,20 @@ async def test_run_rollout_and_run_group_give_scored_states(endpoint):
     states = await make_env().run_group([an_input("a"), an_input("b", example_id=7)], endpoint, "m", {})
     assert [(state["example_id"], state["reward"]) for state in states] == [(0, 1.0), (7, 1.0)]
     assert await make_env().run_group([], endpoint, "m", {}) == []
+
+    class Fragile(SingleTurnEnv):
+        tries = 0
+
+        async def setup_state(self, state):
+            self.tries += 1
+            if self.tries < 3:
+                raise InfraError("no sandbox")
+
+    for how, attempts, failed in (({"max_retries": 2}, 3, False), ({}, 1, True)):
+        [row] = (await Fragile(dataset=questions("a")).evaluate(endpoint, "m", **how))["outputs"]
+        assert (row["attempts"], row["error"] is not None) == (attempts, failed)
+        state = await Fragile(dataset=questions("a")).run_rollout(an_input(), endpoint, "m", {}, **how)
+        assert (state["error"] is not None) is failed
 
 
 async def test_generate_sync_and_evaluate_sync_work_inside_and_outside_a_loop(server, tmp_path):
