@@ -25,7 +25,7 @@ def doctor(tmp_path, fork):
 
 
 @pytest.mark.slow
-def test_keys_are_named_and_no_secret_is_shown_also_of_a_server_that_never_answers(doctor):
+def test_keys_are_named_and_no_secret_is_shown_also_of_a_server_that_does_not_answer(doctor):
     from nightjar.cli.doctor.checks import CHECKS
 
     key, password = "sk-a1b2c3d4e5f6", "s3cretpassw0rd"
@@ -42,6 +42,8 @@ def test_keys_are_named_and_no_secret_is_shown_also_of_a_server_that_never_answe
     assert told == (1, "broken", "schedules, the UI, and runs without --direct")
     assert f"{address} does not answer" in server["found"]
     assert (key in said, password in said) == (False, False)
+    _, said = doctor(PREFECT_API_URL=f"http://{address}")  # nothing listens there any more
+    assert f"{address} does not answer" in json.loads(said)["parts"]["Prefect server"]["found"]
 
 
 @pytest.mark.slow
