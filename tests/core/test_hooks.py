@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import sys
 import threading
 import time
@@ -9,6 +10,7 @@ import types
 from contextlib import suppress
 
 import pytest
+from drawing import drawn
 
 from nightjar.core.calling.decorators import cleanup, decorated_methods, stop, teardown
 from nightjar.core.messages import UserMessage
@@ -78,145 +80,109 @@ def evaluate(scripted_client):
     return evaluate
 
 
-class TestSyncAndAsync:
-    class Sync(Talk):
-        def setup_state(self, state):
-            state["log"] = ["setup"]
+class Sync(Talk):
+    def setup_state(self, state):
+        state["log"] = ["setup"]
 
-        def env_response(self, messages, state):
-            state["log"].append("response")
-            return [UserMessage(content="go on")]
+    def env_response(self, messages, state):
+        state["log"].append("response")
+        return [UserMessage(content="go on")]
 
-        def add_trajectory_step(self, state, trajectory_step):
-            trajectory_step["extras"]["number"] = len(state["trajectory"])
-            state["trajectory"].append(trajectory_step)
+    def add_trajectory_step(self, state, trajectory_step):
+        trajectory_step["extras"]["number"] = len(state["trajectory"])
+        state["trajectory"].append(trajectory_step)
 
-        @stop
-        def two_turns(self, state):
-            return len(state["trajectory"]) == 2
+    @stop
+    def two_turns(self, state):
+        return len(state["trajectory"]) == 2
 
-        @cleanup
-        def wipe(self, state):
-            state["log"].append("wiped")
-
-    Async = type("Async", (Talk,), {name: as_async(hook) for name, hook in vars(Sync).items() if callable(hook)})
-
-    @pytest.mark.parametrize("kind", [Async, Sync])
-    async def test_every_hook(self, play, kind):
-        state = await play(kind())
-        assert state["log"] == ["setup", "response", "wiped"]
-        assert [step["extras"]["number"] for step in state["trajectory"]] == [0, 1]
-        assert (state["stop_condition"], state["error"]) == ("two_turns", None)
-
-    async def test_whole_hooks_of_the_turn_may_be_sync(self, play):
-        class Whole(Talk):
-            def get_prompt_messages(self, state):
-                return [UserMessage(content=f"question {len(state['trajectory'])}")]
-
-            def render_completion(self, state):
-                state["completion"] = [UserMessage(content=f"{len(state['trajectory'])} turns")]
-
-            def add_model_response(self, state, prompt_messages, response):
-                state["trajectory"].append({"prompt": prompt_messages, "completion": [], "is_truncated": False})
-
-        state = await play(Whole())
-        assert [step["prompt"][0].content for step in state["trajectory"]] == [f"question {n}" for n in range(3)]
-        assert state["completion"] == [{"role": "user", "content": "3 turns"}]
-
-    async def test_sync_hooks_run_in_threads_and_async_ones_in_the_event_loop(self, play):
-        class Where(self.Sync):
-            @stop(priority=1)
-            async def in_the_loop(self, state):
-                state["loop"] = threading.current_thread()
-                return False
-
-            @stop(priority=1)
-            def in_a_thread(self, state):
-                state["thread"] = threading.current_thread()
-                return False
-
-        state = await play(Where())
-        assert state["loop"] is threading.current_thread()
-        assert state["thread"] is not threading.current_thread()
-
-    async def test_hooks_that_block_do_not_stall_other_rollouts(self, evaluate):
-        together = threading.Barrier(8)  # passes only when eight hooks wait in it at once
-
-        class Blocking(Talk):
-            def setup_state(self, state):
-                together.wait(timeout=60)
-
-            def env_response(self, messages, state):
-                together.wait(timeout=60)
-                return "go on"
-
-            @cleanup
-            def close(self, state):
-                together.wait(timeout=60)
-
-        rows = await evaluate(Blocking(dataset=DATASET * 8, max_turns=2))
-        assert [row["error"] for row in rows] == [None] * 8
+    @cleanup
+    def wipe(self, state):
+        state["log"].append("wiped")
 
 
-class TestOrder:
-    def test_is_by_priority_and_name_with_inherited_methods_that_are_not_overridden(self):
-        def kind(parent, **marks):
-            methods = {name: mark(types.FunctionType(hook.__code__, {}, name)) for name, mark in marks.items()}
-            return type("Kind", (parent,), methods)
-
-        def hook(self, state): ...
-
-        def names(owner, mark):
-            return [method.__name__ for method in decorated_methods(owner(), f"{mark}_priority")]
-
-        first, last = stop(priority=10), stop(priority=-1)
-        parent = kind(
-            object, zebra=stop, first=first, apple=stop, last=last, close=cleanup(priority=5), leave=teardown()
-        )
-        child = kind(parent, mango=stop, apple=lambda method: method)
-        assert names(parent, "stop") == ["first", "apple", "zebra", "last"]
-        assert names(child, "stop") == ["first", "mango", "zebra", "last"]
-        assert (names(child, "cleanup"), names(child, "teardown")) == (["close"], ["leave"])
+Async = type("Async", (Talk,), {name: as_async(hook) for name, hook in vars(Sync).items() if callable(hook)})
 
 
-class TestSetupState:
-    @pytest.mark.parametrize("is_async", [True, False])
-    @pytest.mark.parametrize("kind", [State, dict])
-    async def test_may_return_another_state_or_a_plain_dict(self, play, is_async, kind):
-        def setup_state(self, state):
-            return kind({**state, "board": 1})
+@pytest.mark.parametrize("kind", [Async, Sync])
+async def test_every_hook_may_be_sync_or_async(play, kind):
+    state = await play(kind())
+    assert state["log"] == ["setup", "response", "wiped"]
+    assert [step["extras"]["number"] for step in state["trajectory"]] == [0, 1]
+    assert (state["stop_condition"], state["error"]) == ("two_turns", None)
 
-        state = await play(talk(setup_state=as_async(setup_state) if is_async else setup_state)(max_turns=1))
+
+async def test_whole_hooks_of_the_turn_may_be_sync(play):
+    class Whole(Talk):
+        def get_prompt_messages(self, state):
+            return [UserMessage(content=f"question {len(state['trajectory'])}")]
+
+        def render_completion(self, state):
+            state["completion"] = [UserMessage(content=f"{len(state['trajectory'])} turns")]
+
+        def add_model_response(self, state, prompt_messages, response):
+            state["trajectory"].append({"prompt": prompt_messages, "completion": [], "is_truncated": False})
+
+    state = await play(Whole())
+    assert [step["prompt"][0].content for step in state["trajectory"]] == [f"question {n}" for n in range(3)]
+    assert state["completion"] == [{"role": "user", "content": "3 turns"}]
+
+
+async def test_hooks_that_block_do_not_stall_other_rollouts(evaluate):
+    together = threading.Barrier(8)  # passes only when eight hooks wait in it at once
+
+    def wait(self, *args):
+        together.wait(timeout=60)
+
+    def answer(self, messages, state):
+        return wait(self) or "go on"
+
+    marked = {"stops": stop(lambda self, state: wait(self)), "closes": cleanup(lambda self, state: wait(self))}
+    env = talk(setup_state=wait, env_response=answer, **marked)(dataset=DATASET * 8, max_turns=2)
+    assert [row["error"] for row in await evaluate(env)] == [None] * 8
+
+
+def test_hooks_run_by_priority_and_name_with_inherited_ones_that_are_not_overridden():
+    def kind(parent, **marks):
+        methods = {name: mark(types.FunctionType(hook.__code__, {}, name)) for name, mark in marks.items()}
+        return type("Kind", (parent,), methods)
+
+    def hook(self, state): ...
+
+    def names(owner, mark):
+        return [method.__name__ for method in decorated_methods(owner(), f"{mark}_priority")]
+
+    first, last = stop(priority=10), stop(priority=-1)
+    parent = kind(object, zebra=stop, first=first, apple=stop, last=last, close=cleanup(priority=5), leave=teardown())
+    child = kind(parent, mango=stop, apple=lambda method: method)
+    assert names(parent, "stop") == ["first", "apple", "zebra", "last"]
+    assert names(child, "stop") == ["first", "mango", "zebra", "last"]
+    assert (names(child, "cleanup"), names(child, "teardown")) == (["close"], ["leave"])
+
+
+@pytest.mark.parametrize("kind", [State, dict])
+async def test_setup_state_may_return_another_state_or_a_plain_dict(play, kind):
+    def setup_state(self, state):
+        return kind({**state, "board": 1})
+
+    for hook in (setup_state, as_async(setup_state)):
+        state = await play(talk(setup_state=hook)(max_turns=1))
         assert (state["board"], len(state["trajectory"])) == (1, 1)
 
-    async def test_what_another_state_changed_in_its_input_is_known(self, play):
-        def setup_state(self, state):
-            copied = State({**state, "input": dict(state["input"])})
-            copied["answer"] = "5"
-            return copied
 
-        state = await play(talk(setup_state=setup_state)())
-        assert state.changed_input() == {"answer": "5"}
+async def test_changes_of_another_state_to_its_input_are_known(play):
+    def setup_state(self, state):
+        copied = State({**state, "input": dict(state["input"])})
+        copied["answer"] = "5"
+        return copied
+
+    state = await play(talk(setup_state=setup_state)())
+    assert state.changed_input() == {"answer": "5"}
 
 
-class TestArguments:
-    """Stop conditions, cleanups and teardowns take what they name."""
-
-    @pytest.mark.parametrize(
-        ("mark", "hook", "given"),
-        [
-            (stop, lambda self, state: [state], ["state"]), (stop, lambda self, other_name: [other_name], ["state"]),
-            (stop, lambda self, env, state: [env, state], ["env", "state"]),
-            (stop, lambda self, **kwargs: sorted(kwargs), ["env", "state"]),
-            (stop, lambda self, state, limit=1: [state, limit], ["state", 1]), (stop, lambda self: [], []),
-            (cleanup, lambda self, resources, task, state, env: [resources, task, state], [None, None, "state"]),
-            (cleanup, lambda self, other_name: [other_name], ["state"]), (cleanup, lambda self, env: [env], ["env"]),
-            (cleanup, lambda self: [], []), (teardown, lambda self, env: [env], ["env"]),
-            (teardown, lambda self, **kwargs: sorted(kwargs), ["env"]), (teardown, lambda self: [], []),
-        ],
-    )  # fmt: skip
-    @pytest.mark.parametrize("is_async", [True, False])
-    async def test_are_those_that_the_hook_names(self, play, mark, hook, given, is_async):
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_hooks_get_the_arguments_that_they_name(play, is_async):
+    async def given(mark, hook):
         seen = []
 
         @functools.wraps(hook)
@@ -227,142 +193,137 @@ class TestArguments:
         state = await play(env)
         await tear_down(env)
         names = {id(state): "state", id(env): "env"}
-        assert [names.get(id(value), value) for value in seen[0]] == given
+        return [names.get(id(value), value) for value in seen[0]]
 
-    async def test_of_a_cleanup_are_passed_on(self):
-        seen = []
-
-        class Cleaning(SingleTurnEnv):
-            @cleanup(priority=200)
-            async def note(self, task, resources):
-                seen.append((task, resources))
-
-        with suppress(KeyError):  # this state is not of a rollout
-            await Cleaning(dataset=DATASET).cleanup(State(), task="a task", resources="a sandbox")
-        assert seen == [("a task", "a sandbox")]
-
-    async def test_static_and_class_methods(self, play):
-        class Static(Talk):
-            @staticmethod
-            @stop
-            def one_turn(state):
-                return len(state["trajectory"]) == 1
-
-            @classmethod
-            @cleanup
-            def wipe(cls, state):
-                state["wiped_by"] = cls.__name__
-
-        state = await play(Static())
-        assert (state["stop_condition"], state["wiped_by"]) == ("one_turn", "Static")
+    for mark, hook, expected in [
+        (stop, lambda self, state: [state], ["state"]), (stop, lambda self, other_name: [other_name], ["state"]),
+        (stop, lambda self, env, state: [env, state], ["env", "state"]),
+        (stop, lambda self, **kwargs: sorted(kwargs), ["env", "state"]),
+        (stop, lambda self, state, limit=1: [state, limit], ["state", 1]), (stop, lambda self: [], []),
+        (cleanup, lambda self, resources, task, state, env: [resources, task, state], [None, None, "state"]),
+        (cleanup, lambda self, other_name: [other_name], ["state"]), (cleanup, lambda self, env: [env], ["env"]),
+        (cleanup, lambda self: [], []), (teardown, lambda self, env: [env], ["env"]),
+        (teardown, lambda self, **kwargs: sorted(kwargs), ["env"]), (teardown, lambda self: [], []),
+    ]:  # fmt: skip
+        assert await given(mark, hook) == expected
 
 
-class TestHookTimeout:
-    """``hook_timeout_seconds`` bounds every call of environment code; a longer one is an error of the rollout."""
+async def test_arguments_of_a_cleanup_are_passed_on():
+    seen = []
 
-    @pytest.mark.parametrize(
-        ("name", "method"),
-        [
-            ("a stop condition", "is_completed"), ("setup_state", "setup_state"), ("env_response", "env_response"),
-            ("add_model_response", "add_model_response"),
-        ],
-    )  # fmt: skip
-    @pytest.mark.parametrize("is_async", [True, False])
-    async def test_a_hook_that_hangs(self, play, name, method, is_async):
-        released = threading.Event()
+    class Cleaning(SingleTurnEnv):
+        @cleanup(priority=200)
+        async def note(self, task, resources):
+            seen.append((task, resources))
 
-        def hang_in_a_thread(self, *args, **kwargs):
-            released.wait(60)
+    with suppress(KeyError):  # this state is not of a rollout
+        await Cleaning(dataset=DATASET).cleanup(State(), task="a task", resources="a sandbox")
+    assert seen == [("a task", "a sandbox")]
 
-        hook = hanging() if is_async else hang_in_a_thread
-        members = {"hangs": stop(hook)} if name == "a stop condition" else {method: hook}
+
+async def test_hooks_may_be_static_and_class_methods(play):
+    class Static(Talk):
+        @staticmethod
+        @stop
+        def one_turn(state):
+            return len(state["trajectory"]) == 1
+
+        @classmethod
+        @cleanup
+        def wipe(cls, state):
+            state["wiped_by"] = cls.__name__
+
+    state = await play(Static())
+    assert (state["stop_condition"], state["wiped_by"]) == ("one_turn", "Static")
+
+
+@pytest.mark.parametrize("name", ["a stop condition", "setup_state", "env_response", "add_model_response"])
+async def test_a_hook_that_hangs_is_an_error_of_the_rollout(play, name):
+    released = threading.Event()
+
+    def hang_in_a_thread(self, *args, **kwargs):
+        released.wait(60)
+
+    for hook in (hanging(), hang_in_a_thread):
+        members = {"hangs": stop(hook)} if name == "a stop condition" else {name: hook}
         state = await play(talk(**members)(hook_timeout_seconds=0.02))
-        released.set()
         assert isinstance(state["error"], TimeoutError)
         assert str(state["error"]) == f"{name} took longer than 0.02 s (hook_timeout_seconds)"
         assert (state["stop_condition"], state["is_completed"]) == ("has_error", True)
-
-    async def test_a_cleanup_that_hangs_does_not_keep_the_others_from_running(self, play):
-        ran = []
-        hooks = {"a": cleanup(priority=3)(hanging()), "b": cleanup(priority=1)(lambda self, state: ran.append("b"))}
-        state = await play(talk(**hooks)(hook_timeout_seconds=0.02))
-        assert ran == ["b"]
-        assert "a clean-up took longer than 0.02 s" in str(state["error"])
-
-    @pytest.mark.parametrize(
-        ("first", "told"), [(hanging(), "The teardown hangs of environment"), (failing(SystemExit(3)), "SystemExit")]
-    )
-    async def test_a_teardown_that_hangs_or_exits_does_not_keep_the_others_from_running(self, caplog, first, told):
-        ran = []
-        hooks = {"a": teardown(priority=1)(first), "b": teardown(lambda self: ran.append("b"))}
-        async with asyncio.timeout(60):
-            await tear_down(talk(**hooks)(hook_timeout_seconds=0.02))
-        assert ran == ["b"]
-        assert told in caplog.text
-
-    @pytest.mark.parametrize("seconds", [0.02, None])
-    async def test_model_calls_are_not_hooks_and_none_is_no_limit(self, play, seconds):
-        async def slow(prompt):
-            await asyncio.sleep(0.05)
-            return "a"
-
-        assert (await play(Talk(hook_timeout_seconds=seconds, max_turns=1), slow))["error"] is None
-
-    async def test_a_timeout_of_the_hook_s_own_keeps_its_message(self, play):
-        own = talk(env_response=failing(TimeoutError("the board does not answer")))
-        state = await play(own(hook_timeout_seconds=5))
-        assert str(state["error"]) == "the board does not answer"
-
-    async def test_other_rollouts_continue(self, evaluate):
-        async def one_hangs(self, messages, state):
-            return await hanging()(self) if state["example_id"] == 1 else "go on"
-
-        rows = await evaluate(talk(env_response=one_hangs)(dataset=DATASET * 4, hook_timeout_seconds=0.05))
-        assert [row["example_id"] for row in rows if row["error"]] == [1]
+    released.set()
 
 
-class TestRolloutTimeout:
-    """``timeout_seconds`` ends a rollout without an error; what was said until then is scored."""
-
-    @pytest.mark.parametrize("is_async", [True, False])
-    async def test_the_conversation_so_far_is_scored(self, evaluate, is_async):
-        released = threading.Event()
-        hook = hanging() if is_async else lambda self, messages, state: released.wait(60)
-        rubric = Rubric(funcs=[lambda completion: float(len(completion))])
-        env = talk(env_response=hook)(timeout_seconds=0.5, rubric=rubric)
-        [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
-        released.set()
-        assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
-        assert (row["timed_out"], row["is_completed"]) == (True, True)
-
-    async def test_a_hook_that_swallows_the_timeout_does_not_run_for_ever(self, play):
-        async def swallow(self, messages, state):
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.01)
-            return "go on"
-
-        state = await play(talk(env_response=swallow)(timeout_seconds=0.05, max_turns=-1))
-        assert (state["stop_condition"], state["error"]) == ("timeout_reached", None)
-
-    async def test_the_hook_timeout_comes_first_where_it_is_shorter(self, play):
-        state = await play(talk(env_response=hanging())(timeout_seconds=5, hook_timeout_seconds=0.02))
-        assert (type(state["error"]), state.get("timed_out")) == (TimeoutError, None)
+async def test_a_cleanup_that_hangs_does_not_keep_the_others_from_running(play):
+    ran = []
+    hooks = {"a": cleanup(priority=3)(hanging()), "b": cleanup(priority=1)(lambda self, state: ran.append("b"))}
+    state = await play(talk(**hooks)(hook_timeout_seconds=0.02))
+    assert ran == ["b"]
+    assert "a clean-up took longer than 0.02 s" in str(state["error"])
 
 
-class TestReplacedHooks:
-    """A hook counts wherever and whenever it was replaced."""
+@pytest.mark.parametrize(
+    ("first", "told"), [(hanging(), "The teardown hangs of environment"), (failing(SystemExit(3)), "SystemExit")]
+)
+async def test_a_teardown_that_hangs_or_exits_does_not_keep_the_others_from_running(caplog, first, told):
+    ran = []
+    hooks = {"a": teardown(priority=1)(first), "b": teardown(lambda self: ran.append("b"))}
+    async with asyncio.timeout(60):
+        await tear_down(talk(**hooks)(hook_timeout_seconds=0.02))
+    assert ran == ["b"]
+    assert told in caplog.text
 
-    HOOKS = (
-        "add_model_response", "add_trajectory_step", "cleanup", "get_prompt_messages", "is_completed",
-        "render_completion", "render_state", "setup_state",
-    )  # fmt: skip
 
-    @pytest.mark.parametrize("name", HOOKS)
-    @pytest.mark.parametrize("where", ["object", "subclass", "base"])
-    async def test_after_the_first_rollout(self, play, monkeypatch, name, where):
-        kind, called = talk(), []
-        env = kind(max_turns=1)
-        await play(env)
+async def test_model_calls_are_not_hooks(play):
+    async def slow(prompt):
+        await asyncio.sleep(0.05)
+        return "a"
+
+    assert (await play(Talk(hook_timeout_seconds=0.02, max_turns=1), slow))["error"] is None
+
+
+async def test_a_timeout_of_the_hook_s_own_keeps_its_message(play):
+    own = talk(env_response=failing(TimeoutError("the board does not answer")))
+    state = await play(own(hook_timeout_seconds=5))
+    assert str(state["error"]) == "the board does not answer"
+
+
+async def test_other_rollouts_continue_when_a_hook_hangs(evaluate):
+    async def one_hangs(self, messages, state):
+        return await hanging()(self) if state["example_id"] == 1 else "go on"
+
+    rows = await evaluate(talk(env_response=one_hangs)(dataset=DATASET * 4, hook_timeout_seconds=0.05))
+    assert [row["example_id"] for row in rows if row["error"]] == [1]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_at_a_timeout_the_conversation_so_far_is_scored_without_an_error(evaluate, is_async):
+    released = threading.Event()
+    hook = hanging() if is_async else lambda self, messages, state: released.wait(60)
+    rubric = Rubric(funcs=[lambda completion: float(len(completion))])
+    env = talk(env_response=hook)(timeout_seconds=0.5, rubric=rubric)
+    [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
+    released.set()
+    assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
+    assert (row["timed_out"], row["is_completed"]) == (True, True)
+
+
+async def test_a_hook_that_swallows_the_timeout_does_not_run_for_ever(play):
+    async def swallow(self, messages, state):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
+        return "go on"
+
+    state = await play(talk(env_response=swallow)(timeout_seconds=0.05, max_turns=-1))
+    assert (state["stop_condition"], state["error"]) == ("timeout_reached", None)
+
+
+@pytest.mark.parametrize("where", ["object", "subclass", "base"])
+async def test_a_hook_that_is_replaced_after_the_first_rollout_is_called(play, where):
+    kind, called = talk(), []
+    env = kind(max_turns=1)
+    await play(env)
+
+    def noting(name):
         usual = getattr(MultiTurnEnv, name)
 
         @functools.wraps(usual)
@@ -370,112 +331,117 @@ class TestReplacedHooks:
             called.append(name)
             return await usual(self, *args, **kwargs)
 
-        if where == "object":
-            monkeypatch.setattr(env, name, types.MethodType(noting, env))
-        else:
-            monkeypatch.setattr(kind if where == "subclass" else MultiTurnEnv, name, noting)
-        assert (await play(env))["error"] is None
+        return types.MethodType(noting, env) if where == "object" else noting
+
+    for name in (
+        "add_model_response", "add_trajectory_step", "cleanup", "get_prompt_messages", "is_completed",
+        "render_completion", "render_state", "setup_state",
+    ):  # fmt: skip
+        called.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr({"object": env, "subclass": kind, "base": MultiTurnEnv}[where], name, noting(name))
+            assert (await play(env))["error"] is None
         assert set(called) == {name}
 
-    async def test_the_clean_up_of_a_rubric(self, evaluate):
-        env, cleaned = Talk(max_turns=1), []
 
-        async def note(state):
-            cleaned.append(state["example_id"])
+async def test_the_clean_up_of_a_rubric_may_be_replaced(evaluate):
+    env, cleaned = Talk(max_turns=1), []
 
-        env.rubric.cleanup = note
-        await evaluate(env)
-        assert cleaned == [0]
+    async def note(state):
+        cleaned.append(state["example_id"])
+
+    env.rubric.cleanup = note
+    await evaluate(env)
+    assert cleaned == [0]
 
 
-class TestCleanup:
-    """Cleanup runs once for every rollout, however that ends."""
+class Counting(Talk):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.cleaned = []
 
-    class Counting(Talk):
-        def __init__(self, **kwargs):
-            super().__init__(**kwargs)
-            self.cleaned = []
+    @cleanup
+    async def count(self, state):
+        self.cleaned.append(state["example_id"])
 
-        @cleanup
-        async def count(self, state):
-            self.cleaned.append(state["example_id"])
 
-    @pytest.mark.parametrize(
-        ("hooks", "answer", "error"),
-        [
-            *(({hook: failing(InfraError("broken"))}, "a", InfraError)
-              for hook in ("setup_state", "env_response", "add_trajectory_step")),
-            ({}, ModelError("down"), ModelError), ({"env_response": hanging()}, "a", type(None)),
-        ],
-        ids=["setup_state", "env_response", "add_trajectory_step", "the model", "a timeout"],
-    )  # fmt: skip
-    async def test_after_an_error_or_a_timeout(self, play, hooks, answer, error):
-        env = talk(self.Counting, **hooks)(timeout_seconds=0.02 if error is type(None) else None)
-        state = await play(env, answer)
-        assert (env.cleaned, type(state["error"])) == ([0], error)
+@pytest.mark.parametrize(
+    ("hooks", "answer", "error"),
+    [
+        *(({hook: failing(InfraError("broken"))}, "a", InfraError)
+          for hook in ("setup_state", "env_response", "add_trajectory_step")),
+        ({}, ModelError("down"), ModelError), ({"env_response": hanging()}, "a", type(None)),
+    ],
+    ids=["setup_state", "env_response", "add_trajectory_step", "the model", "a timeout"],
+)  # fmt: skip
+async def test_cleanup_runs_once_after_an_error_or_a_timeout(play, hooks, answer, error):
+    env = talk(Counting, **hooks)(timeout_seconds=0.02 if error is type(None) else None)
+    state = await play(env, answer)
+    assert (env.cleaned, type(state["error"])) == ([0], error)
 
-    async def test_after_each_repeated_attempt(self, evaluate, no_waiting):
-        env = self.Counting(max_turns=1)
-        await evaluate(env, InfraError("broken"), InfraError("broken"), "a", max_retries=2)
-        assert env.cleaned == [0, 0, 0]
 
-    @pytest.mark.parametrize("where", ["setup_state", "env_response", "a clean-up", "a hook that swallows it"])
-    async def test_after_a_cancellation(self, scripted_client, where):
-        reached = asyncio.Event()
+async def test_cleanup_runs_after_each_repeated_attempt(evaluate, no_waiting):
+    env = Counting(max_turns=1)
+    await evaluate(env, InfraError("broken"), InfraError("broken"), "a", max_retries=2)
+    assert env.cleaned == [0, 0, 0]
 
-        async def wait(self, *args):
-            reached.set()
-            await asyncio.Event().wait()
 
-        async def swallow(self, messages, state):
-            reached.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.01)
-            return "go on"
+@pytest.mark.parametrize("where", ["setup_state", "env_response", "a clean-up", "a hook that swallows it"])
+async def test_cleanup_runs_once_after_a_cancellation(scripted_client, where):
+    reached = asyncio.Event()
 
-        members, max_turns = {where: wait}, 3
-        if where == "a clean-up":
-            members = {"waits": cleanup(priority=1)(wait)}
-        elif where == "a hook that swallows it":
-            members = {"env_response": swallow}
-            max_turns = -1
-        env = talk(self.Counting, **members)(max_turns=max_turns)
-        running = asyncio.create_task(env.evaluate(scripted_client("a"), "m"))
-        await asyncio.wait_for(reached.wait(), 60)
-        running.cancel()
-        await asyncio.wait([running], timeout=60)
-        assert running.cancelled()
-        assert env.cleaned == [0]
+    async def wait(self, *args):
+        reached.set()
+        await asyncio.Event().wait()
 
-    @pytest.mark.parametrize("raised", [OSError("disk"), SystemExit(3), MemoryError(), RecursionError()])
-    @pytest.mark.parametrize("is_async", [True, False])
-    async def test_all_handlers_run_although_one_raises(self, play, raised, is_async):
-        fail = failing(raised)
-        env = talk(self.Counting, handler=cleanup(priority=1)(as_async(fail) if is_async else fail))()
-        state = await play(env)
-        assert env.cleaned == [0]
-        causes = {type(state["error"]), type(state["error"].__cause__)}
-        assert type(raised) in causes
+    async def swallow(self, messages, state):
+        reached.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
+        return "go on"
 
-    async def test_a_rubric_s_handlers_all_run_within_their_time_and_cost_their_rollout_alone(self, evaluate):
-        async def hangs(self, state):
-            await asyncio.sleep(10 * (state["example_id"] == 0))
+    members = {where: wait}
+    if where == "a clean-up":
+        members = {"waits": cleanup(priority=1)(wait)}
+    elif where == "a hook that swallows it":
+        members = {"env_response": swallow}
+    env = talk(Counting, **members)(max_turns=-1 if where == "a hook that swallows it" else 3)
+    running = asyncio.create_task(env.evaluate(scripted_client("a"), "m"))
+    await asyncio.wait_for(reached.wait(), 60)
+    running.cancel()
+    await asyncio.wait([running], timeout=60)
+    assert running.cancelled()
+    assert env.cleaned == [0]
 
-        def leaves(self, state):
-            if state["example_id"] == 1:
-                raise SystemExit(3)
 
-        ran = []
-        handlers = {
-            "hangs": cleanup(priority=2)(hangs), "leaves": cleanup(priority=1)(leaves),
-            "runs": cleanup(lambda self, state: ran.append(state["example_id"])),
-        }  # fmt: skip
-        rubric = talk(Rubric, **handlers)(funcs=[lambda completion: 1.0])
-        rubric.set_timeout_seconds(0.05)
-        rows = await evaluate(SingleTurnEnv(dataset=DATASET * 3, rubric=rubric))
-        assert (sorted(ran), [row["reward"] for row in rows]) == ([0, 1, 2], [None, None, 1.0])
-        assert "took longer than 0.05 s" in rows[0]["error"]["message"]
-        assert rows[1]["error"]["error"] == "ScoringError"
+async def test_all_cleanups_run_although_one_raises(play):
+    for raised in (OSError("disk"), SystemExit(3), MemoryError(), RecursionError()):
+        for fail in (failing(raised), as_async(failing(raised))):
+            env = talk(Counting, handler=cleanup(priority=1)(fail))()
+            state = await play(env)
+            assert env.cleaned == [0]
+            assert type(raised) in {type(state["error"]), type(state["error"].__cause__)}
+
+
+async def test_a_rubric_s_handlers_all_run_within_their_time_and_cost_their_rollout_alone(evaluate):
+    async def hangs(self, state):
+        await asyncio.sleep(10 * (state["example_id"] == 0))
+
+    def leaves(self, state):
+        if state["example_id"] == 1:
+            raise SystemExit(3)
+
+    ran = []
+    handlers = {
+        "hangs": cleanup(priority=2)(hangs), "leaves": cleanup(priority=1)(leaves),
+        "runs": cleanup(lambda self, state: ran.append(state["example_id"])),
+    }  # fmt: skip
+    rubric = talk(Rubric, **handlers)(funcs=[lambda completion: 1.0])
+    rubric.set_timeout_seconds(0.05)
+    rows = await evaluate(SingleTurnEnv(dataset=DATASET * 3, rubric=rubric))
+    assert (sorted(ran), [row["reward"] for row in rows]) == ([0, 1, 2], [None, None, 1.0])
+    assert "took longer than 0.05 s" in rows[0]["error"]["message"]
+    assert rows[1]["error"]["error"] == "ScoringError"
 
 
 class Shy(Exception):  # noqa: N818 - user code does
@@ -496,66 +462,61 @@ RAISING = {
     "a base exception": lambda: raise_(type("Odd", (BaseException,), {})()), "no words": lambda: raise_(Exception()),
     "no text": lambda: raise_(Shy()), "the end of a task": lambda: raise_(asyncio.CancelledError()),
 }  # fmt: skip
+RAISING_HOOKS = ("setup_state", "env_response", "stop", "cleanup", "reward")
 
 
-class TestWhatItMayRaise:
-    """One rollout has the error, the other three do not."""
+@pytest.mark.parametrize(("raised", "hook"), drawn(itertools.product(RAISING, RAISING_HOOKS), 10))
+async def test_whatever_a_hook_raises_costs_its_rollout_alone(evaluate, raised, hook):
+    def act(self, state):
+        if state["example_id"] == 2:
+            RAISING[raised]()
 
-    @pytest.mark.parametrize("deed", RAISING.values(), ids=RAISING)
-    @pytest.mark.parametrize("hook", ["setup_state", "env_response", "stop", "cleanup", "reward"])
-    async def test_costs_its_rollout(self, evaluate, deed, hook):
-        def act(self, state):
-            if state["example_id"] == 2:
-                deed()
+    def answer(self, messages, state):
+        return act(self, state) or "go on"
 
-        def answer(self, messages, state):
-            return act(self, state) or "go on"
-
-        members = {
-            "env_response": {"env_response": as_async(answer)}, "setup_state": {"setup_state": as_async(act)},
-            "stop": {"handler": stop(as_async(act))}, "cleanup": {"handler": cleanup(as_async(act))}, "reward": {},
-        }  # fmt: skip
-        rubric = Rubric(funcs=[as_async(lambda state: act(None, state) or 1.0)] if hook == "reward" else [])
-        rows = await evaluate(talk(**members[hook])(dataset=DATASET * 4, rubric=rubric))
-        assert [row["example_id"] for row in rows if row["error"]] == [2]
-        assert rows[2]["reward"] is None
-        assert "deed()" in rows[2]["error"]["traceback"]
+    members = {
+        "env_response": {"env_response": as_async(answer)}, "setup_state": {"setup_state": as_async(act)},
+        "stop": {"handler": stop(as_async(act))}, "cleanup": {"handler": cleanup(as_async(act))}, "reward": {},
+    }  # fmt: skip
+    rubric = Rubric(funcs=[as_async(lambda state: act(None, state) or 1.0)] if hook == "reward" else [])
+    rows = await evaluate(talk(**members[hook])(dataset=DATASET * 4, rubric=rubric))
+    assert [row["example_id"] for row in rows if row["error"]] == [2]
+    assert rows[2]["reward"] is None
+    assert "RAISING[raised]()" in rows[2]["error"]["traceback"]
 
 
-class TestNonsense:
-    @pytest.mark.parametrize(
-        ("nonsense", "shown"),
-        [
-            (None, "None"), (7, "7"), (object(), "<object object"),
-            ({"role": "user", "content": "x"}, "{'role': 'user', 'content': 'x'}"), ([1, 2], "1"), ([None], "None"),
-            (["x"], "'x'"), ([{"content": "x"}], "{'content': 'x'}"),
-            ([{"role": "wizard", "content": "x"}], "wizard"), ([{"role": "user", "content": 7}], "content"),
-        ],
-    )  # fmt: skip
-    @pytest.mark.parametrize("hook", ["env_response", "get_prompt_messages"])
-    async def test_of_a_hook_is_named(self, play, hook, nonsense, shown):
-        state = await play(talk(**{hook: lambda self, *args: nonsense})())
-        assert isinstance(state["error"], ConfigError)
-        assert shown in str(state["error"])
+@pytest.mark.parametrize("hook", ["env_response", "get_prompt_messages"])
+async def test_nonsense_of_a_hook_is_named(play, hook):
+    for nonsense, shown in [
+        (None, "None"), (7, "7"), (object(), "<object object"),
+        ({"role": "user", "content": "x"}, "{'role': 'user', 'content': 'x'}"), ([1, 2], "1"), ([None], "None"),
+        (["x"], "'x'"), ([{"content": "x"}], "{'content': 'x'}"),
+        ([{"role": "wizard", "content": "x"}], "wizard"), ([{"role": "user", "content": 7}], "content"),
+    ]:  # fmt: skip
+        error = (await play(talk(**{hook: lambda self, *args, nonsense=nonsense: nonsense})()))["error"]
+        assert isinstance(error, ConfigError)
+        assert shown in str(error)
 
-    async def test_a_huge_text_is_a_text_and_other_huge_values_are_shown_in_part(self, play, evaluate):
-        huge = "x" * 1_000_000
-        state = await play(talk(env_response=lambda self, messages, state: huge)(max_turns=2))
-        assert (state["error"], len(state["trajectory"])) == (None, 2)
-        nonsense = [{"role": "wizard", "content": huge}]
-        [row] = await evaluate(talk(env_response=lambda self, messages, state: nonsense)())
-        assert len(row["error"]["message"]) < 1_000
-        [row] = await evaluate(talk(env_response=failing(ValueError(huge)))())
-        assert all(len(text or "") < 100_000 for text in row["error"].values())
-        assert "raise error" in row["error"]["traceback"]
 
-    async def test_a_final_response_that_is_none(self, play):
-        def final(self, messages, state):
-            state["final_env_response"] = 7
-            return []
+async def test_a_huge_text_is_a_text_and_other_huge_values_are_shown_in_part(play, evaluate):
+    huge = "x" * 1_000_000
+    state = await play(talk(env_response=lambda self, messages, state: huge)(max_turns=2))
+    assert (state["error"], len(state["trajectory"])) == (None, 2)
+    nonsense = [{"role": "wizard", "content": huge}]
+    [row] = await evaluate(talk(env_response=lambda self, messages, state: nonsense)())
+    assert len(row["error"]["message"]) < 1_000
+    [row] = await evaluate(talk(env_response=failing(ValueError(huge)))())
+    assert all(len(text or "") < 100_000 for text in row["error"].values())
+    assert "raise error" in row["error"]["traceback"]
 
-        state = await play(talk(env_response=final)())
-        assert isinstance(state["error"], ConfigError)
+
+async def test_a_final_response_that_is_no_response_is_an_error(play):
+    def final(self, messages, state):
+        state["final_env_response"] = 7
+        return []
+
+    state = await play(talk(env_response=final)())
+    assert isinstance(state["error"], ConfigError)
 
 
 def delete(*names):
@@ -598,30 +559,26 @@ DEEDS = {
 }  # fmt: skip
 
 
-class TestBrokenStates:
-    """Environments may ruin their state; that costs at most the rollout, which is cleaned up and recorded."""
+@pytest.mark.parametrize(("deed", "is_saved"), drawn(itertools.product(DEEDS, [True, False]), 12))
+async def test_a_broken_state_costs_at_most_its_rollout(evaluate, tmp_path, deed, is_saved):
+    cleaned = []
 
-    @pytest.mark.parametrize("is_saved", [True, False])
-    @pytest.mark.parametrize("deed", DEEDS.values(), ids=DEEDS)
-    async def test_cost_one_rollout_at_most(self, evaluate, tmp_path, deed, is_saved):
-        cleaned = []
+    class Careless(Talk):
+        async def env_response(self, messages, state):
+            if state["example_id"] == 1:
+                DEEDS[deed](state)
+            return "go on"
 
-        class Careless(Talk):
-            async def env_response(self, messages, state):
-                if state["example_id"] == 1:
-                    deed(state)
-                return "go on"
+        @cleanup
+        async def count(self, state):
+            cleaned.append(None)
 
-            @cleanup
-            async def count(self, state):
-                cleaned.append(None)
-
-        env = Careless(dataset=[{**DATASET[0], "info": {}}] * 3, rubric=Rubric(funcs=[lambda completion: 1.0]))
-        rows = await evaluate(env, results_path=tmp_path if is_saved else None, state_columns=["thing"])
-        assert [row["example_id"] for row in rows] == [0, 1, 2]
-        assert {row["example_id"] for row in rows if row["error"]} <= {1}
-        assert [rows[0]["reward"], rows[2]["reward"]] == [1.0, 1.0]
-        assert len(cleaned) == 3
+    env = Careless(dataset=[{**DATASET[0], "info": {}}] * 3, rubric=Rubric(funcs=[lambda completion: 1.0]))
+    rows = await evaluate(env, results_path=tmp_path if is_saved else None, state_columns=["thing"])
+    assert [row["example_id"] for row in rows] == [0, 1, 2]
+    assert {row["example_id"] for row in rows if row["error"]} <= {1}
+    assert [rows[0]["reward"], rows[2]["reward"]] == [1.0, 1.0]
+    assert len(cleaned) == 3
 
 
 async def test_time_in_hooks_is_noted(play):
