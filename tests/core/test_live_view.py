@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.cli.eval.live_view import frame, full_screen
 from nightjar.clients.pace import Pace
 from nightjar.engine import Budget, Progress
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
@@ -37,15 +35,16 @@ def a_run(name, **progress):
     return SimpleNamespace(progress=made, metadata=metadata, run_id="0123456789ab", paces=lambda: [pace], budget=budget)
 
 
-def shown(runs, width, chosen=0, height=50):
+def shown(runs, width, chosen=0, height=50, messages=None):
+    """Returns what the view shows: on the full screen if there are messages."""
+    from rich.console import Console
+
+    from nightjar.cli.eval.live_view import frame, full_screen
+
     console = Console(width=width, height=height, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(frame(console, runs, chosen))
+    view = frame(console, runs, chosen) if messages is None else full_screen(console, runs, chosen, messages)
+    console.print(view)
     return console.export_text()
-
-
-def ended(run, status="completed"):
-    run.metadata.finished_at, run.metadata.status = datetime.now(UTC), status
-    return run
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -72,7 +71,9 @@ def test_of_several_an_overview_and_one_in_detail(width):
 
 @pytest.mark.parametrize("height", [6, 10, 24])
 def test_an_overview_of_many_runs_fits_the_screen_and_shows_the_runs_in_progress(height):
-    runs = [ended(a_run(f"done-{number}")) for number in range(30)]
+    runs = [a_run(f"done-{number}") for number in range(30)]
+    for run in runs:
+        run.metadata.finished_at, run.metadata.status = datetime.now(UTC), "completed"
     runs += [a_run(f"going-{number}") for number in range(30)]
     lines = shown(runs, 80, chosen=44, height=height).splitlines()
     assert len(lines) == height - 1
@@ -84,9 +85,8 @@ def test_an_overview_of_many_runs_fits_the_screen_and_shows_the_runs_in_progress
 
 
 def test_the_full_screen_shows_messages_below_the_runs():
-    console = Console(width=80, height=24, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(full_screen(console, [a_run("first"), a_run("second")], 0, [f"line {n}" for n in range(100)]))
-    lines = console.export_text().splitlines()
+    messages = [f"line {n}" for n in range(100)]
+    lines = shown([a_run("first"), a_run("second")], 80, height=24, messages=messages).splitlines()
     assert len(lines) == 24
     assert lines[-2].strip("│ ") == "line 99"
 
@@ -99,7 +99,6 @@ rollouts_per_example = 1
 max_concurrent = 8
 request_retries = 0
 """
-EVALUATION = '[[eval]]\nenv_id = "talkative"\nname = "number-{number}"\n'
 TALKATIVE = """\
 import sys
 
@@ -177,7 +176,7 @@ def test_progress_on_a_terminal(tmp_path, flags, parts):
 def test_a_suite_larger_than_the_screen_leaves_nothing_of_its_view_and_loses_no_line(tmp_path, flags, columns):
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "talkative.py").write_text(TALKATIVE)
-    evaluations = "".join(EVALUATION.format(number=number) for number in range(12))
+    evaluations = "".join(f'[[eval]]\nenv_id = "talkative"\nname = "number-{number}"\n' for number in range(12))
     (tmp_path / "suite.toml").write_text(SUITE + evaluations)
     faults = Faults(latency_ms=200, rate_500=0.2)
     written, lines = on_a_terminal(*flags, cwd=tmp_path, columns=columns, faults=faults, code=1)

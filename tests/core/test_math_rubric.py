@@ -49,7 +49,7 @@ DIFFERENT = [
 
 @pytest.fixture
 async def rubric():
-    rubric = MathRubric()
+    rubric = MathRubric(timeout_seconds=60)
     yield rubric
     await rubric.teardown()
 
@@ -67,71 +67,76 @@ def rewards(make_state):
     return rewards
 
 
-class TestScores:
-    async def test_equal_and_different_answers(self, rubric, rewards):
-        assert await rewards(rubric, *SAME, *DIFFERENT) == [1.0] * len(SAME) + [0.0] * len(DIFFERENT)
-
-    async def test_the_answer_is_in_the_last_box_after_the_thoughts(self, rubric, rewards):
-        form = r"<think>\boxed{9}</think> \boxed{8} No, $\boxed{%s}$."
-        assert await rewards(rubric, ("9", "9"), ("7", "9"), form=form) == [1.0, 0.0]
-
-    async def test_an_answer_without_a_box_is_wrong_unless_another_parser_takes_it(self, rubric, rewards):
-        assert await rewards(rubric, ("1", "1"), form="%s") == [0.0]
-        assert await rewards(MathRubric(parser=Parser()), ("0.5", "1/2"), form="%s") == [1.0]
-
-    async def test_the_expected_answer_need_not_be_a_text(self, rubric, rewards):
-        assert await rewards(rubric, ("7", 7), ("0.5", 0.5)) == [1.0, 1.0]
-
-    async def test_a_long_answer_is_wrong(self, rewards):
-        assert await rewards(MathRubric(max_verify_chars=5), ("1+1+1", "3"), ("1+1+1+0", "3")) == [1.0, 0.0]
-
-    async def test_integers_are_compared_as_math_verify_compares_them(self, rubric, rewards):
-        draw = random.Random(0)
-        numbers = [draw.randint(-(10**digits), 10**digits) for digits in range(1, 16)]
-        pairs = [(str(number), str(draw.choice([number, -number, number + 1]))) for number in numbers]
-        assert await rewards(rubric, *pairs) == [verify_response(*pair, 100)[0] for pair in pairs]
-
-    @pytest.mark.long
-    @pytest.mark.parametrize(("seconds", "reward"), [(0.1, 0.0), (30, 1.0)])
-    async def test_a_comparison_over_the_limit_is_wrong(self, rewards, seconds, reward):
-        many = "1" * 100_000
-        rubric = MathRubric(timeout_seconds=seconds, max_verify_chars=200_000)
-        assert await rewards(rubric, (many, many)) == [reward]
+async def test_equal_answers_are_right_and_different_ones_wrong(rubric, rewards):
+    assert await rewards(rubric, *SAME, *DIFFERENT) == [1.0] * len(SAME) + [0.0] * len(DIFFERENT)
+    assert await rewards(rubric, ("7", 7), ("0.5", 0.5)) == [1.0, 1.0], "need not be a text"
 
 
-class TestRubric:
-    def test_it_is_a_rubric_with_one_function(self):
-        rubric = MathRubric()
-        assert (rubric.funcs, rubric.weights) == ([rubric.correct_answer], [1.0])
-        assert isinstance(rubric.parser, MaybeThinkParser)
-
-    async def test_further_functions_come_first(self, make_state):
-        def boxed(completion, parser):
-            return float(parser.parse_answer(completion) == extract_boxed_answer(completion[0].content))
-
-        said = [AssistantMessage(content=r"\boxed{4}")]
-        rubric, state = MathRubric([boxed], [0.25]), make_state(columns={"answer": "4"}, completion=said)
-        await rubric.score_rollout(state)
-        assert (state["reward"], state["metrics"]) == (1.25, {"boxed": 1.0, "correct_answer": 1.0})
+async def test_the_answer_is_in_the_last_box_after_the_thoughts(rubric, rewards):
+    form = r"<think>\boxed{9}</think> \boxed{8} No, $\boxed{%s}$."
+    assert await rewards(rubric, ("9", "9"), ("7", "9"), form=form) == [1.0, 0.0]
 
 
-class TestVerifyResponse:
-    @pytest.mark.parametrize(("pair", "score"), [*((pair, 1.0) for pair in READ), *((pair, 0.0) for pair in MISREAD)])
-    def test_roots_sets_and_pairs_are_read_and_distinguished(self, pair, score):
-        assert verify_response(*pair, max_verify_chars=100)[0] == score
+async def test_an_answer_without_a_box_is_wrong_unless_another_parser_takes_it(rubric, rewards):
+    assert await rewards(rubric, ("1", "1"), form="%s") == [0.0]
+    assert await rewards(MathRubric(parser=Parser(), timeout_seconds=60), ("0.5", "1/2"), form="%s") == [1.0]
 
-    def test_score_and_seconds(self):
-        score, seconds = verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100, timeout_seconds=5)
-        assert score == 1.0
-        assert 0.0 < seconds < 30.0
 
-    def test_an_exception_of_math_verify_is_a_wrong_answer_and_ctrl_c_is_raised(self, monkeypatch):
-        def fail(text, parsing_timeout):
-            raise error
+async def test_a_long_answer_is_wrong(rewards):
+    assert await rewards(MathRubric(max_verify_chars=5, timeout_seconds=60), ("1+1+1", "3"), ("1+1+1+0", "3")) == [
+        1.0,
+        0.0,
+    ]
 
-        monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", fail)
-        error = ValueError("cannot read it")
-        assert verify_response("1", "1", max_verify_chars=100)[0] == 0.0
-        error = KeyboardInterrupt()
-        with pytest.raises(KeyboardInterrupt):
-            verify_response("1", "1", max_verify_chars=100)
+
+async def test_integers_are_compared_as_math_verify_compares_them(rubric, rewards):
+    draw = random.Random(0)
+    numbers = [draw.randint(-(10**digits), 10**digits) for digits in range(1, 16)]
+    pairs = [(str(number), str(draw.choice([number, -number, number + 1]))) for number in numbers]
+    assert await rewards(rubric, *pairs) == [verify_response(*pair, 100, 60)[0] for pair in pairs]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("seconds", "reward"), [(0.1, 0.0), (30, 1.0)])
+async def test_a_comparison_over_the_limit_is_wrong(rewards, seconds, reward):
+    many = "1" * 100_000
+    rubric = MathRubric(timeout_seconds=seconds, max_verify_chars=200_000)
+    assert await rewards(rubric, (many, many)) == [reward]
+
+
+def test_it_is_a_rubric_with_one_function():
+    rubric = MathRubric()
+    assert (rubric.funcs, rubric.weights) == ([rubric.correct_answer], [1.0])
+    assert isinstance(rubric.parser, MaybeThinkParser)
+
+
+async def test_further_functions_come_first(make_state):
+    def boxed(completion, parser):
+        return float(parser.parse_answer(completion) == extract_boxed_answer(completion[0].content))
+
+    said = [AssistantMessage(content=r"\boxed{4}")]
+    rubric, state = MathRubric([boxed], [0.25]), make_state(columns={"answer": "4"}, completion=said)
+    await rubric.score_rollout(state)
+    assert (state["reward"], state["metrics"]) == (1.25, {"boxed": 1.0, "correct_answer": 1.0})
+
+
+def test_roots_sets_and_pairs_are_read_and_distinguished():
+    scores = {pair: verify_response(*pair, 100, 60)[0] for pair in READ + MISREAD}
+    assert scores == dict.fromkeys(READ, 1.0) | dict.fromkeys(MISREAD, 0.0)
+
+
+def test_a_comparison_returns_its_score_and_seconds():
+    score, seconds = verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100, timeout_seconds=60)
+    assert (score, seconds > 0.0) == (1.0, True)
+
+
+def test_an_exception_of_math_verify_is_a_wrong_answer_and_ctrl_c_is_raised(monkeypatch):
+    def fail(text, parsing_timeout):
+        raise error
+
+    monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", fail)
+    error = ValueError("cannot read it")
+    assert verify_response("1", "1", max_verify_chars=100)[0] == 0.0
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        verify_response("1", "1", max_verify_chars=100)

@@ -39,24 +39,21 @@ async def post(http, server, path, *, headers=None, **fields):
         return response.status, json.loads(await response.text())
 
 
-class TestEveryProtocol:
-    @every_protocol
-    async def test_counts_an_answer_under_its_question(self, http, server, path):
-        server.reset_stats()
-        status, body = await post(http, server, path)
-        assert (status, server.stats().questions) == (200, {"Hello there?": 1})
-        assert "forty two" in json.dumps(body)
+@every_protocol
+async def test_every_protocol_counts_an_answer_under_its_question(http, server, path):
+    server.reset_stats()
+    status, body = await post(http, server, path)
+    assert (status, server.stats().questions) == (200, {"Hello there?": 1})
+    assert "forty two" in json.dumps(body)
 
-    @every_protocol
-    @pytest.mark.parametrize(
-        ("faults", "status", "anthropic_type"),
-        [
-            ({"rate_429": 1, "retry_after_seconds": 7}, 429, "rate_limit_error"),
-            ({"rate_overloaded": 1, "retry_after_seconds": 7}, 503, "overloaded_error"),
-            ({"rate_500": 1}, 500, "api_error"),
-        ],
-    )
-    async def test_has_faults_with_a_status(self, http, path, faults, status, anthropic_type):
+
+@every_protocol
+async def test_every_protocol_has_faults_with_a_status(http, path):
+    for faults, status, anthropic_type in [
+        ({"rate_429": 1, "retry_after_seconds": 7}, 429, "rate_limit_error"),
+        ({"rate_overloaded": 1, "retry_after_seconds": 7}, 503, "overloaded_error"),
+        ({"rate_500": 1}, 500, "api_error"),
+    ]:
         with ModelServer(FixedAnswer("yes"), faults=Faults(**faults)) as server:
             async with http.post(server.root_url + path, json={"model": "m", **REQUESTS[path]}) as response:
                 error = (await response.json())["error"]
@@ -68,12 +65,10 @@ class TestEveryProtocol:
         else:
             assert error["code"] == ("rate_limit_exceeded" if status == 429 else None)
 
-    @every_protocol
-    @pytest.mark.parametrize(
-        ("fields", "status"),
-        [({"model": ""}, 400), ({"model": "other"}, 404), ({"stream": True}, 400), ({"n": 2}, 400)],
-    )
-    async def test_refuses_models_and_settings_that_it_does_not_have(self, http, server, path, fields, status):
+
+@every_protocol
+async def test_every_protocol_refuses_models_and_settings_that_it_does_not_have(http, server, path):
+    for fields, status in [({"model": ""}, 400), ({"model": "other"}, 404), ({"stream": True}, 400), ({"n": 2}, 400)]:
         server.reset_stats()
         found, body = await post(http, server, path, **fields)
         stats = server.stats()
@@ -84,40 +79,43 @@ class TestEveryProtocol:
         elif status == 404:
             assert body["error"]["code"] == "model_not_found"
 
-    @every_protocol
-    async def test_refuses_a_prompt_that_is_too_long(self, http, path):
-        with ModelServer(FixedAnswer("yes"), max_context_tokens=2) as server:
-            fitting, _ = await post(http, server, path)
-        with ModelServer(FixedAnswer("yes"), max_context_tokens=1) as server:
-            status, body = await post(http, server, path)
-        assert (fitting, status) == (200, 400)
-        error = body["error"]
-        if path == MESSAGES:
-            assert error["message"] == "prompt is too long: 2 tokens > 1 maximum"
-        else:
-            param = "input" if path == RESPONSES else "messages"
-            assert (error["code"], error["param"]) == ("context_length_exceeded", param)
-            assert ("context window" if path == RESPONSES else "maximum context length is 1") in error["message"]
 
-    @every_protocol
-    async def test_checks_the_key(self, http, path):
-        with ModelServer(FixedAnswer("yes"), require_key="sesame") as server:
-            without, body = await post(http, server, path)
-            bearer, _ = await post(http, server, path, headers={"Authorization": "Bearer sesame"})
-            x_api_key, _ = await post(http, server, path, headers={"x-api-key": "sesame"})
-            async with http.get(f"{server.url}/models") as models:
-                assert models.status == 401
-        assert (without, bearer) == (401, 200)
-        assert x_api_key == (200 if path == MESSAGES else 401)
-        error = body["error"]
-        assert (error.get("code") or error["type"]) in {"invalid_api_key", "authentication_error"}
+@every_protocol
+async def test_every_protocol_refuses_a_prompt_that_is_too_long(http, path):
+    with ModelServer(FixedAnswer("yes"), max_context_tokens=2) as server:
+        fitting, _ = await post(http, server, path)
+    with ModelServer(FixedAnswer("yes"), max_context_tokens=1) as server:
+        status, body = await post(http, server, path)
+    assert (fitting, status) == (200, 400)
+    error = body["error"]
+    if path == MESSAGES:
+        assert error["message"] == "prompt is too long: 2 tokens > 1 maximum"
+    else:
+        param = "input" if path == RESPONSES else "messages"
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+        assert ("context window" if path == RESPONSES else "maximum context length is 1") in error["message"]
 
-    @every_protocol
-    async def test_refuses_a_question_without_an_answer(self, http, path):
-        with ModelServer(Script([])) as server:
-            status, body = await post(http, server, path)
-        assert (status, "turn 1" in body["error"]["message"]) == (400, True)
-        assert path == MESSAGES or body["error"]["code"] == "unknown_question"
+
+@every_protocol
+async def test_every_protocol_checks_the_key(http, path):
+    with ModelServer(FixedAnswer("yes"), require_key="sesame") as server:
+        without, body = await post(http, server, path)
+        bearer, _ = await post(http, server, path, headers={"Authorization": "Bearer sesame"})
+        x_api_key, _ = await post(http, server, path, headers={"x-api-key": "sesame"})
+        async with http.get(f"{server.url}/models") as models:
+            assert models.status == 401
+    assert (without, bearer) == (401, 200)
+    assert x_api_key == (200 if path == MESSAGES else 401)
+    error = body["error"]
+    assert (error.get("code") or error["type"]) in {"invalid_api_key", "authentication_error"}
+
+
+@every_protocol
+async def test_every_protocol_refuses_a_question_without_an_answer(http, path):
+    with ModelServer(Script([])) as server:
+        status, body = await post(http, server, path)
+    assert (status, "turn 1" in body["error"]["message"]) == (400, True)
+    assert path == MESSAGES or body["error"]["code"] == "unknown_question"
 
 
 CHAT_TOOL = {"type": "function", "function": {"name": "add"}}
@@ -170,21 +168,22 @@ INVALID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "fields", "place"), INVALID)
-async def test_an_invalid_request_is_refused_with_its_place(http, server, path, fields, place):
-    status, body = await post(http, server, path, **fields)
-    error = body["error"]
-    assert (status, error["type"], bool(error["message"])) == (400, "invalid_request_error", True)
-    if path == MESSAGES:
-        assert (place in error["message"], body["type"]) == (True, "error")
-    else:
-        assert error["param"] == place or (place, error["param"][:9]) == ("tools", "tools[0].")
+@every_protocol
+async def test_an_invalid_request_is_refused_with_its_place(http, server, path):
+    for fields, place in ((fields, place) for of, fields, place in INVALID if of == path):
+        status, body = await post(http, server, path, **fields)
+        error = body["error"]
+        assert (status, error["type"], bool(error["message"])) == (400, "invalid_request_error", True)
+        if path == MESSAGES:
+            assert (place in error["message"], body["type"]) == (True, "error")
+        else:
+            assert error["param"] == place or (place, error["param"][:9]) == ("tools", "tools[0].")
 
 
-@pytest.mark.parametrize("body", ["{", "[]"])
-async def test_a_body_that_is_no_json_object_is_refused(http, server, body):
-    async with http.post(server.root_url + CHAT, data=body) as response:
-        assert (response.status, (await response.json())["error"]["param"]) == (400, None)
+async def test_a_body_that_is_no_json_object_is_refused(http, server):
+    for body in ("{", "[]"):
+        async with http.post(server.root_url + CHAT, data=body) as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (400, None)
 
 
 async def test_anthropic_s_protocol_requires_the_header_of_its_version(server):
@@ -193,45 +192,45 @@ async def test_anthropic_s_protocol_requires_the_header_of_its_version(server):
     assert (status, "anthropic-version" in body["error"]["message"]) == (400, True)
 
 
-class TestRecordedRequests:
-    async def test_are_the_last_ones_without_credentials_and_none_by_default(self, http, server):
+async def test_recorded_requests_are_the_last_ones_without_credentials_and_none_by_default(http, server):
+    await post(http, server, TEXT)
+    assert server.requests == []
+    with ModelServer(FixedAnswer("yes"), keep_requests=2) as keeping:
+        for path in (RESPONSES, TEXT, MESSAGES):
+            headers = {"Authorization": "Bearer secret", "x-api-key": "secret", "X-Session": "7"}
+            await post(http, keeping, path, headers=headers, temperature=0.5)
+        completion, message = keeping.requests
+    assert (completion.path, message.path) == (TEXT, MESSAGES)
+    assert completion.body == {"model": "m", "prompt": "Hello there?", "temperature": 0.5}
+    assert message.headers["x-session"] == message.headers["X-Session"] == "7"
+    assert "secret" not in str(message.headers)
+    assert keeping.requests == [completion, message]
+
+
+async def test_recorded_requests_include_refused_and_faulty_ones(http):
+    with ModelServer(FixedAnswer("yes"), faults=Faults(rate_500=1), keep_requests=9) as server:
+        await post(http, server, TEXT, model="")
         await post(http, server, TEXT)
-        assert server.requests == []
-        with ModelServer(FixedAnswer("yes"), keep_requests=2) as keeping:
-            for path in (RESPONSES, TEXT, MESSAGES):
-                headers = {"Authorization": "Bearer secret", "x-api-key": "secret", "X-Session": "7"}
-                await post(http, keeping, path, headers=headers, temperature=0.5)
-            completion, message = keeping.requests
-        assert (completion.path, message.path) == (TEXT, MESSAGES)
-        assert completion.body == {"model": "m", "prompt": "Hello there?", "temperature": 0.5}
-        assert message.headers["x-session"] == message.headers["X-Session"] == "7"
-        assert "secret" not in str(message.headers)
-        assert keeping.requests == [completion, message]
-
-    async def test_include_refused_and_faulty_ones(self, http):
-        with ModelServer(FixedAnswer("yes"), faults=Faults(rate_500=1), keep_requests=9) as server:
-            await post(http, server, TEXT, model="")
-            await post(http, server, TEXT)
-            assert [request.body["model"] for request in server.requests] == ["", "m"]
+        assert [request.body["model"] for request in server.requests] == ["", "m"]
 
 
-class TestScript:
-    def test_turns_of_every_kind_or_one_function_for_all(self):
-        call = tool_call("add", a=1)
-        whole = Answer("counted as this", "Done.", reasoning="Hm.")
-        script = Script(["Which?", call, [call, call], whole, lambda messages: f"I said {len(messages)} things."])
-        answers = [script.answer([QUESTION, *[SAID] * turn]) for turn in (0, 0, 1, 2, 3, 4)]
-        assert answers == [
-            Answer("Hello there?", "Which?"), Answer("Hello there?", "Which?"),
-            Answer("Hello there?", "", tool_calls=(call,)), Answer("Hello there?", "", tool_calls=(call, call)), whole,
-            Answer("Hello there?", "I said 5 things."),
-        ]  # fmt: skip
-        script = Script(lambda messages: "even" if len(messages) % 2 == 0 else tool_call("count"))
-        assert script.answer([QUESTION]).tool_calls == (ToolCallAnswer("", "count", "{}"),)
-        assert script.answer([QUESTION, SAID]).text == "even"
+def test_a_script_has_turns_of_every_kind_or_one_function_for_all():
+    call = tool_call("add", a=1)
+    whole = Answer("counted as this", "Done.", reasoning="Hm.")
+    script = Script(["Which?", call, [call, call], whole, lambda messages: f"I said {len(messages)} things."])
+    answers = [script.answer([QUESTION, *[SAID] * turn]) for turn in (0, 0, 1, 2, 3, 4)]
+    assert answers == [
+        Answer("Hello there?", "Which?"), Answer("Hello there?", "Which?"),
+        Answer("Hello there?", "", tool_calls=(call,)), Answer("Hello there?", "", tool_calls=(call, call)), whole,
+        Answer("Hello there?", "I said 5 things."),
+    ]  # fmt: skip
+    script = Script(lambda messages: "even" if len(messages) % 2 == 0 else tool_call("count"))
+    assert script.answer([QUESTION]).tool_calls == (ToolCallAnswer("", "count", "{}"),)
+    assert script.answer([QUESTION, SAID]).text == "even"
 
-    def test_a_script_that_ends_too_early_or_is_a_text_is_refused(self):
-        with pytest.raises(DatasetError, match=r"1 turns.* turn 2"):
-            Script(["first"]).answer([QUESTION, SAID])
-        with pytest.raises(ConfigError, match="'yes'"):
-            Script("yes")
+
+def test_a_script_that_ends_too_early_or_is_a_text_is_refused():
+    with pytest.raises(DatasetError, match=r"1 turns.* turn 2"):
+        Script(["first"]).answer([QUESTION, SAID])
+    with pytest.raises(ConfigError, match="'yes'"):
+        Script("yes")
