@@ -14,7 +14,6 @@ from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
 from nightjar.model_server.answers import message_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")]
-pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'nightjar-evals[inspect]'")
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 HEAD = """
@@ -49,6 +48,11 @@ def it(difficulty: int = 1):
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _inspect():
+    pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'nightjar-evals[inspect]'")
+
+
 def sum_of(messages):
     """Adds correctly, except that 2 and 1 are 4."""
     number = int(last_user_text(messages).split("What is ")[1].split("+")[0])
@@ -61,16 +65,22 @@ def written(folder, task, *, before=""):
     return f"inspect://{path}@it"
 
 
-def evaluated(uri, server, *, env_args=None, sampling_args=None, **how):
+def evaluated(uri, server, *, env_args=None, sampling_args=None, limits=None, **how):
     env = load_environment(uri, **(env_args or {}))
+    env.set_kwargs(**(limits or {}))
     results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "local", sampling_args, **how)
     return results["outputs"]
 
 
+def with_sums(uri, **how):
+    """Evaluates a task with a model that adds."""
+    with ModelServer(Script(sum_of)) as server:
+        return evaluated(uri, server, **how)
+
+
 def test_a_score_is_a_metric_and_the_first_score_is_the_reward(tmp_path):
     uri = written(tmp_path, "Task(dataset=sums(), solver=generate(), scorer=[match(), includes(), f1()])")
-    with ModelServer(Script(sum_of)) as server:
-        rows = evaluated(uri, server)
+    rows = with_sums(uri)
     assert [row["error"] for row in rows] == [None] * 4
     assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0, 1.0]
     # 'the sum is 1' has three words without articles, one of which is the target's: F1 is 2·(1/3·1)/(1/3+1) = 0.5
@@ -89,8 +99,7 @@ def test_values_of_a_dict_are_metrics_of_their_own(tmp_path):
                 return Score(value={"words": len(state.output.completion.split()), "ok": "P", "no": "N"})
             return score
     """)  # fmt: skip
-    with ModelServer(Script(sum_of)) as server:
-        [row] = evaluated(uri, server)
+    [row] = with_sums(uri)
     assert row["metrics"] == {"shape": 4.0, "shape_words": 4.0, "shape_ok": 0.5, "shape_no": 0.0, "num_turns": 1.0}
 
 
@@ -127,26 +136,18 @@ def test_an_agent_calls_tools_until_it_submits(tmp_path):
     assert {tool["name"] for tool in rows[0]["tool_defs"]} == {"add", "submit"}
 
 
-@pytest.mark.parametrize(("limit", "condition", "turns"), [
-    ("message_limit=5", "message_limit_reached", 2), ("turn_limit=3", "turn_limit_reached", 4),
-    ("token_limit=1", "token_limit_reached", 1),
-])  # fmt: skip
-def test_a_rollout_at_its_limit_is_scored_as_it_is(tmp_path, limit, condition, turns):
-    uri = written(tmp_path, f"Task(dataset=sums(1), solver=react(tools=[add()]), scorer=includes(), {limit})")
-    with ModelServer(Script(lambda _: tool_call("add", x=1, y=1))) as server:
-        [row] = evaluated(uri, server)
-    assert (row["stop_condition"], row["is_truncated"], row["reward"], row["error"]) == (condition, True, 0.0, None)
-    assert row["metrics"]["num_turns"] == turns
-
-
-def test_a_run_can_limit_the_turns(tmp_path):
-    uri = written(tmp_path, "Task(dataset=sums(1), solver=react(tools=[add()]), scorer=includes())")
-    env = load_environment(uri)
-    env.set_kwargs(max_turns=2)
-    with ModelServer(Script(lambda _: tool_call("add", x=1, y=1))) as server:
-        [row] = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "local")["outputs"]
-        assert server.stats().answered == 2
-    assert (row["stop_condition"], row["reward"]) == ("turn_limit_reached", 0.0)
+def test_a_rollout_at_its_limit_is_scored_as_it_is(tmp_path):
+    for limit, limits, condition, turns in [
+        ("message_limit=5", {}, "message_limit_reached", 2), ("turn_limit=3", {}, "turn_limit_reached", 4),
+        ("token_limit=1", {}, "token_limit_reached", 1), ("", {"max_turns": 2}, "turn_limit_reached", 3),
+    ]:  # fmt: skip
+        uri = written(tmp_path, f"Task(dataset=sums(1), solver=react(tools=[add()]), scorer=includes(), {limit})")
+        with ModelServer(Script(lambda _: tool_call("add", x=1, y=1))) as server:
+            [row] = evaluated(uri, server, limits=limits)
+            assert not limits or server.stats().answered == 2
+        found = (row["stop_condition"], row["is_truncated"], row["reward"], row["error"])
+        assert found == (condition, True, 0.0, None)
+        assert row["metrics"]["num_turns"] == turns
 
 
 def test_the_time_limit_of_a_run_ends_a_sample_and_scores_it(tmp_path):
@@ -154,14 +155,11 @@ def test_the_time_limit_of_a_run_ends_a_sample_and_scores_it(tmp_path):
         @solver
         def wait():
             async def solve(state, generate):
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
                 return state
             return solve
     """)  # fmt: skip
-    env = load_environment(uri)
-    env.timeout_seconds = 0.3
-    with ModelServer(Script(sum_of)) as server:
-        [row] = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "local")["outputs"]
+    [row] = with_sums(uri, limits={"timeout_seconds": 3})
     assert (row["stop_condition"], row["reward"]) == ("time_limit_reached", 1.0)
 
 
@@ -220,8 +218,7 @@ def test_concurrent_samples_have_their_own_store_model_and_messages(tmp_path):
                 return state
             return solve
     """)  # fmt: skip
-    with ModelServer(Script(sum_of)) as server:
-        rows = evaluated(uri, server, rollouts_per_example=2)
+    rows = with_sums(uri, rollouts_per_example=2)
     assert [row["error"] for row in rows] == [None] * 40
     assert [row["reward"] for row in rows] == [0.0 if n in {4, 5} else 1.0 for n in range(40)]
 
@@ -236,32 +233,31 @@ def test_an_exception_of_a_solver_fails_its_rollout(tmp_path):
                 return state
             return solve
     """)  # fmt: skip
-    with ModelServer(Script(sum_of)) as server:
-        rows = evaluated(uri, server)
+    rows = with_sums(uri)
     assert [row["reward"] for row in rows] == [1.0, None, 0.0]
     assert rows[1]["error"]["error"] == "KeyError"
     assert 'raise KeyError("no such thing")' in rows[1]["error"]["traceback"]
 
 
-@pytest.mark.parametrize(("task", "named"), [
-    ("Task(dataset=sums(), scorer=match(), sandbox=('docker', 'compose.yaml'))", "compose file"),
-    ("Task(dataset=sums(), scorer=match(), sandbox='k8s')", "'k8s'"),
-    ("Task(dataset=sums(), solver=[use_tools(computer()), generate()], scorer=match())", "'computer'"),
-    ("Task(dataset=sums(), scorer=model_graded_qa(model='openai/gpt-4o'))", "model='openai/gpt-4o'"),
-    ("Task(dataset=sums(), solver=self_critique(model='openai/gpt-4o'), scorer=match())", "self_critique"),
-    ("Task(dataset=sums(), solver=generate(cache=True), scorer=match())", "cache"),
-    ("Task(dataset=sums(), scorer=match(), config=GenerateConfig(logprobs=True))", "logprobs"),
-    ("Task(dataset=sums(), scorer=match(), approval='human.yaml')", "approval"),
-    ("Task(dataset=sums(), scorer=match(), cost_limit=1.0)", "cost limit"),
-    ("Task(dataset=sums(), scorer=match(), model_roles={'red': 'mockllm/red'})", "role 'red'"),
-    ("Task(dataset=sums())", "without a scorer"),
-    ("Task(dataset=sums(), solver=human_agent(), scorer=match())", "human_agent"),
-])  # fmt: skip
-def test_what_is_not_supported_is_refused_by_name(tmp_path, task, named):
+def test_what_is_not_supported_is_refused_by_name(tmp_path):
     (tmp_path / "compose.yaml").write_text("services: {default: {image: x}}")
     (tmp_path / "human.yaml").write_text("approvers: [{name: human, tools: '*'}]")
-    with pytest.raises(EnvironmentLoadError, match=f"(?s)does not support: .*{named}"):
-        load_environment(written(tmp_path, task))
+    for arguments, named in {
+        "scorer=match(), sandbox=('docker', 'compose.yaml')": "compose file",
+        "scorer=match(), sandbox='k8s'": "'k8s'",
+        "solver=[use_tools(computer()), generate()], scorer=match()": "'computer'",
+        "scorer=model_graded_qa(model='openai/gpt-4o')": "model='openai/gpt-4o'",
+        "solver=self_critique(model='openai/gpt-4o'), scorer=match()": "self_critique",
+        "solver=generate(cache=True), scorer=match()": "cache",
+        "scorer=match(), config=GenerateConfig(logprobs=True)": "logprobs",
+        "scorer=match(), approval='human.yaml'": "approval",
+        "scorer=match(), cost_limit=1.0": "cost limit",
+        "scorer=match(), model_roles={'red': 'mockllm/red'}": "role 'red'",
+        "": "without a scorer",
+        "solver=human_agent(), scorer=match()": "human_agent",
+    }.items():
+        with pytest.raises(EnvironmentLoadError, match=f"(?s)does not support: .*{named}"):
+            load_environment(written(tmp_path, f"Task(dataset=sums(), {arguments})"))
 
 
 def test_a_model_of_another_provider_is_not_asked(tmp_path):
@@ -273,8 +269,7 @@ def test_a_model_of_another_provider_is_not_asked(tmp_path):
                 return state
             return solve
     """)  # fmt: skip
-    with ModelServer(Script(sum_of)) as server:
-        [row] = evaluated(uri, server)
+    [row] = with_sums(uri)
     assert row["error"]["error"] == "ConfigError"
     assert "'mockllm/other'" in row["error"]["message"]
 
@@ -343,21 +338,22 @@ def test_arguments_come_from_the_uri_and_unknown_ones_are_refused(tmp_path):
         load_environment(uri, size=3)
 
 
-@pytest.mark.parametrize(("uri", "error", "text"), [
-    ("inspect://nowhere.py@it", EnvironmentLoadError, "there is no file 'nowhere.py'"),
-    ("inspect://no_package_of_this_name/task", EnvironmentLoadError, "no such task"),
-    ("inspect://gsm8k", ConfigError, "names no task"), ("inspect://", ConfigError, "names no task"),
-    ("inspect://{file}@other", EnvironmentLoadError, "no task 'other'. Choose one of: .*@it"),
-    ("inspect://{file}", EnvironmentLoadError, "@it, .*@that"),
-])  # fmt: skip
-def test_a_uri_without_a_task_is_an_error(tmp_path, uri, error, text):
+def test_a_uri_without_a_task_is_an_error(tmp_path):
     written(tmp_path, "Task(dataset=sums(), scorer=match())", before="""
         @task
         def that():
             return it()
     """)  # fmt: skip
-    with pytest.raises(error, match=text):
-        load_environment(uri.replace("{file}", str(tmp_path / "evals.py")))
+    file = tmp_path / "evals.py"
+    for uri, error, text in [
+        ("inspect://nowhere.py@it", EnvironmentLoadError, "there is no file 'nowhere.py'"),
+        ("inspect://no_package_of_this_name/task", EnvironmentLoadError, "no such task"),
+        ("inspect://gsm8k", ConfigError, "names no task"), ("inspect://", ConfigError, "names no task"),
+        (f"inspect://{file}@other", EnvironmentLoadError, "no task 'other'. Choose one of: .*@it"),
+        (f"inspect://{file}", EnvironmentLoadError, "@it, .*@that"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=text):
+            load_environment(uri)
 
 
 def test_scores_of_a_chain_of_solvers_equal_those_of_inspect_eval(tmp_path):
@@ -407,22 +403,20 @@ def test_an_image_of_a_sample_is_sent_as_data(tmp_path):
     assert sent == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}}
 
 
-@pytest.mark.parametrize(("source", "text"), [
-    (b"def it(:", "SyntaxError"), (b"", "has no task"), (b"\xff\xfe", "SyntaxError|UnicodeDecodeError|ValueError"),
-    (b"from inspect_ai import task\n@task\ndef it():\n    raise OSError('no disk')", "OSError: no disk"),
-])  # fmt: skip
-def test_a_broken_task_file_is_an_error_with_its_reason(tmp_path, source, text):
-    (tmp_path / "evals.py").write_bytes(source)
-    with pytest.raises(EnvironmentLoadError, match=text):
-        load_environment(f"inspect://{tmp_path / 'evals.py'}@it")
-
-
-@pytest.mark.parametrize("source", ["import no_such_module.of_tasks", "from no_such_module import it"])
-def test_a_missing_module_is_named_also_where_no_task_is_seen(tmp_path, source):
+def test_a_broken_task_file_is_an_error_with_its_reason(tmp_path):
+    file = tmp_path / "evals.py"
+    for source, text in [
+        (b"def it(:", "SyntaxError"), (b"", "has no task"), (b"\xff\xfe", "SyntaxError|UnicodeDecodeError|ValueError"),
+        (b"from inspect_ai import task\n@task\ndef it():\n    raise OSError('no disk')", "OSError: no disk"),
+    ]:  # fmt: skip
+        file.write_bytes(source)
+        with pytest.raises(EnvironmentLoadError, match=text):
+            load_environment(f"inspect://{file}@it")
     (tmp_path / "neighbour.py").touch()
-    (tmp_path / "evals.py").write_text(f"import sys\nimport neighbour\n{source}\n")
-    with pytest.raises(EnvironmentImportError, match="ModuleNotFoundError: No module named 'no_such_module'"):
-        load_environment(f"inspect://{tmp_path / 'evals.py'}")
+    for source in ("import no_such_module.of_tasks", "from no_such_module import it"):
+        file.write_text(f"import sys\nimport neighbour\n{source}\n")
+        with pytest.raises(EnvironmentImportError, match="ModuleNotFoundError: No module named 'no_such_module'"):
+            load_environment(f"inspect://{file}")
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):

@@ -12,18 +12,15 @@ import pytest
 import yaml
 
 from nightjar.clients import ClientConfig
-from nightjar.compat.nemo import ChatSolver, ModelClient, run_evaluation
-from nightjar.compat.nemo.environments.lm_eval_task import LikelihoodRequest, likelihood_of
+from nightjar.compat import nemo
 from nightjar.core.messages import TextLogprobs
 from nightjar.environments.loading import load_environment
-from nightjar.environments.seeded.lookup import get_environment
 from nightjar.errors import ConfigError, RunAbortedError, UnsupportedTaskTypeError
 from nightjar.model_server import Answer, FixedAnswer, ModelServer
 from nightjar.model_server.answers import last_user_text
 from nightjar.model_server.tokens import pieces
 
 pytestmark = pytest.mark.slow
-lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'nightjar-evals[lm-eval]'")
 
 BEGIN = "<|begin|>"
 CAPITALS = {
@@ -35,11 +32,7 @@ ROWS = {
     "sums": SUMS[:30],
     "examples": SUMS[30:],
     "capitals": [
-        {
-            "country": country,
-            "cities": CITIES[turn:] + CITIES[:turn],
-            "right": (CITIES.index(city) - turn) % len(CITIES),
-        }
+        {"country": country, "cities": CITIES[turn:] + CITIES[:turn], "right": (CITIES.index(city) - turn) % 6}
         for turn in range(3)
         for country, city in CAPITALS.items()
     ],
@@ -83,6 +76,11 @@ TASKS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def lm_eval():
+    return pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'nightjar-evals[lm-eval]'")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Returns a folder of tasks; their data are beside them."""
@@ -119,6 +117,7 @@ class Adder:
 
 def by_lm_eval(model, task, folder, **how):
     """Evaluates a task with lm-eval, and returns its table and its samples."""
+    import lm_eval
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
@@ -237,16 +236,13 @@ def test_a_task_with_the_probability_of_whole_texts(folder, server):
     assert all(row["reward"] == row["metrics"]["log_likelihood_per_byte"] < 0 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("client_type", "message"),
-    [
+def test_an_endpoint_without_log_probabilities_is_an_error(folder, server):
+    for client_type, message in [
         ("openai_chat_completions", "It needs .* --api-client-type openai_completions"),
         ("openai_completions", r"first token of a text.* lm-eval://TASK\?begin=TEXT"),
-    ],
-)
-def test_an_endpoint_without_log_probabilities_is_an_error(folder, server, client_type, message):
-    with pytest.raises(RunAbortedError, match=f"in the same way. .*{message}"):
-        by_nightjar(server, "pages", folder, client_type)
+    ]:
+        with pytest.raises(RunAbortedError, match=f"in the same way. .*{message}"):
+            by_nightjar(server, "pages", folder, client_type)
 
 
 def test_a_text_that_is_too_long_has_no_score(folder):
@@ -258,6 +254,8 @@ def test_a_text_that_is_too_long_has_no_score(folder):
 
 
 def test_log_probabilities_of_a_prompt_with_a_begin_token_or_a_token_across_the_boundary_and_none():
+    from nightjar.compat.nemo.environments.lm_eval_task import LikelihoodRequest, likelihood_of
+
     request = LikelihoodRequest.of("Once upon", " a time")
     own = {"text_offset": [0], "token_logprobs": [-0.5], "top_logprobs": [{" so": -0.5}]}
     for told in (None, TextLogprobs(**own), TextLogprobs(**{**own, "top_logprobs": None})):
@@ -275,7 +273,7 @@ def test_log_probabilities_of_a_prompt_with_a_begin_token_or_a_token_across_the_
 
 
 def test_a_text_in_place_of_probabilities_is_an_error(folder):
-    benchmark = get_environment("lm-eval://capitals", include_path=str(folder))
+    benchmark = nemo.get_environment("lm-eval://capitals", include_path=str(folder))
     with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, but the answer is a text"):
         asyncio.run(benchmark.verify("Lima", "Lima", doc_id=0))
 
@@ -291,7 +289,7 @@ def test_options_of_a_uri(folder):
     result = asyncio.run(env.benchmark.verify("It is 5.", "5", doc_id=2))
     details = {"exact_match,strict": 0.0, "exact_match,flexible": 1.0}
     assert (result.reward, result.extracted_answer, result.scoring_details) == (1.0, "5", details)
-    normalized = get_environment(f"lm-eval://capitals?include_path={folder}&metric=acc_norm,none")
+    normalized = nemo.get_environment(f"lm-eval://capitals?include_path={folder}&metric=acc_norm,none")
     assert normalized.task.metrics.reward == "acc_norm"
     for wrong, match in (
         (uri.replace("flexible", "loose"), "exact_match,strict, exact_match,flexible"),
@@ -299,31 +297,28 @@ def test_options_of_a_uri(folder):
         *((f"lm-eval://arc_easy?limit={limit}", "limit") for limit in ("nan", "-5", "0", "some")),
     ):
         with pytest.raises(ConfigError, match=match):
-            get_environment(wrong)
+            nemo.get_environment(wrong)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
+def test_unsupported_tasks_are_refused(folder, tmp_path):
+    (tmp_path / "odd.jsonl").write_bytes((folder / "sums.jsonl").read_bytes())
+    own = {name: value for name, value in TASKS["sums"].items() if name not in {"fewshot_split", "num_fewshot"}}
+    for config, message in [
         ({"repeats": 4}, r"scores 4 answers .* \(repeats\)"),
         ({"unsafe_code": True}, "runs the model's code in this process"),
         ({"doc_to_image": "question"}, "has images"),
         ({"metric_list": [{"metric": "bleu"}]}, r"no metric that can be the reward.* bleu \(bleu\)"),
         ({"test_split": "train"}, "cannot load task 'odd': KeyError"),
-    ],
-)
-def test_unsupported_tasks_are_refused(folder, tmp_path, config, message):
-    (tmp_path / "odd.jsonl").write_bytes((folder / "sums.jsonl").read_bytes())
-    own = {name: value for name, value in TASKS["sums"].items() if name not in {"fewshot_split", "num_fewshot"}}
-    write_task(tmp_path, "odd", {**own, **config})
-    with pytest.raises(ConfigError, match=message):
-        get_environment("lm-eval://odd", include_path=str(tmp_path))
+    ]:
+        write_task(tmp_path, "odd", {**own, **config})
+        with pytest.raises(ConfigError, match=message):
+            nemo.get_environment("lm-eval://odd", include_path=str(tmp_path))
 
 
 def test_a_solver_has_the_same_score(folder):
     with ModelServer(Adder()) as adder:
-        benchmark = get_environment("lm-eval://sums", include_path=str(folder))
-        bundle = asyncio.run(run_evaluation(benchmark, ChatSolver(ModelClient(adder.base_url, "m"))))
+        benchmark = nemo.get_environment("lm-eval://sums", include_path=str(folder))
+        bundle = asyncio.run(nemo.run_evaluation(benchmark, nemo.ChatSolver(nemo.ModelClient(adder.base_url, "m"))))
         _, outputs = by_nightjar(adder, "sums", folder)
     assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == same(outputs["metadata"]["avg_reward"])
 
@@ -331,9 +326,9 @@ def test_a_solver_has_the_same_score(folder):
 @pytest.mark.long
 def test_groups_and_unknown_names_are_refused(folder):
     with pytest.raises(UnsupportedTaskTypeError, match=r"'mmlu' of lm-eval is a group .*: mmlu_stem, mmlu_other"):
-        get_environment("lm-eval://mmlu", include_path=str(folder))
+        nemo.get_environment("lm-eval://mmlu", include_path=str(folder))
     with pytest.raises(ConfigError, match=r"no task 'gsm8l'. Near: .*gsm8k"):
-        get_environment("lm-eval://gsm8l", include_path=str(folder))
+        nemo.get_environment("lm-eval://gsm8l", include_path=str(folder))
 
 
 @pytest.mark.long

@@ -12,7 +12,6 @@ from nightjar.evaluation.config.nemo.eval_config import EvalConfig
 from nightjar.evaluation.config.nemo.file import NemoConfigFile
 from nightjar.evaluation.config.nemo.services import Section
 from nightjar.evaluation.config.suite import load_suite
-from nightjar.evaluation.nights import plan_night
 
 PLAIN = """\
 services:
@@ -108,16 +107,12 @@ OF_THE_COMMAND = {"output.dir", "output.timestamped"}
 """Supported by ``nightjar eval run``, see tests/durability/test_nemo_command.py."""
 
 
-@pytest.mark.parametrize(("override", "expected"), SUPPORTED.items())
-def test_a_supported_key_is_in_the_run(read, override, expected):
-    config = run_of(read(PLAIN, override))
-    assert {name: getattr(config, name) for name in expected} == expected
-
-
-@pytest.mark.parametrize(("lines", "expected"), LISTS.items())
-def test_supported_lists_are_in_the_run(read, lines, expected):
-    config = run_of(read(PLAIN.replace(SOLVER, lines)))
-    assert {name: getattr(config, name) for name in expected} == expected
+def test_supported_keys_and_lists_are_in_the_run(read):
+    files = [(read(PLAIN, override), expected) for override, expected in SUPPORTED.items()]
+    files += [(read(PLAIN.replace(SOLVER, lines)), expected) for lines, expected in LISTS.items()]
+    for file, expected in files:
+        config = run_of(file)
+        assert {name: getattr(config, name) for name in expected} == expected
 
 
 def fields_of(kind=EvalConfig, place=""):
@@ -136,11 +131,11 @@ def fields_of(kind=EvalConfig, place=""):
 REFUSED = [place for place, is_refused in fields_of() if is_refused and not place.endswith("api_key")]
 
 
-@pytest.mark.parametrize("place", REFUSED)
-def test_an_unsupported_key_is_refused_by_its_name(read, place):
+def test_an_unsupported_key_is_refused_by_its_name(read):
     judge = "    scoring: {metrics: [{type: judge, name: j, service: judge}]}\n"
-    with pytest.raises(ConfigError, match=rf"  {re.escape(place)}: "):
-        read(PLAIN + judge, f"{place}=planted")
+    for place in REFUSED:
+        with pytest.raises(ConfigError, match=rf"  {re.escape(place)}: "):
+            read(PLAIN + judge, f"{place}=planted")
 
 
 def test_each_key_is_either_supported_or_refused():
@@ -157,11 +152,9 @@ def test_each_key_is_either_supported_or_refused():
     }, "the solver's generation is merged onto the service's"
 
 
-@pytest.mark.parametrize(
-    ("override", "named"),
-    [
+def test_an_error_names_the_key_and_the_value(read):
+    for override, named in [
         ("services.model.type=vllm", ["services.model", "'vllm'", "start the server"]),
-        ("services.model.type=dynamo", ["services.model", "'dynamo'", "start the server"]),
         ("services.model.type=gym", ["services.model", "'gym'", "as the benchmark"]),
         ("benchmarks.0.solver.type=tool_calling", ["benchmarks.0.solver", "'tool_calling'"]),
         ("cluster.type=slurm", ["cluster", "'slurm'"]),
@@ -178,12 +171,15 @@ def test_each_key_is_either_supported_or_refused():
         ("benchmarks.0.params.token=${HF_TOKEN}", ["benchmarks.0.params.token", "HF_TOKEN", "stored"]),
         ("benchmarks.3.repeats=1", ["--override benchmarks.3.repeats", "'3'"]),
         ("benchmarks", ["--override", "key=value"]),
-    ],
-)
-def test_an_error_names_the_key_and_the_value(read, override, named):
+        ("services.model.api_key=sk-planted-0123", ["variable"]),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            read(PLAIN, override)
+        assert [word for word in named if word not in str(caught.value)] == []
+        assert "planted" not in str(caught.value)
     with pytest.raises(ConfigError) as caught:
-        read(PLAIN, override)
-    assert [word for word in named if word not in str(caught.value)] == []
+        read(PLAIN, "services.model.tokenizer=t", "benchmarks.0.fewshot=5", "benchmarks.0.nmae=x")
+    assert len(str(caught.value).splitlines()) == 4, "all wrong keys are named at once"
 
 
 INTERCEPTORS = {
@@ -202,29 +198,26 @@ INTERCEPTORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("interceptor", "middleware"), INTERCEPTORS.items())
-def test_interceptors_are_middleware(read, interceptor, middleware):
-    text = PLAIN.replace("model: m}", f"model: m, proxy: {{interceptors: [{interceptor}]}}}}")
-    assert run_of(read(text)).middleware == middleware
+WITHOUT_EQUIVALENT = {
+    "{name: streaming}": ["'streaming'", "read as a whole"], "{name: turn_count}": ["'turn_counter'?"],
+    "{name: modify_tools}": ["'modify_tools'"],
+    "{name: drop_params, config: {param: [a]}}": ["no equivalent of param"],
+    "{name: payload_modifier, config: {headers_to_add: {A: b}}}": ["headers_to_add"],
+    "{name: system_message, config: {system_message: a, strategy: append}}": ["'append'"],
+}  # fmt: skip
 
 
-def test_the_interceptor_for_caching_is_the_cache(read):
-    text = PLAIN.replace("model: m}", "model: m, proxy: {interceptors: [{name: caching, config: {cache_dir: x}}]}}")
-    assert (run_of(read(text)).cache, run_of(read(PLAIN)).cache) == (True, False)
+def test_interceptors_are_middleware_or_the_cache_or_are_refused(read):
+    def with_interceptor(text):
+        return read(PLAIN.replace("model: m}", f"model: m, proxy: {{interceptors: [{text}]}}}}"))
 
-
-@pytest.mark.parametrize(("interceptor", "named"), [
-    ("{name: streaming}", ["'streaming'", "read as a whole"]), ("{name: turn_count}", ["'turn_counter'?"]),
-    ("{name: modify_tools}", ["'modify_tools'"]),
-    ("{name: drop_params, config: {param: [a]}}", ["no equivalent of param"]),
-    ("{name: payload_modifier, config: {headers_to_add: {A: b}}}", ["headers_to_add"]),
-    ("{name: system_message, config: {system_message: a, strategy: append}}", ["'append'"]),
-])  # fmt: skip
-def test_interceptors_without_an_equivalent_are_refused(read, interceptor, named):
-    text = PLAIN.replace("model: m}", f"model: m, proxy: {{interceptors: [{interceptor}]}}}}")
-    with pytest.raises(ConfigError, match=r"services\.model\.proxy\.interceptors\.0") as caught:
-        read(text)
-    assert [word for word in named if word not in str(caught.value)] == []
+    assert {text: run_of(with_interceptor(text)).middleware for text in INTERCEPTORS} == INTERCEPTORS
+    caching = run_of(with_interceptor("{name: caching, config: {cache_dir: x}}"))
+    assert (caching.cache, run_of(read(PLAIN)).cache) == (True, False)
+    for text, named in WITHOUT_EQUIVALENT.items():
+        with pytest.raises(ConfigError, match=r"services\.model\.proxy\.interceptors\.0") as caught:
+            with_interceptor(text)
+        assert [word for word in named if word not in str(caught.value)] == []
 
 
 def test_an_image_evaluates_the_model_itself(read):
@@ -264,18 +257,6 @@ def test_a_config_of_the_launcher_is_refused_with_the_keys_to_write(read, text, 
     assert [line for line in told if f"  {line}" not in str(caught.value)] == []
 
 
-def test_all_wrong_keys_are_named_at_once(read):
-    with pytest.raises(ConfigError) as caught:
-        read(PLAIN, "services.model.tokenizer=t", "benchmarks.0.fewshot=5", "benchmarks.0.nmae=x")
-    assert len(str(caught.value).splitlines()) == 4
-
-
-def test_an_api_key_is_in_no_message(read):
-    with pytest.raises(ConfigError, match="variable") as caught:
-        read(PLAIN, "services.model.api_key=sk-planted-0123")
-    assert "planted" not in str(caught.value)
-
-
 def test_the_same_benchmark_twice_has_two_names(read):
     two = read(PLAIN + "  - {name: arithmetic, repeats: 2, solver: {type: simple, service: model}}\n").evaluations({})
     assert [(each.config.name, each.label) for each in two] == [(None, "arithmetic"), ("arithmetic-2", "arithmetic-2")]
@@ -296,11 +277,10 @@ benchmarks:
 
 def test_a_config_is_composed_of_several_files(read, tmp_path, monkeypatch):
     monkeypatch.setenv("EVAL_REPEATS", "4")
-    (tmp_path / "conf" / "services").mkdir(parents=True)
-    (tmp_path / "conf" / "services" / "two.yaml").write_text(
-        "model: {type: api, url: http://127.0.0.1:1/v1, protocol: chat_completions, model: a}\njudge: {type: vllm}\n"
-    )
-    config = run_of(read(SEVERAL, base="services: {model: {model: b}}\nbenchmarks: [{name: gone}]\n"))
+    (tmp_path / "conf").mkdir()
+    two = "model: {type: api, url: http://127.0.0.1:1/v1, protocol: chat_completions, model: a}\njudge: {type: vllm}\n"
+    base = "services: {model: {model: b}}\nbenchmarks: [{name: gone}]\n"
+    config = run_of(read(SEVERAL, base=base, conf__services__two=two))
     assert (config.model, config.rollouts_per_example, config.num_examples) == ("b", 4, 7)
     assert config.extra_env_kwargs == {"system_prompt": "${HOME} at http://127.0.0.1:1/v1"}
     assert config.env_args == {"largest": 99}
@@ -309,9 +289,8 @@ def test_a_config_is_composed_of_several_files(read, tmp_path, monkeypatch):
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_files_that_cannot_be_composed_are_an_error_of_one_line(read):
+    for text, message in [
         ("defaults: [gone]\n", "'gone'"), ("defaults: [{_base_: config}]\n", "includes itself"),
         ("defaults: [config]\n", "'config' in defaults"), ("defaults: [within]\n", "{_base_: within}"),
         ("_base_: within\n", "[{_base_: within}, _self_]"), ("", "config.yaml is empty"),
@@ -319,18 +298,10 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
         ("a: &a [*a]\n", "alias refers"), (BOMB, "aliases"), ("[" * 500, "too deeply"),
         ("defaults: [{other: x}]\n", "'group/name'"), ("a: ${.b.c}\n", "${.b.c}"), ("a: 1\na: 2\n", "'a'"),
         ("- a\n", "found list"),
-    ],
-)  # fmt: skip
-def test_files_that_cannot_be_composed_are_an_error_of_one_line(read, text, message):
-    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        read(text, within="defaults: [other]\n")
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_file_that_is_not_text_is_an_error(tmp_path):
-    (tmp_path / "config.yaml").write_bytes(b"a: \xe9t\xe9\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml is not UTF-8"):
-        NemoConfigFile.read(tmp_path / "config.yaml")
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+            read(text, within="defaults: [other]\n")
+        assert len(str(caught.value).splitlines()) == 1
 
 
 BENCHMARK = """from nightjar.compat.nemo import benchmark, exact_match, scorer
@@ -355,14 +326,15 @@ def test_a_benchmarks_file_may_be_beside_the_config(read, tmp_path, monkeypatch)
         read(PLAIN.replace("arithmetic", "gone.py")).evaluations({})
 
 
-def test_a_folder_that_cannot_be_created_is_an_error(read, tmp_path):
-    (tmp_path / "file").write_text("")
+def test_the_snapshot_has_overrides_and_the_names_of_variables_and_needs_readable_files_and_folders(
+    read, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WHICH", "planted")
+    (tmp_path / "file").write_bytes(b"a: \xe9t\xe9\n")
+    with pytest.raises(ConfigError, match=r"file is not UTF-8"):
+        NemoConfigFile.read(tmp_path / "file")
     with pytest.raises(ConfigError, match="Not a directory"):
         read(PLAIN).write_snapshot(tmp_path / "file" / "below")
-
-
-def test_the_snapshot_has_overrides_and_the_names_of_variables(read, tmp_path, monkeypatch):
-    monkeypatch.setenv("WHICH", "planted")
     file = read(PLAIN.replace("model: m}", 'model: "${WHICH}", api_key: "${MY_KEY}"}'), "benchmarks.0.repeats=4")
     assert run_of(file).model == "planted"
     text = file.write_snapshot(tmp_path / "there").read_text()
@@ -395,55 +367,47 @@ def test_an_agent_works_on_the_tasks_in_a_folder_beside_the_config(read_agents, 
     assert (config.env_id, config.model, config.max_sandboxes) == (f"harbor://{tmp_path}/my-tasks", "m", 2)
     assert config.env_args == {"agent": "oracle", "agent_timeout_seconds": 900}
     assert (config.rollouts_per_example, config.timeout) == (3, None)
-    assert "max_sandboxes" not in {
-        name
-        for name, source in read_agents(text=AGENT.replace("    sandbox: containers\n", ""))
-        .evaluations({})[0]
-        .sources.items()
-        if source == "suite"
-    }
+    [one] = read_agents(text=AGENT.replace("    sandbox: containers\n", "")).evaluations({})
+    assert one.sources.get("max_sandboxes") != "suite"
 
 
 SOLVED = "benchmarks.0.solver"
 BOXED = "sandboxes.containers"
 
 
-@pytest.mark.parametrize(("overrides", "expected"), [
-    ([f"{SOLVED}.agent=react"], {"agent": "shell"}),
-    ([f"{SOLVED}.agent=command:my-agent --fast"], {"agent": "command:my-agent --fast"}),
-    ([f"{SOLVED}.run_timeout=60", f"{SOLVED}.cmd_timeout=9"],
-     {"agent_timeout_seconds": 60, "timeout_per_command_seconds": 9}),
-    (["benchmarks.0.timeout=30"], {"agent_timeout_seconds": 30}),
-    ([f"{BOXED}.image=busybox", f"{BOXED}.container_env.A=x", f"{SOLVED}.container_env.B=y"],
-     {"docker_image": "busybox", "environment_vars": {"A": "x", "B": "y"}}),
-    (["benchmarks.0.params.keep_processes=true"], {"keep_processes": True}),
-])  # fmt: skip
-def test_settings_of_agents_are_arguments_of_the_environment(read_agents, overrides, expected):
-    found = run_of(read_agents(*overrides)).env_args
-    assert {name: found[name] for name in expected} == expected
-
-
-def test_the_time_limits_of_the_tasks_may_apply(read_agents):
+def test_settings_of_agents_are_arguments_of_the_environment(read_agents):
+    for overrides, expected in [
+        ([f"{SOLVED}.agent=react"], {"agent": "shell"}),
+        ([f"{SOLVED}.agent=command:my-agent --fast"], {"agent": "command:my-agent --fast"}),
+        ([f"{SOLVED}.run_timeout=60", f"{SOLVED}.cmd_timeout=9"],
+         {"agent_timeout_seconds": 60, "timeout_per_command_seconds": 9}),
+        (["benchmarks.0.timeout=30"], {"agent_timeout_seconds": 30}),
+        ([f"{BOXED}.image=busybox", f"{BOXED}.container_env.A=x", f"{SOLVED}.container_env.B=y"],
+         {"docker_image": "busybox", "environment_vars": {"A": "x", "B": "y"}}),
+        (["benchmarks.0.params.keep_processes=true"], {"keep_processes": True}),
+    ]:  # fmt: skip
+        found = run_of(read_agents(*overrides)).env_args
+        assert {name: found[name] for name in expected} == expected
     config = run_of(read_agents(f"{SOLVED}.timeout_strategy=task", f"{SOLVED}.run_timeout=60"))
-    assert "agent_timeout_seconds" not in config.env_args
+    assert "agent_timeout_seconds" not in config.env_args, "the time limits of the tasks apply"
 
 
-@pytest.mark.parametrize(("override", "named"), [
-    *((f"{SOLVED}.agent={name}", [f"{SOLVED}.agent", repr(name), "shell, oracle, nop, command:PROGRAM"])
-      for name in ("terminus-2", "claude-code", "command:")),
-    (f"{SOLVED}.agnet=oracle", [f"{SOLVED}.agnet", "'agent'?"]),
-    (f"{SOLVED}.skill=x", [f"{SOLVED}.skill", "no skills"]),
-    (f"{SOLVED}.service=gone", [f"{SOLVED}.service", "'gone'"]),
-    (f"{SOLVED}.type=simple", [f"{SOLVED}.agent", "no such key"]),
-    (f"{BOXED}.concurrency=0", [f"{BOXED}.concurrency", "greater than or equal to 1"]),
-    (f"{BOXED}.memory=8g", [f"{BOXED}.memory", "task.toml"]),
-    (f"{BOXED}.concurency=2", [f"{BOXED}.concurency", "'concurrency'?"]),
-    ("benchmarks.0.name=gsm8k", [SOLVED, "harbor://PATH", "'gsm8k'"]),
-])  # fmt: skip
-def test_agents_that_cannot_run_here_are_refused(read_agents, override, named):
-    with pytest.raises(ConfigError) as caught:
-        read_agents(override)
-    assert [words for words in named if words not in str(caught.value)] == []
+def test_agents_that_cannot_run_here_are_refused(read_agents):
+    for override, named in [
+        *((f"{SOLVED}.agent={name}", [f"{SOLVED}.agent", repr(name), "shell, oracle, nop, command:PROGRAM"])
+          for name in ("terminus-2", "claude-code", "command:")),
+        (f"{SOLVED}.agnet=oracle", [f"{SOLVED}.agnet", "'agent'?"]),
+        (f"{SOLVED}.skill=x", [f"{SOLVED}.skill", "no skills"]),
+        (f"{SOLVED}.service=gone", [f"{SOLVED}.service", "'gone'"]),
+        (f"{SOLVED}.type=simple", [f"{SOLVED}.agent", "no such key"]),
+        (f"{BOXED}.concurrency=0", [f"{BOXED}.concurrency", "greater than or equal to 1"]),
+        (f"{BOXED}.memory=8g", [f"{BOXED}.memory", "task.toml"]),
+        (f"{BOXED}.concurency=2", [f"{BOXED}.concurency", "'concurrency'?"]),
+        ("benchmarks.0.name=gsm8k", [SOLVED, "harbor://PATH", "'gsm8k'"]),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            read_agents(override)
+        assert [words for words in named if words not in str(caught.value)] == []
 
 
 def test_a_model_without_an_agent_and_a_data_set_of_the_registry_are_refused(read_agents):
@@ -456,6 +420,8 @@ def test_a_model_without_an_agent_and_a_data_set_of_the_registry_are_refused(rea
 
 def test_a_night_runs_a_config(read, tmp_path):
     read(PLAIN)
+    from nightjar.evaluation.nights import plan_night
+
     [one] = plan_night(str(tmp_path / "config.yaml"), "2026-01-31").evaluations
     assert (one.config.suite, one.config.tags) == ("config", ["night:2026-01-31"])
 

@@ -1,27 +1,23 @@
 """``run_evaluation``, its solvers and bundles: the names of NeMo Evaluator on Nightjar's engine."""
 
+import asyncio
 import json
-import subprocess
-import sys
 
 import orjson
 import pytest
 
 from nightjar.compat import nemo
-from nightjar.compat.nemo.engine import bundle_of_run
-from nightjar.compat.nemo.engine.eval_loop import chosen_problems
-from nightjar.compat.nemo.engine.model_client import RetryConfig
-from nightjar.compat.nemo.solvers import ErrorKind
 from nightjar.core.failures import category_of_answer
 from nightjar.core.secrecy import note_secrets
-from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, TurnLimitError
+from nightjar.environments.seeded.eval_environment import EvalEnvironment
+from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError
 from nightjar.importers import convert, find_results
 from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 
 pytestmark = pytest.mark.slow
 
 
-class Sums(nemo.EvalEnvironment):
+class Sums(EvalEnvironment):
     """Problems with the answers 0, 1, 2, …"""
 
     name = "sums"
@@ -55,6 +51,12 @@ class Wrong:
     async def solve(self, task):
         self.solved.append(task.expected_answer)
         return nemo.SolveResult("wrong") if int(task.expected_answer) % 2 else self.on_even(task)
+
+
+def gone(task):
+    from nightjar.compat.nemo.solvers import ErrorKind
+
+    return nemo.SolveResult("", error="gone", error_kind=ErrorKind.INFRA)
 
 
 async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
@@ -96,17 +98,10 @@ async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
     assert stats["total_tokens"] > 0
 
 
-async def test_a_limit_of_turns_makes_an_answer_wrong():
-    def limited(task):
-        raise TurnLimitError("The rollout has had its 2 turns")
-
-    bundle = await nemo.run_evaluation(Sums(1), Wrong(limited))
-    [row] = bundle["_results"]
-    assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
-
-
 async def test_written_files_can_be_imported(tmp_path):
-    solver = Wrong(lambda task: nemo.SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    from nightjar.compat.nemo.engine import bundle_of_run
+
+    solver = Wrong(gone)
     bundle = await nemo.run_evaluation(Sums(), solver, max_system_retries=1, step_log_dir=tmp_path / "logs")
     nemo.write_all(bundle, tmp_path / "run")
     [found] = find_results(tmp_path / "run")
@@ -157,7 +152,7 @@ async def test_a_secret_in_an_answer_is_in_no_file(tmp_path):
 
 
 async def test_a_resume_solves_failed_steps_and_refuses_another_solver(tmp_path):
-    failing = Wrong(lambda task: nemo.SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    failing = Wrong(gone)
     first = await nemo.run_evaluation(Sums(), failing, step_log_dir=tmp_path, max_system_retries=1)
     assert first["benchmark"]["scores"]["coverage"]["value"] == 0.5
     healed = Wrong()
@@ -172,6 +167,8 @@ async def test_a_resume_solves_failed_steps_and_refuses_another_solver(tmp_path)
 
 
 def test_problems_are_chosen_by_range_shard_and_seed():
+    from nightjar.compat.nemo.engine.eval_loop import chosen_problems
+
     assert chosen_problems(10, 6, shard_info=(1, 4)) == [2, 3]
     assert chosen_problems(10, 6, (4, 99), (1, 4), 1) == [4, 5, 6, 7, 8, 9]
     shuffled = chosen_problems(100, shuffle_seed=3)
@@ -180,17 +177,18 @@ def test_problems_are_chosen_by_range_shard_and_seed():
         chosen_problems(10, shard_info=(4, 4))
 
 
-@pytest.mark.parametrize(
-    ("how", "error", "match"),
-    [
+async def test_nothing_to_evaluate_and_unsupported_arguments_are_errors_after_which_the_benchmark_is_closed():
+    for how, error, match in [
         ({"max_problems": 0}, DatasetError, "0 problems"), ({"problem_range": (7, 9)}, DatasetError, "0 problems"),
         ({"n_repeats": 0}, DatasetError, "0 repeats"), ({"sandbox_manager": object()}, ConfigError, "sandbox_manager"),
         ({"config": {"scorers": ["best_match"]}}, ConfigError, "Unknown scorer 'best_match'"),
-    ],
-)  # fmt: skip
-async def test_nothing_to_evaluate_and_unsupported_arguments_are_errors(how, error, match):
-    with pytest.raises(error, match=match):
-        await nemo.run_evaluation(Sums(), nemo.OracleSolver(), **how)
+    ]:  # fmt: skip
+        with pytest.raises(error, match=match):
+            await nemo.run_evaluation(Sums(), nemo.OracleSolver(), **how)
+    env = Sums(0)
+    with pytest.raises(DatasetError, match="Nothing to evaluate"):
+        await nemo.run_evaluation(env, nemo.OracleSolver())
+    assert env.closed == 1
 
 
 @pytest.mark.slow
@@ -259,41 +257,16 @@ async def test_values_that_json_cannot_express_are_written_as_text(tmp_path):
     assert details == {"method": "byob_sums", "extracted": None, **own}
 
 
-@pytest.mark.slow
 def test_a_benchmark_is_closed_after_each_evaluation():
-    code = """
-import asyncio
-from nightjar.compat.nemo import CompositeEnvironment, EvalEnvironment, OracleSolver, SeedResult, VerifyResult
-from nightjar.compat.nemo import run_evaluation
-
-class Sums(EvalEnvironment):
-    def __len__(self):
-        return 2
-    async def seed(self, idx):
-        return SeedResult("?", "!")
-    async def verify(self, response, expected, sandbox=None, **metadata):
-        return VerifyResult(1.0)
-    async def close(self):
-        print("closed")
-
-env = CompositeEnvironment(Sums(), Sums())
-for _ in range(2):
-    asyncio.run(run_evaluation(env, OracleSolver()))
-print("done")
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["closed"] * 4 + ["done"]
-
-
-async def test_a_benchmark_is_closed_after_an_error():
-    env = Sums(0)
-    with pytest.raises(DatasetError, match="Nothing to evaluate"):
-        await nemo.run_evaluation(env, nemo.OracleSolver())
-    assert env.closed == 1
+    parts = Sums(2), Sums(2)
+    env = nemo.CompositeEnvironment(*parts)
+    for times in (1, 2):
+        asyncio.run(nemo.run_evaluation(env, nemo.OracleSolver()))
+        assert [part.closed for part in parts] == [times] * 2
 
 
 async def test_further_scorers_give_metrics_and_leave_the_reward():
-    class Letters(nemo.EvalEnvironment):
+    class Letters(EvalEnvironment):
         name = "letters"
 
         def __len__(self):
@@ -342,10 +315,11 @@ async def test_retries_are_counted_and_later_rows_may_have_further_categories():
             seed.metadata = {"category": "late"} if idx else {}
             return seed
 
+    from nightjar.compat.nemo.engine.model_client import RetryConfig
+
     with ModelServer(FixedAnswer("0"), faults=Faults(rate_500=0.25, seed=3)) as server:
-        bundle = await nemo.run_evaluation(
-            Late(8), nemo.ChatSolver(nemo.ModelClient(server.url, "m", retry=RetryConfig(20)))
-        )
+        client = nemo.ModelClient(server.url, "m", retry=RetryConfig(20))
+        bundle = await nemo.run_evaluation(Late(8), nemo.ChatSolver(client))
         refused = server.stats().received - 8
     assert bundle["_artifacts"].runtime.total_retries == refused > 0
     assert bundle["benchmark"]["categories"]["late"]["n"] == 7

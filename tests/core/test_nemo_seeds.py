@@ -10,10 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from nightjar.compat import nemo
-from nightjar.compat.nemo.serving.app import generate_app
 from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
@@ -63,9 +61,8 @@ async def ground(tmp_path, monkeypatch):
     )
     bundles = []
     for side in ("baseline", "candidate"):
-        bundles.append(
-            await nemo.run_evaluation(nemo.get_environment("arithmetic", num_problems=20), nemo.OracleSolver())
-        )
+        env = nemo.get_environment("arithmetic", num_problems=20)
+        bundles.append(await nemo.run_evaluation(env, nemo.OracleSolver()))
         nemo.write_all(bundles[-1], side)
     env = nemo.get_environment("arithmetic", num_problems=3)
     names = {name: getattr(nemo, name) for name in ("run_evaluation", "ChatSolver", "VLMSolver")}
@@ -74,6 +71,10 @@ async def ground(tmp_path, monkeypatch):
 
 @asynccontextmanager
 async def served(env):
+    import uvicorn
+
+    from nightjar.compat.nemo.serving.app import generate_app
+
     config = uvicorn.Config(generate_app(env), log_level="warning", timeout_graceful_shutdown=1)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listening],))

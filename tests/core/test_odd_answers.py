@@ -102,39 +102,36 @@ async def test_any_value_anywhere_in_an_answer(canned, client_type):
     assert all(classify(error).is_retryable for error in refused)
 
 
-class TestNumbersAndTextsThatJsonLibrariesDoNotTake:
-    """Integers of more than 64 bits are JSON; halves of surrogate pairs come from names of files and broken output."""
+BIG = 10**30
 
-    BIG = 10**30
+async def test_an_integer_of_more_than_64_bits_in_a_call_is_read_and_sent_back_unchanged(canned):
+    called = [{"type": "tool_use", "id": "t1", "name": "f", "input": {"x": BIG}}]
+    canned.reply({**MESSAGES, "content": called})
+    config = ClientConfig(api_base_url=canned.url, client_type="anthropic_messages")
+    async with resolve_client(config) as client:
+        asked = [UserMessage(content="10^30?")]
+        said = (await client.get_response(asked, "m", {"max_tokens": 9})).message
+        assert json.loads(said.tool_calls[0].arguments) == {"x": BIG}
+        result = ToolMessage(tool_call_id="t1", content="ok")
+        await client.get_response([*asked, said, result], "m", {"max_tokens": 9})
+    assert canned.requests[-1][2]["messages"][1]["content"][0]["input"] == {"x": BIG}
 
-    async def test_an_integer_in_a_call_is_read_and_sent_back_unchanged(self, canned):
-        called = [{"type": "tool_use", "id": "t1", "name": "f", "input": {"x": self.BIG}}]
-        canned.reply({**MESSAGES, "content": called})
-        config = ClientConfig(api_base_url=canned.url, client_type="anthropic_messages")
-        async with resolve_client(config) as client:
-            asked = [UserMessage(content="10^30?")]
-            said = (await client.get_response(asked, "m", {"max_tokens": 9})).message
-            assert json.loads(said.tool_calls[0].arguments) == {"x": self.BIG}
-            result = ToolMessage(tool_call_id="t1", content="ok")
-            await client.get_response([*asked, said, result], "m", {"max_tokens": 9})
-        assert canned.requests[-1][2]["messages"][1]["content"][0]["input"] == {"x": self.BIG}
+@pytest.mark.parametrize("client_type", VALID)
+async def test_half_a_surrogate_pair_is_sent_as_a_question_mark(canned, client_type):
+    canned.reply(VALID[client_type])
+    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type)) as client:
+        await client.get_response([UserMessage(content="caf\udce9 é")], "m", {"max_tokens": 9})
+    assert "caf? é" in json.dumps(canned.requests[-1][2], ensure_ascii=False)
 
-    @pytest.mark.parametrize("client_type", VALID)
-    async def test_half_a_surrogate_pair_is_sent_as_a_question_mark(self, canned, client_type):
-        canned.reply(VALID[client_type])
-        async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type)) as client:
-            await client.get_response([UserMessage(content="caf\udce9 é")], "m", {"max_tokens": 9})
-        assert "caf? é" in json.dumps(canned.requests[-1][2], ensure_ascii=False)
+def test_large_integers_and_half_surrogate_pairs_do_not_fail_a_run(tmp_path):
+    def keep(info):
+        return float(info == {"n": BIG, "name": "\udce9"})
 
-    def test_do_not_fail_a_run(self, tmp_path):
-        def keep(info):
-            return float(info == {"n": self.BIG, "name": "\udce9"})
-
-        rows = [{"question": "caf\udce9", "answer": "4", "info": {"n": self.BIG, "name": "\udce9"}}]
-        env = vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric([keep]))
-        with ModelServer(FixedAnswer("4")) as server:
-            config = ClientConfig(api_base_url=server.base_url)
-            [row] = env.evaluate_sync(config, "m", results_path=tmp_path / "run")["outputs"]
-            [again] = env.evaluate_sync(config, "m", results_path=tmp_path / "run")["outputs"]
-            assert server.stats().answered == 1
-        assert (row["error"], row["reward"], again["reward"]) == (None, 1.0, 1.0)
+    rows = [{"question": "caf\udce9", "answer": "4", "info": {"n": BIG, "name": "\udce9"}}]
+    env = vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric([keep]))
+    with ModelServer(FixedAnswer("4")) as server:
+        config = ClientConfig(api_base_url=server.base_url)
+        [row] = env.evaluate_sync(config, "m", results_path=tmp_path / "run")["outputs"]
+        [again] = env.evaluate_sync(config, "m", results_path=tmp_path / "run")["outputs"]
+        assert server.stats().answered == 1
+    assert (row["error"], row["reward"], again["reward"]) == (None, 1.0, 1.0)

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from nightjar.engine.runs import RunMetadata, Summary
 from nightjar.evaluation import Outcome
 
@@ -27,15 +25,12 @@ def _rescored(path, errors, error=None):
     return Outcome(path, metadata, "warehouse", error=error)
 
 
-@pytest.mark.parametrize(
-    ("errors", "error", "remedy"),
-    [
+def test_a_source_that_lacks_rollouts_is_resumed_and_else_scored_again(tmp_path):
+    for errors, error, remedy in [
         ({"ScoringError -> JudgeVerdictError": 2}, None, RESCORE),
         ({"ScoringError -> ZeroDivisionError": 1, "ScoringError": 1}, None, RESCORE),
         ({}, KeyboardInterrupt(), RESCORE), ({"ModelError -> APIError": 2}, None, RESUME),
         ({"ScoringError -> JudgeVerdictError": 1, "ModelError": 1}, None, RESUME),
         ({"ScoringError -> JudgeVerdictError": 1}, None, RESUME), ({}, None, RESUME),
-    ],
-)  # fmt: skip
-def test_a_source_that_lacks_rollouts_is_resumed_and_else_scored_again(tmp_path, errors, error, remedy):
-    assert f"2 of 4 rollouts of run new are missing. {remedy}" in _rescored(tmp_path, errors, error).reasons
+    ]:  # fmt: skip
+        assert f"2 of 4 rollouts of run new are missing. {remedy}" in _rescored(tmp_path, errors, error).reasons

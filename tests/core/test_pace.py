@@ -170,138 +170,131 @@ def simulate(monkeypatch):
     return simulated
 
 
-class TestPace:
-    @pytest.mark.parametrize(
-        ("count", "at_once", "kind", "ideal_seconds", "longest"),
-        [
-            # 0.075 s a request, so at_once / 0.075 a second
-            (600, 8, {"share": 0.05}, 600 / 107, 1.3),
-            (1319, 64, {"share": 0.05}, 1319 / 853, 1.3),
-            (1319, 32, {"share": 0.2}, 1319 / 427, 1.3),
-            (1319, 64, {"per_second": 50}, 1269 / 50, 1.1),
-            pytest.param(1319, 64, {"concurrent": 16}, 1319 / 213, 1.3, marks=pytest.mark.slow),
-            (1319, 64, {"queue": 16}, 1319 / 213, 1.05),
-            (1319, 64, {"per_second": 50, "share": 0.05}, 1319 / 47.5, 1.2),
-        ],
-    )
-    def test_the_run_takes_little_longer_than_the_endpoint_allows(
-        self, simulate, count, at_once, kind, ideal_seconds, longest
-    ):
-        endpoint, _, seconds = simulate(count, at_once, **kind)
-        assert len(endpoint.answered_at) == count
-        assert seconds < longest * ideal_seconds
-        assert endpoint.sent < 1.1 * count / (1 - kind.get("share", 0))
-
-    def test_refusals_that_do_not_depend_on_the_rate_become_noise(self, simulate):
-        _, asked, _ = simulate(3000, 64, share=0.1)
-        assert asked.noise == pytest.approx(0.1, abs=0.05)
-        assert (asked.rate, asked.places.ceiling) == (math.inf, 64)
-
-    def test_a_wait_that_is_asked_for_delays_its_request_only(self, simulate):
-        _, _, seconds = simulate(400, 16, share=0.2, retry_after_seconds=1)
-        # 400 requests at 16 / 0.075 a second, then the longest chain of refusals: 0.2^4 * 400 < 1
-        assert 1 < seconds < 400 / 213 + 4 * 1.5 + 1
-
-    @pytest.mark.slow
-    def test_a_limit_that_halves_and_recovers_is_followed_within_15_seconds(self, simulate):
-        endpoint, _, _ = simulate(11_000, 64, per_second=100, slow_between=(20, 80))
-
-        def per_second(first, last):
-            return sum(first <= moment < last for moment in endpoint.answered_at) / (last - first)
-
-        assert per_second(35, 80) > 45
-        assert per_second(95, 120) > 90
-        assert endpoint.sent < 1.05 * 11_000
-
-    @pytest.mark.parametrize("is_counted_at_end", [False, True], ids=["at the start", "at the end"])
-    @pytest.mark.parametrize("quota", [20_000, 300_000])
-    def test_a_quota_of_tokens_that_headers_announce_is_used_without_refusals(self, simulate, quota, is_counted_at_end):
-        endpoint, _, seconds = simulate(1500, 64, quota=quota, is_counted_at_end=is_counted_at_end)
-        at_least = (1500 * 400 - quota) / (quota / 60)
-        assert seconds < at_least / 0.9
-        assert endpoint.sent < 1.02 * 1500
-
-    def test_without_refusals_there_is_no_limit(self, simulate):
-        endpoint, asked, _ = simulate(1000, 1000)
-        assert (asked.rate, asked.changes, endpoint.sent) == (math.inf, [], 1000)
-
-    def test_an_endpoint_that_refuses_everything_is_asked_less_and_less(self, monkeypatch):
-        async def work():
-            monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
-            asked = Pace()
-            asked.allow(4)
-            for _ in range(60):
-                async with asked.request() as sample:
-                    asked.failed(sample, too_many())
-            return asked.rate
-
-        assert run(work()) <= 1
-
-    def test_one_refusal_and_other_failures_change_nothing(self):
-        async def work():
-            asked = Pace()
-            for failure in (too_many(), *[BROKEN] * 50):
-                async with asked.request() as sample:
-                    asked.failed(sample, failure)
-            assert (asked.refused, asked.rate, asked.changes) == (1, math.inf, [])
-
-        run(work())
-
-    async def test_all_clients_of_an_endpoint_share_it(self):
-        assert pace_of(("http://a/v1", 1)) is not pace_of(("http://b/v1", 1))
-        with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=30)) as server:
-            config = ClientConfig(api_base_url=server.base_url, max_concurrent=3)
-            clients = [resolve_client(config) for _ in range(2)]
-            asked = [client.get_response([UserMessage(content="2+2?")], "m", {}) for client in clients * 10]
-            await asyncio.gather(*asked)
-            assert (server.stats().answered, server.stats().peak_in_flight) == (20, 3)
-            for client in clients:
-                await client.close()
-
-    async def test_an_endpoint_without_quota_gets_no_request_before_the_reset(self, canned):
-        answer = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]}
-        canned.reply(answer, x_ratelimit_remaining_requests="0", x_ratelimit_reset_requests="200ms")
-        async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
-            started = time.monotonic()
-            for _ in range(3):
-                await client.get_response([UserMessage(content="2+2?")], "m", {})
-            assert time.monotonic() - started >= 0.4
-
-    async def test_an_account_without_credit_fails_at_once(self, canned):
-        said = "You exceeded your current quota, please check your plan and billing details."
-        canned.reply({"error": {"message": said, "code": "insufficient_quota"}}, status=429)
-        async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
-            with pytest.raises(ModelError, match="exceeded your current quota"):
-                await client.get_response([UserMessage(content="2+2?")], "m", {})
-        assert len(canned.requests) == 1
+async def failed(*failures):
+    """Sends a request for each failure, and returns the pace."""
+    asked = Pace()
+    asked.allow(4)
+    for failure in failures:
+        async with asked.request() as sample:
+            asked.failed(sample, failure)
+    return asked
 
 
-class TestHeaders:
-    @pytest.mark.parametrize(
-        ("text", "seconds"),
-        [
-            ("2", 2.0),
-            ("0.25", 0.25),
-            ("1m30s", 90.0),
-            ("20ms", 0.02),
-            ("1h0m0s", 3600.0),
-            ("6m0.5s", 360.5),
-            ("", None),
-        ],
-    )
-    def test_durations(self, text, seconds):
-        assert retry_after({"retry-after": text}) == seconds
-        assert seconds_until_more({"x-ratelimit-remaining": "0", "x-ratelimit-reset": text}) == seconds
+@pytest.mark.parametrize(
+    ("count", "at_once", "kind", "ideal_seconds", "longest"),
+    [
+        # 0.075 s a request, so at_once / 0.075 a second
+        (600, 8, {"share": 0.05}, 600 / 107, 1.3),
+        (1319, 64, {"share": 0.05}, 1319 / 853, 1.3),
+        (1319, 32, {"share": 0.2}, 1319 / 427, 1.3),
+        (1319, 64, {"per_second": 50}, 1269 / 50, 1.1),
+        pytest.param(1319, 64, {"concurrent": 16}, 1319 / 213, 1.3, marks=pytest.mark.slow),
+        (1319, 64, {"queue": 16}, 1319 / 213, 1.05),  # without refusals there is no limit
+        (1319, 64, {"per_second": 50, "share": 0.05}, 1319 / 47.5, 1.2),
+    ],
+)
+def test_the_run_takes_little_longer_than_the_endpoint_allows(simulate, count, at_once, kind, ideal_seconds, longest):
+    endpoint, asked, seconds = simulate(count, at_once, **kind)
+    assert len(endpoint.answered_at) == count
+    assert "queue" not in kind or (asked.rate, asked.changes, endpoint.sent) == (math.inf, [], count)
+    assert seconds < longest * ideal_seconds
+    assert endpoint.sent < 1.1 * count / (1 - kind.get("share", 0))
 
-    def test_moments(self):
-        moment = datetime.now(UTC) + timedelta(seconds=100)
-        for text in (format_datetime(moment, usegmt=True), moment.isoformat(), str(moment.timestamp())):
-            assert retry_after({"retry-after": text}) == pytest.approx(100, abs=2)
-        headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(moment.timestamp() * 1000))}
-        assert seconds_until_more(headers) == pytest.approx(100, abs=2)
 
-    def test_precedence(self):
-        assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
-        spent = {"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "9"}
-        assert retry_after(spent) == 9
-        assert seconds_until_more({"x-ratelimit-remaining-tokens": "10", "x-ratelimit-reset-tokens": "6s"}) is None
+def test_refusals_that_do_not_depend_on_the_rate_become_noise(simulate):
+    _, asked, _ = simulate(3000, 64, share=0.1)
+    assert asked.noise == pytest.approx(0.1, abs=0.05)
+    assert (asked.rate, asked.places.ceiling) == (math.inf, 64)
+
+
+def test_a_wait_that_is_asked_for_delays_its_request_only(simulate):
+    _, _, seconds = simulate(400, 16, share=0.2, retry_after_seconds=1)
+    # 400 requests at 16 / 0.075 a second, then the longest chain of refusals: 0.2^4 * 400 < 1
+    assert 1 < seconds < 400 / 213 + 4 * 1.5 + 1
+
+
+@pytest.mark.slow
+def test_a_limit_that_halves_and_recovers_is_followed_within_15_seconds(simulate):
+    endpoint, _, _ = simulate(11_000, 64, per_second=100, slow_between=(20, 80))
+
+    def per_second(first, last):
+        return sum(first <= moment < last for moment in endpoint.answered_at) / (last - first)
+
+    assert per_second(35, 80) > 45
+    assert per_second(95, 120) > 90
+    assert endpoint.sent < 1.05 * 11_000
+
+
+@pytest.mark.parametrize("is_counted_at_end", [False, True], ids=["at the start", "at the end"])
+@pytest.mark.parametrize("quota", [20_000, 300_000])
+def test_a_quota_of_tokens_that_headers_announce_is_used_without_refusals(simulate, quota, is_counted_at_end):
+    endpoint, _, seconds = simulate(1500, 64, quota=quota, is_counted_at_end=is_counted_at_end)
+    at_least = (1500 * 400 - quota) / (quota / 60)
+    assert seconds < at_least / 0.9
+    assert endpoint.sent < 1.02 * 1500
+
+
+def test_an_endpoint_that_refuses_everything_is_asked_less_and_less(monkeypatch):
+    async def work():
+        monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+        return await failed(*[too_many()] * 60)
+
+    assert run(work()).rate <= 1
+
+
+def test_one_refusal_and_other_failures_change_nothing():
+    asked = run(failed(too_many(), *[BROKEN] * 50))
+    assert (asked.refused, asked.rate, asked.changes) == (1, math.inf, [])
+
+
+async def test_all_clients_of_an_endpoint_share_its_pace():
+    assert pace_of(("http://a/v1", 1)) is not pace_of(("http://b/v1", 1))
+    with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=30)) as server:
+        config = ClientConfig(api_base_url=server.base_url, max_concurrent=3)
+        clients = [resolve_client(config) for _ in range(2)]
+        asked = [client.get_response([UserMessage(content="2+2?")], "m", {}) for client in clients * 10]
+        await asyncio.gather(*asked)
+        assert (server.stats().answered, server.stats().peak_in_flight) == (20, 3)
+        for client in clients:
+            await client.close()
+
+
+async def test_an_endpoint_without_quota_gets_no_request_before_the_reset(canned):
+    answer = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]}
+    canned.reply(answer, x_ratelimit_remaining_requests="0", x_ratelimit_reset_requests="200ms")
+    async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
+        started = time.monotonic()
+        for _ in range(3):
+            await client.get_response([UserMessage(content="2+2?")], "m", {})
+        assert time.monotonic() - started >= 0.4
+
+
+async def test_an_account_without_credit_fails_at_once(canned):
+    said = "You exceeded your current quota, please check your plan and billing details."
+    canned.reply({"error": {"message": said, "code": "insufficient_quota"}}, status=429)
+    async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
+        with pytest.raises(ModelError, match="exceeded your current quota"):
+            await client.get_response([UserMessage(content="2+2?")], "m", {})
+    assert len(canned.requests) == 1
+
+
+def test_headers_have_durations():
+    durations = {"2": 2.0, "0.25": 0.25, "1m30s": 90.0, "20ms": 0.02, "1h0m0s": 3600.0, "6m0.5s": 360.5, "": None}
+    assert {text: retry_after({"retry-after": text}) for text in durations} == durations
+    spent = {"x-ratelimit-remaining": "0"}
+    assert {text: seconds_until_more(spent | {"x-ratelimit-reset": text}) for text in durations} == durations
+
+
+def test_headers_have_moments():
+    moment = datetime.now(UTC) + timedelta(seconds=100_000)
+    for text in (format_datetime(moment, usegmt=True), moment.isoformat(), str(moment.timestamp())):
+        assert retry_after({"retry-after": text}) == pytest.approx(100_000, abs=100)
+    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(moment.timestamp() * 1000))}
+    assert seconds_until_more(headers) == pytest.approx(100_000, abs=100)
+
+
+def test_the_precedence_of_headers():
+    assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
+    spent = {"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "9"}
+    assert retry_after(spent) == 9
+    assert seconds_until_more({"x-ratelimit-remaining-tokens": "10", "x-ratelimit-reset-tokens": "6s"}) is None
