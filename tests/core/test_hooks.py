@@ -497,6 +497,12 @@ async def test_nonsense_of_a_hook_is_named(play, hook):
         assert isinstance(error, ConfigError)
         assert shown in str(error)
 
+    def final(self, messages, state):
+        state["final_env_response"] = 7
+        return []
+
+    assert isinstance((await play(talk(env_response=final)()))["error"], ConfigError)
+
 
 async def test_a_huge_text_is_a_text_and_other_huge_values_are_shown_in_part(play, evaluate):
     huge = "x" * 1_000_000
@@ -508,15 +514,6 @@ async def test_a_huge_text_is_a_text_and_other_huge_values_are_shown_in_part(pla
     [row] = await evaluate(talk(env_response=failing(ValueError(huge)))())
     assert all(len(text or "") < 100_000 for text in row["error"].values())
     assert "raise error" in row["error"]["traceback"]
-
-
-async def test_a_final_response_that_is_no_response_is_an_error(play):
-    def final(self, messages, state):
-        state["final_env_response"] = 7
-        return []
-
-    state = await play(talk(env_response=final)())
-    assert isinstance(state["error"], ConfigError)
 
 
 def delete(*names):

@@ -118,13 +118,13 @@ def hub(tmp_path):
         ("", "test", "no Parquet files of configuration 'default', found main, socratic"),
     ],
 )
-def test_without_the_library_rows_come_from_the_parquet_files_of_the_hub(hub, tmp_path, config, split, expected):
+def test_without_the_library_rows_come_from_the_parquet_files_of_the_hub(fork, hub, tmp_path, config, split, expected):
     env = {**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path / "hf"), "NIGHTJAR_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", dedent(WITHOUT_LIBRARY), config, split]
-    ended = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    stdout, stderr = fork.python(dedent(WITHOUT_LIBRARY), config, split, env=env, **pipes).communicate()
     if isinstance(expected, str):
-        assert f"{expected}. For other datasets: pip install 'nightjar-evals[datasets]'" in ended.stderr
+        assert f"{expected}. For other datasets: pip install 'nightjar-evals[datasets]'" in stderr
     else:
-        found = json.loads(ended.stdout)
-        assert [row["question"] for row in found] == expected, ended.stderr
+        found = json.loads(stdout)
+        assert [row["question"] for row in found] == expected, stderr
         assert found[0] == {"question": expected[0], "number": 7, "choices": {"text": ["a", "b"]}, "missing": None}

@@ -139,7 +139,7 @@ def test_an_agent_calls_tools_until_it_submits(tmp_path):
 def test_a_rollout_at_its_limit_is_scored_as_it_is(tmp_path):
     for limit, limits, condition, turns in [
         ("message_limit=5", {}, "message_limit_reached", 2), ("turn_limit=3", {}, "turn_limit_reached", 4),
-        ("token_limit=1", {}, "token_limit_reached", 1), ("", {"max_turns": 2}, "turn_limit_reached", 3),
+        ("token_limit=1", {}, "token_limit_reached", 1), ("", {"max_turns": 2}, "turn_limit_reached", 2),
     ]:  # fmt: skip
         uri = written(tmp_path, f"Task(dataset=sums(1), solver=react(tools=[add()]), scorer=includes(), {limit})")
         with ModelServer(Script(lambda _: tool_call("add", x=1, y=1))) as server:

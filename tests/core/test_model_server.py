@@ -8,7 +8,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import aiohttp
@@ -299,8 +298,6 @@ async def test_a_server_stops_while_requests_are_in_flight(http):
     with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=60_000)) as server:
         waiting = asyncio.create_task(content(http, server, "Hi"))
         await in_flight(server, 1)
-        start = time.monotonic()
-    assert time.monotonic() - start < 30
     with pytest.raises(aiohttp.ClientConnectionError):
         await waiting
     assert server.stats().abandoned == 1
@@ -320,49 +317,47 @@ def test_a_port_in_use_and_a_context_of_no_tokens_are_refused_and_a_server_start
         assert server.port == port
 
 
-@pytest.mark.parametrize(
-    "options", [["--recording", "x.jsonl", "--answer", "y"], ["--answer", "y", "--error-rate", "1"]]
-)
-def test_contradicting_options_of_the_command_are_usage_errors(options):
-    assert CliRunner().invoke(app, ["model-server", "--port", "0", *options]).exit_code == 2
+def test_contradicting_options_of_the_command_are_usage_errors():
+    for options in ("--recording x.jsonl --answer y", "--answer y --error-rate 1"):
+        assert CliRunner().invoke(app, f"model-server --port 0 {options}").exit_code == 2
+
+
+@pytest.fixture
+def start(fork):
+    program = "import typer; from nightjar.cli.model_server import model_server as m; typer.run(m)"
+    return lambda *options: fork.python(program, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.slow
-class TestCommand:
-    SCRIPT = "import typer; from nightjar.cli.model_server import model_server as m; typer.run(m)"
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+async def test_the_command_serves_until_it_is_stopped(http, start, tmp_path, stop):
+    path = tmp_path / "small.jsonl"
+    path.write_text('{"question": "1+1?", "completion": "2"}\n')
+    options = ["--port", "0", "--recording", str(path), "--only-model", "tiny", "--max-context-tokens", "3"]
+    with start(*options) as process:
+        line = process.stdout.readline()
+        url = line.split()[-1]
+        body = {"model": "tiny", "messages": user("1+1?")}
+        async with http.post(f"{url}/chat/completions", json=body) as response:
+            assert (await response.json())["choices"][0]["message"]["content"] == "2"
+        async with http.post(f"{url}/chat/completions", json={**body, "messages": user("a b c 1+1?")}) as response:
+            assert (await response.json())["error"]["code"] == "context_length_exceeded"
+        hint = process.stderr.readline()
+        process.send_signal(stop)
+        _, complaints = process.communicate()
+    assert ("small.jsonl" in line, url.startswith("http://127.0.0.1:")) == (True, True)
+    assert hint.endswith(f"nightjar eval run gsm8k -m tiny -b {url}\n")
+    assert (complaints, process.returncode) == ("", 0)
 
-    def start(self, *options):
-        command = [sys.executable, "-c", self.SCRIPT, *options]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-    async def test_serves_until_it_is_stopped(self, http, tmp_path, stop):
-        path = tmp_path / "small.jsonl"
-        path.write_text('{"question": "1+1?", "completion": "2"}\n')
-        options = ["--port", "0", "--recording", str(path), "--only-model", "tiny", "--max-context-tokens", "3"]
-        with self.start(*options) as process:
-            line = process.stdout.readline()
-            url = line.split()[-1]
-            body = {"model": "tiny", "messages": user("1+1?")}
-            async with http.post(f"{url}/chat/completions", json=body) as response:
-                assert (await response.json())["choices"][0]["message"]["content"] == "2"
-            async with http.post(f"{url}/chat/completions", json={**body, "messages": user("a b c 1+1?")}) as response:
-                assert (await response.json())["error"]["code"] == "context_length_exceeded"
-            hint = process.stderr.readline()
-            process.send_signal(stop)
-            _, complaints = process.communicate(timeout=60)
-        assert ("small.jsonl" in line, url.startswith("http://127.0.0.1:")) == (True, True)
-        assert hint.endswith(f"nightjar eval run gsm8k -m tiny -b {url}\n")
-        assert (complaints, process.returncode) == ("", 0)
-
-    def test_without_a_port_another_one_is_used_if_the_usual_one_is_taken(self):
-        with socket.socket() as taken:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):  # another process may have it
-                taken.bind(("127.0.0.1", 8000))
-                taken.listen()
-            with self.start("--json") as server:
-                url = json.loads(server.stdout.readline())["url"]
-                server.terminate()
-        assert url.startswith("http://127.0.0.1:")
-        assert not url.endswith(":8000/v1")
+@pytest.mark.slow
+def test_without_a_port_the_command_uses_another_one_if_the_usual_one_is_taken(start):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # another process may have it
+            taken.bind(("127.0.0.1", 8000))
+            taken.listen()
+        with start("--json") as server:
+            url = json.loads(server.stdout.readline())["url"]
+    assert url.startswith("http://127.0.0.1:")
+    assert not url.endswith(":8000/v1")

@@ -266,12 +266,7 @@ def test_a_benchmark_is_closed_after_each_evaluation():
 
 
 async def test_further_scorers_give_metrics_and_leave_the_reward():
-    class Letters(EvalEnvironment):
-        name = "letters"
-
-        def __len__(self):
-            return 4
-
+    class Letters(Sums):
         async def seed(self, idx):
             return nemo.SeedResult(f"{idx}?", "ABBA"[idx])
 
@@ -281,7 +276,7 @@ async def test_further_scorers_give_metrics_and_leave_the_reward():
     config = {"scorers": ["mcq_extract", "exact_match"]}
     with ModelServer(FixedAnswer("The answer is (A)")) as server:
         solver = nemo.ChatSolver(nemo.ModelClient(server.url, "m"))
-        bundle = await nemo.run_evaluation(Letters(), solver, config=config)
+        bundle = await nemo.run_evaluation(Letters(4), solver, config=config)
     scores = bundle["benchmark"]["scores"]
     assert (scores["mean_reward"]["value"], scores["scorer:mcq_extract"]["value"]) == (0.25, 0.5)
     assert (scores["scorer:mcq_extract"]["correct"], scores["scorer:mcq_extract"]["total"]) == (2, 4)

@@ -104,6 +104,7 @@ async def test_any_value_anywhere_in_an_answer(canned, client_type):
 
 BIG = 10**30
 
+
 async def test_an_integer_of_more_than_64_bits_in_a_call_is_read_and_sent_back_unchanged(canned):
     called = [{"type": "tool_use", "id": "t1", "name": "f", "input": {"x": BIG}}]
     canned.reply({**MESSAGES, "content": called})
@@ -116,12 +117,14 @@ async def test_an_integer_of_more_than_64_bits_in_a_call_is_read_and_sent_back_u
         await client.get_response([*asked, said, result], "m", {"max_tokens": 9})
     assert canned.requests[-1][2]["messages"][1]["content"][0]["input"] == {"x": BIG}
 
+
 @pytest.mark.parametrize("client_type", VALID)
 async def test_half_a_surrogate_pair_is_sent_as_a_question_mark(canned, client_type):
     canned.reply(VALID[client_type])
     async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type)) as client:
         await client.get_response([UserMessage(content="caf\udce9 é")], "m", {"max_tokens": 9})
     assert "caf? é" in json.dumps(canned.requests[-1][2], ensure_ascii=False)
+
 
 def test_large_integers_and_half_surrogate_pairs_do_not_fail_a_run(tmp_path):
     def keep(info):

@@ -36,7 +36,7 @@ def test_the_text_is_a_table_without_trailing_spaces(panels):
 
 def test_hostile_text_is_escaped(panels):
     for fields in (
-        {"title": HOSTILE}, {"verdict": HOSTILE}, {"lines": {HOSTILE: HOSTILE}}, {"drawing": [HOSTILE]},
+        {"title": HOSTILE}, {"status": HOSTILE}, {"lines": {HOSTILE: HOSTILE}}, {"drawing": [HOSTILE]},
         {"link": f"http://127.0.0.1/runs/{HOSTILE}"},
         {"tables": [panels.PanelTable((HOSTILE,), [(HOSTILE,)], title=HOSTILE)]},
     ):  # fmt: skip

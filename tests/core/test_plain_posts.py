@@ -141,11 +141,11 @@ async def test_a_connection_whose_request_was_not_sent_to_its_end_is_closed():
 
 async def test_a_slow_or_cancelled_request_ends_with_a_timeout_and_its_connection_is_closed():
     async with answering(plain(16)) as (url, connections):
-        assert [kind for kind, _ in await outcomes(url, timeout=0.05)] == ["APITimeoutError"] * 2
+        assert [kind for kind, _ in await outcomes(url, timeout=0.2)] == ["APITimeoutError"] * 2
         endpoint = Endpoint(ClientConfig(api_base_url=url))
         for _ in range(2):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(endpoint.exchange(endpoint.url("/chat"), b"{}"), 0.05)
+                await asyncio.wait_for(endpoint.exchange(endpoint.url("/chat"), b"{}"), 0.2)
         await endpoint.close()
     assert len(connections) == 4
 
