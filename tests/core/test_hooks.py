@@ -295,16 +295,15 @@ async def test_other_rollouts_continue_when_a_hook_hangs(evaluate):
     assert [row["example_id"] for row in rows if row["error"]] == [1]
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_at_a_timeout_the_conversation_so_far_is_scored_without_an_error(evaluate, is_async):
+async def test_at_a_timeout_the_conversation_so_far_is_scored_without_an_error(evaluate):
     released = threading.Event()
-    hook = hanging() if is_async else lambda self, messages, state: released.wait(60)
-    rubric = Rubric(funcs=[lambda completion: float(len(completion))])
-    env = talk(env_response=hook)(timeout_seconds=0.5, rubric=rubric)
-    [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
+    for hook in (hanging(), lambda self, messages, state: released.wait(60)):
+        rubric = Rubric(funcs=[lambda completion: float(len(completion))])
+        env = talk(env_response=hook)(timeout_seconds=1, rubric=rubric)
+        [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
+        assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
+        assert (row["timed_out"], row["is_completed"]) == (True, True)
     released.set()
-    assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
-    assert (row["timed_out"], row["is_completed"]) == (True, True)
 
 
 async def test_a_hook_that_swallows_the_timeout_does_not_run_for_ever(play):
@@ -365,19 +364,15 @@ class Counting(Talk):
         self.cleaned.append(state["example_id"])
 
 
-@pytest.mark.parametrize(
-    ("hooks", "answer", "error"),
-    [
+async def test_cleanup_runs_once_after_an_error_or_a_timeout(play):
+    for hooks, answer, error in [
         *(({hook: failing(InfraError("broken"))}, "a", InfraError)
           for hook in ("setup_state", "env_response", "add_trajectory_step")),
         ({}, ModelError("down"), ModelError), ({"env_response": hanging()}, "a", type(None)),
-    ],
-    ids=["setup_state", "env_response", "add_trajectory_step", "the model", "a timeout"],
-)  # fmt: skip
-async def test_cleanup_runs_once_after_an_error_or_a_timeout(play, hooks, answer, error):
-    env = talk(Counting, **hooks)(timeout_seconds=0.02 if error is type(None) else None)
-    state = await play(env, answer)
-    assert (env.cleaned, type(state["error"])) == ([0], error)
+    ]:  # fmt: skip
+        env = talk(Counting, **hooks)(timeout_seconds=0.02 if error is type(None) else None)
+        state = await play(env, answer)
+        assert (env.cleaned, type(state["error"])) == ([0], error)
 
 
 async def test_cleanup_runs_after_each_repeated_attempt(evaluate, no_waiting):

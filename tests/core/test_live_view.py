@@ -191,5 +191,5 @@ def test_a_suite_larger_than_the_screen_leaves_nothing_of_its_view_and_loses_no_
 
 
 def test_two_styles_at_once_are_refused():
-    ended = CliRunner().invoke(app, ["eval", "run", "arithmetic", "-u", "-d"])
+    ended = CliRunner().invoke(app, "eval run arithmetic -u -d")
     assert (ended.exit_code, "--tui and --debug" in ended.stderr) == (2, True)

@@ -157,9 +157,8 @@ def test_a_name_of_the_standard_library_is_refused(project):
             load_environment(name)
 
 
-@pytest.mark.parametrize(
-    ("source", "kind", "cause", "named"),
-    [
+def test_a_module_that_fails_is_an_error_with_its_cause(write):
+    for source, kind, cause, named in [
         ("x = 1", EnvironmentLoadError, type(None), r"has no function load_environment\(\)"),
         ("1 / 0", EnvironmentLoadError, ZeroDivisionError, r"division by zero \(NAME\.py, line 1\)"),
         ("import sys\nsys.exit(3)", EnvironmentLoadError, SystemExit, "SystemExit: 3"),
@@ -170,13 +169,11 @@ def test_a_name_of_the_standard_library_is_refused(project):
         (f"{LOADS}raise MissingKeyError(['A_KEY'])", MissingKeyError, type(None), "'A_KEY'"),
         (f"{LOADS}return 7", EnvironmentLoadError, type(None), "int"),
         (f"{LOADS}import_extra('no_such', 'chess', 'C')", EnvironmentImportError, ImportError, r"evals\[chess\]'$"),
-    ],
-)
-def test_a_module_that_fails_is_an_error_with_its_cause(write, source, kind, cause, named):
-    name = write(source)
-    with pytest.raises(kind, match=named.replace("NAME", name)) as caught:
-        load_environment(name)
-    assert isinstance(caught.value.__cause__, cause)
+    ]:
+        name = write(source)
+        with pytest.raises(kind, match=named.replace("NAME", name)) as caught:
+            load_environment(name)
+        assert isinstance(caught.value.__cause__, cause)
 
 
 def test_the_error_of_a_package_that_imports_what_is_not_installed_says_how_to_install_it(write, project):
