@@ -79,16 +79,14 @@ async def test_the_limit_of_tokens_is_one_parameter_with_several_names(exchange,
         assert (body.get("max_tokens"), body.get("max_completion_tokens")) == sent
 
 
-@pytest.mark.parametrize(
-    ("mode", "system"),
-    [("prepend", "Be brief.\n\nYou add."), ("append", "You add.\n\nBe brief."), ("replace", "Be brief.")],
-)
-async def test_a_system_message_is_added_or_replaced(exchange, mode, system):
-    prompt = [SystemMessage(content="You add."), *HELLO]
-    _, body = await exchange({"use": "system", "text": "Be brief.", "mode": mode}, prompt=prompt)
-    assert body["messages"] == [{"role": "system", "content": system}, {"role": "user", "content": "Hello"}]
-    _, body = await exchange({"use": "system", "text": "Be brief.", "mode": mode})
-    assert [message["content"] for message in body["messages"]] == ["Be brief.", "Hello"]
+async def test_a_system_message_is_added_or_replaced(exchange):
+    systems = {"prepend": "Be brief.\n\nYou add.", "append": "You add.\n\nBe brief.", "replace": "Be brief."}
+    for mode, system in systems.items():
+        spec = {"use": "system", "text": "Be brief.", "mode": mode}
+        _, body = await exchange(spec, prompt=[SystemMessage(content="You add."), *HELLO])
+        assert body["messages"] == [{"role": "system", "content": system}, {"role": "user", "content": "Hello"}]
+        _, body = await exchange(spec)
+        assert [message["content"] for message in body["messages"]] == ["Be brief.", "Hello"]
 
 
 async def test_system_messages_become_one_at_the_beginning(exchange):
