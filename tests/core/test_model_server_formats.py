@@ -69,6 +69,7 @@ async def test_a_chat_completion_and_the_list_of_models():
             assert [model.id for model in (await client.models.list()).data] == ["local"]
     choice, usage = completion.choices[0], completion.usage
     assert (completion.model, completion.object) == ("m", "chat.completion")
+    assert (choice.logprobs, hasattr(choice, "token_ids")) == (None, False)
     assert (choice.message.content, choice.finish_reason) == ("forty two", "stop")
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (5, 2, 7)
 

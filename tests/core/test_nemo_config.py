@@ -155,6 +155,7 @@ def test_each_key_is_either_supported_or_refused():
 def test_an_error_names_the_key_and_the_value(read):
     for override, named in [
         ("services.model.type=vllm", ["services.model", "'vllm'", "start the server"]),
+        ("services.model.type=dynamo", ["services.model", "'dynamo'", "start the server"]),
         ("services.model.type=gym", ["services.model", "'gym'", "as the benchmark"]),
         ("benchmarks.0.solver.type=tool_calling", ["benchmarks.0.solver", "'tool_calling'"]),
         ("cluster.type=slurm", ["cluster", "'slurm'"]),

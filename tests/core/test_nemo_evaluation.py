@@ -10,7 +10,7 @@ from nightjar.compat import nemo
 from nightjar.core.failures import category_of_answer
 from nightjar.core.secrecy import note_secrets
 from nightjar.environments.seeded.eval_environment import EvalEnvironment
-from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError
+from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, TurnLimitError
 from nightjar.importers import convert, find_results
 from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 
@@ -294,13 +294,19 @@ async def test_a_prompt_that_is_too_long_makes_an_answer_wrong():
     assert [*bundle["_artifacts"].failures.categories] == ["context_window_exceeded"]
 
 
-async def test_a_model_that_only_calls_tools_is_wrong():
+async def test_a_model_that_only_calls_tools_or_has_had_its_turns_is_wrong():
     with ModelServer(Script(lambda _: tool_call("double", a=1))) as server:
         solver = nemo.ReActSolver(nemo.ModelClient(server.url, "m"), max_turns=3)
         bundle = await nemo.run_evaluation(Sums(1), solver)
     [row] = bundle["_results"]
     assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
     assert len(row["trajectory"]) == 6
+
+    def limited(task):
+        raise TurnLimitError("The rollout has had its 2 turns")
+
+    [row] = (await nemo.run_evaluation(Sums(1), Wrong(limited)))["_results"]
+    assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
 
 
 async def test_retries_are_counted_and_later_rows_may_have_further_categories():
