@@ -75,7 +75,25 @@ def only(func):
     return {key: value for key, value in schema.items() if key != "title"}
 
 
-def test_the_whole_of_a_tool():
+POINT = closed("Point", x={"type": "integer", "description": "to the right"}, y={"type": "integer", "default": 0})
+SCHEMAS = [
+    (int, {"type": "integer"}), (float, {"type": "number"}), (bool, {"type": "boolean"}), (Any, {}),
+    (None, {"type": "null"}), (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+    (Literal["c", "f"], {"enum": ["c", "f"], "type": "string"}), (Literal["c"], {"const": "c", "type": "string"}),
+    (list, {"items": {}, "type": "array"}), (list[int], {"items": {"type": "integer"}, "type": "array"}),
+    (set[str], {"items": {"type": "string"}, "type": "array", "uniqueItems": True}),
+    (
+        tuple[int, str],
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+    ),
+    (Point, {"$ref": "#/$defs/Point"}), (list[Color], {"items": {"$ref": "#/$defs/Color"}, "type": "array"}),
+    (Cat | Dog, {"anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}),
+    (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+]  # fmt: skip
+
+
+def test_name_description_and_parameters_of_a_tool():
     def weather(city: str, days: int = 1):
         """Looks up the weather.
 
@@ -100,185 +118,133 @@ def test_the_whole_of_a_tool():
     }  # fmt: skip
 
 
-class TestTypes:
-    @pytest.mark.parametrize(
-        ("hint", "schema"),
-        [
-            (int, {"type": "integer"}), (float, {"type": "number"}), (bool, {"type": "boolean"}), (Any, {}),
-            (None, {"type": "null"}), (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
-            (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
-            (Literal["c", "f"], {"enum": ["c", "f"], "type": "string"}),
-            (Literal["c"], {"const": "c", "type": "string"}), (list, {"items": {}, "type": "array"}),
-            (list[int], {"items": {"type": "integer"}, "type": "array"}),
-            (set[str], {"items": {"type": "string"}, "type": "array", "uniqueItems": True}),
-            (
-                tuple[int, str],
-                {
-                    "type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2,
-                    "maxItems": 2,
-                },
-            ),
-            (Point, {"$ref": "#/$defs/Point"}), (list[Color], {"items": {"$ref": "#/$defs/Color"}, "type": "array"}),
-            (Cat | Dog, {"anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}),
-            (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
-        ],
-    )  # fmt: skip
-    def test_a_required_parameter(self, hint, schema):
-        def tool(x): ...
+def test_types_of_a_required_parameter():
+    def tool(x): ...
 
+    found = []
+    for hint, _ in SCHEMAS:
         tool.__annotations__["x"] = hint
-        assert only(tool) == schema
-
-    @pytest.mark.parametrize(
-        ("hint", "definition"),
-        [
-            (
-                Point,
-                closed(
-                    "Point", x={"type": "integer", "description": "to the right"}, y={"type": "integer", "default": 0}
-                )
-                | {"description": "Where it is."},
-            ),
-            (Row, closed("Row", name={"type": "string"})),
-            (Options, closed("Options", depth={"type": "integer", "default": 1})),
-            (Color, {"type": "string", "title": "Color", "enum": ["red", "blue"]}),
-            (Node, closed("Node", below={"type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}})),
-        ],
-    )
-    def test_custom_types_are_defined_once(self, hint, definition):
-        def tool(x, y): ...
-
-        tool.__annotations__.update(x=hint, y=list[hint])
-        assert convert_func_to_tool_def(tool).parameters["$defs"] == {hint.__name__: definition}
-
-    def test_a_described_model_is_written_out_and_a_recursive_one_once(self):
-        def tool(x: Color, y: Color):
-            """Paints.
-
-            Args:
-                x: The color.
-            """
-
-        assert properties(tool) == {
-            "x": {"description": "The color.", "type": "string", "title": "Color", "enum": ["red", "blue"]},
-            "y": {"$ref": "#/$defs/Color"},
-        }
-
-        def tool(x: Node):
-            """Walks.
-
-            Args:
-                x: The root.
-            """
-
-        found = only(tool)
-        assert (found["description"], found["properties"]["below"]["items"]) == ("The root.", {"$ref": "#/$defs/Node"})
-
-    def test_choices_of_a_discriminated_union(self):
-        def tool(x: Annotated[Cat | Dog, Field(discriminator="kind")]): ...
-
-        found = only(tool)
-        assert ("oneOf" in found, found["anyOf"]) == (False, [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}])
+        found.append((hint, only(tool)))
+    assert found == SCHEMAS
 
 
-class TestDefaults:
-    def test_are_in_the_schema_but_none_and_those_that_json_cannot_express(self):
-        def tool(a: int = 3, b: str | None = None, c: str | None = "c"): ...
+@pytest.mark.parametrize(
+    ("hint", "definition"),
+    [
+        (Point, POINT | {"description": "Where it is."}), (Row, closed("Row", name={"type": "string"})),
+        (Options, closed("Options", depth={"type": "integer", "default": 1})),
+        (Color, {"type": "string", "title": "Color", "enum": ["red", "blue"]}),
+        (Node, closed("Node", below={"type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}})),
+    ],
+)  # fmt: skip
+def test_custom_types_are_defined_once(hint, definition):
+    def tool(x, y): ...
 
-        text_or_nothing = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-        assert properties(tool) == {
-            "a": {"type": "integer", "title": "A", "default": 3},
-            "b": {"title": "B", **text_or_nothing},
-            "c": {"title": "C", "default": "c", **text_or_nothing},
-        }
-
-        def tool(x: Any = object()): ...  # noqa: B008
-
-        assert only(tool) == {}
-
-    def test_of_a_pydantic_field(self):
-        def tool(x: int = Field(3, description="how many", ge=0), y: Annotated[int, Field(default=4)] = 5): ...
-
-        assert properties(tool) == {
-            "x": {"type": "integer", "title": "X", "description": "how many", "minimum": 0, "default": 3},
-            "y": {"type": "integer", "title": "Y", "default": 5},
-        }
+    tool.__annotations__.update(x=hint, y=list[hint])
+    assert convert_func_to_tool_def(tool).parameters["$defs"] == {hint.__name__: definition}
 
 
-class TestKindsOfParameters:
-    def test_stars_are_an_array(self):
-        def tool(first, *rest: str, last: bool = False):
-            """Joins.
+def test_a_described_model_is_written_out_and_a_recursive_one_once():
+    def paint(x: Color, y: Color): ...
 
-            Args:
-                *rest: What to join.
-            """
+    def walk(x: Node): ...
 
-        assert properties(tool) == {
-            "first": {"title": "First"},
-            "rest": {"type": "array", "title": "Rest", "items": {"type": "string"}, "description": "What to join."},
-            "last": {"type": "boolean", "title": "Last", "default": False},
-        }
-
-    @pytest.mark.parametrize("name", ["_x", "model_config", "json", "schema", "copy", "self_", "field_0"])
-    def test_any_name_will_do(self, name):
-        """The original refuses the first two, and warns of the next three."""
-        scope = {}
-        exec(f"def tool(a: int, {name}: int): ...", scope)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert [*properties(scope["tool"])] == ["a", name]
+    paint.__doc__ = walk.__doc__ = "Does it.\n\nArgs:\n    x: The first."
+    color = {"description": "The first.", "type": "string", "title": "Color", "enum": ["red", "blue"]}
+    assert properties(paint) == {"x": color, "y": {"$ref": "#/$defs/Color"}}
+    found = only(walk)
+    assert (found["description"], found["properties"]["below"]["items"]) == ("The first.", {"$ref": "#/$defs/Node"})
 
 
-class TestKindsOfFunctions:
-    def test_methods(self):
-        class Shop:
-            def buy(self, item: str):
-                """Buys."""
+def test_choices_of_a_discriminated_union_are_any_of_them():
+    def tool(x: Annotated[Cat | Dog, Field(discriminator="kind")]): ...
 
-            @classmethod
-            def open(cls, hour: int): ...
+    found = only(tool)
+    assert ("oneOf" in found, found["anyOf"]) == (False, [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}])
 
-            @staticmethod
-            async def close(hour: int): ...
 
-        tools = [convert_func_to_tool_def(tool) for tool in (Shop().buy, Shop.open, Shop.close)]
-        assert [(tool.name, tool.description, [*tool.parameters["properties"]]) for tool in tools] == [
-            ("buy", "Buys.", ["item"]), ("open", "", ["hour"]), ("close", "", ["hour"]),
-        ]  # fmt: skip
+def test_defaults_are_in_the_schema_but_none_and_those_that_json_cannot_express():
+    def tool(a: int = 3, b: str | None = None, c: str | None = "c", d: Any = object()): ...  # noqa: B008
 
-    def test_decorated_functions_are_what_they_wrap(self):
-        def quiet(func):
-            @functools.wraps(func)
-            def wrapper(*args, **kwargs): ...
+    text_or_nothing = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert properties(tool) == {
+        "a": {"type": "integer", "title": "A", "default": 3}, "b": {"title": "B", **text_or_nothing},
+        "c": {"title": "C", "default": "c", **text_or_nothing}, "d": {"title": "D"},
+    }  # fmt: skip
 
-            return wrapper
+    def tool(x: int = Field(3, description="how many", ge=0), y: Annotated[int, Field(default=4)] = 5): ...
 
-        @functools.cache
-        @quiet
-        def tool(x: int):
-            """Does it."""
+    assert properties(tool) == {
+        "x": {"type": "integer", "title": "X", "description": "how many", "minimum": 0, "default": 3},
+        "y": {"type": "integer", "title": "Y", "default": 5},
+    }
 
-        assert (convert_func_to_tool_def(tool).description, only(tool)) == ("Does it.", {"type": "integer"})
 
-    def test_partials_offer_their_unbound_parameters(self):
-        """The original refuses them, and the next."""
+def test_a_parameter_with_a_star_is_an_array_and_keywords_make_an_object_that_is_not_strict():
+    def tool(first, *rest: str, last: bool = False):
+        """Joins.
 
-        def tool(x: int, y: int, z: int = 3):
-            """Does it."""
+        Args:
+            *rest: What to join.
+        """
 
-        part = functools.partial(tool, 1, z=4)
-        assert (convert_func_to_tool_def(part).name, convert_func_to_tool_def(part).description) == ("tool", "Does it.")
-        assert only(part) == {"type": "integer"}
+    assert properties(tool) == {
+        "first": {"title": "First"},
+        "rest": {"type": "array", "title": "Rest", "items": {"type": "string"}, "description": "What to join."},
+        "last": {"type": "boolean", "title": "Last", "default": False},
+    }
 
-    def test_callables(self):
-        class Search:
-            """Searches."""
+    def tool(x: int, **named: int): ...
 
-            def __call__(self, query: str): ...
+    made = convert_func_to_tool_def(tool)
+    named = {"type": "object", "title": "Named", "additionalProperties": {"type": "integer"}}
+    assert (made.strict, made.parameters["properties"]["named"]) == (False, named)
 
-        tool = convert_func_to_tool_def(Search())
-        assert (tool.name, tool.description, only(Search())) == ("Search", "Searches.", {"type": "string"})
+
+def test_a_parameter_may_have_any_name():
+    """The original refuses the first two, and warns of the next three."""
+    names = ["_x", "model_config", "json", "schema", "copy", "self_", "field_0"]
+    exec(f"def tool(a: int, {': int, '.join(names)}: int): ...", scope := {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [*properties(scope["tool"])] == ["a", *names]
+
+
+def test_methods_and_callables_are_tools():
+    class Shop:
+        """Sells."""
+
+        def buy(self, item: str):
+            """Buys."""
+
+        @classmethod
+        def open(cls, hour: int): ...
+
+        @staticmethod
+        async def close(hour: int): ...
+
+        def __call__(self, query: str): ...
+
+    tools = [convert_func_to_tool_def(tool) for tool in (Shop().buy, Shop.open, Shop.close, Shop())]
+    assert [(tool.name, tool.description, [*tool.parameters["properties"]]) for tool in tools] == [
+        ("buy", "Buys.", ["item"]), ("open", "", ["hour"]), ("close", "", ["hour"]), ("Shop", "Sells.", ["query"]),
+    ]  # fmt: skip
+
+
+def test_decorated_functions_are_what_they_wrap_and_partials_offer_their_unbound_parameters():
+    """The original refuses partials."""
+
+    def tool(x: int, y: int, z: int = 3):
+        """Does it."""
+
+    @functools.cache
+    @functools.wraps(tool)
+    def wrapper(*args, **kwargs): ...
+
+    assert convert_func_to_tool_def(wrapper) == convert_func_to_tool_def(tool)
+    part = convert_func_to_tool_def(functools.partial(tool, 1, z=4))
+    assert (part.name, part.description) == ("tool", "Does it.")
+    assert only(functools.partial(tool, 1, z=4)) == {"type": "integer"}
 
 
 STYLES = {
@@ -288,85 +254,65 @@ STYLES = {
 }
 
 
-class TestDocstrings:
-    @pytest.mark.parametrize(
-        ("style", "gap"), [("google", "\n\n"), ("google", "\n"), ("numpy", "\n\n"), ("sphinx", "\n\n")]
-    )
-    def test_every_style_says_the_same(self, style, gap):
-        def tool(x: int): ...
+def test_every_style_of_docstring_says_the_same():
+    def tool(x: int): ...
 
+    for style, gap in (("google", "\n\n"), ("google", "\n"), ("numpy", "\n\n"), ("sphinx", "\n\n")):
         tool.__doc__ = f"Does it.\n\nIn two paragraphs.{gap}{STYLES[style]}"
-        assert convert_func_to_tool_def(tool).description == "Does it.\n\nIn two paragraphs."
-        assert only(tool)["description"].split() == ["How", "often,", "at", "most."]
-
-    def test_annotations_describe_what_the_docstring_does_not_and_there_may_be_none(self):
-        def tool(a: Annotated[int, "one"], b: Annotated[int, Field(description="two")], c: Annotated[int, "three"]):
-            """Counts.
-
-            Args:
-                c: drei
-            """
-
-        assert [schema["description"] for schema in properties(tool).values()] == ["one", "two", "drei"]
-
-        def tool(): ...
-
-        assert (convert_func_to_tool_def(tool).description, properties(tool)) == ("", {})
+        assert convert_func_to_tool_def(tool).description == "Does it.\n\nIn two paragraphs.", style
+        assert only(tool)["description"].split() == ["How", "often,", "at", "most."], style
 
 
-class TestNotStrict:
-    """The original refuses all of these, so that no environment can be made."""
+def test_annotations_describe_what_the_docstring_does_not_and_there_may_be_none():
+    def tool(a: Annotated[int, "one"], b: Annotated[int, Field(description="two")], c: Annotated[int, "three"]): ...
 
-    @pytest.mark.parametrize(
-        ("hint", "schema"),
-        [
-            (dict, {"type": "object", "additionalProperties": True}),
-            (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-            (list[dict[str, Any]], {"type": "array", "items": {"type": "object", "additionalProperties": True}}),
-            (Open, {"$ref": "#/$defs/Open"}),
-            (Annotated[Point, Field(json_schema_extra={"minProperties": 1})], {"minProperties": 1}),
-        ],
-    )
-    def test_free_keys_make_a_tool_that_is_not_strict(self, hint, schema):
-        def tool(x, y: int = 1, z: str | None = None): ...
+    tool.__doc__ = "Counts.\n\nArgs:\n    c: drei"
+    assert [schema["description"] for schema in properties(tool).values()] == ["one", "two", "drei"]
 
-        tool.__annotations__["x"] = hint
-        made = convert_func_to_tool_def(tool)
-        assert (made.strict, made.parameters["required"]) == (False, ["x"])
-        assert "additionalProperties" not in made.parameters
-        assert schema.items() <= made.parameters["properties"]["x"].items()
-        assert made.parameters["properties"]["z"]["default"] is None
+    def tool(): ...
 
-    def test_keywords_are_an_object(self):
-        def tool(x: int, **named: int): ...
-
-        made = convert_func_to_tool_def(tool)
-        assert made.strict is False
-        assert made.parameters["properties"]["named"] == {
-            "type": "object", "title": "Named", "additionalProperties": {"type": "integer"},
-        }  # fmt: skip
-
-    def test_the_given_schema_is_not_changed(self):
-        schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
-        strict = strict_schema(schema)
-        assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}
-        assert strict["properties"]["a"] == {
-            "type": "object", "properties": {"b": {}}, "required": ["b"], "additionalProperties": False,
-        }  # fmt: skip
-        with pytest.raises(NotStrictError, match="takes any keys"):
-            strict_schema({"type": "object", "additionalProperties": {}})
+    assert (convert_func_to_tool_def(tool).description, properties(tool)) == ("", {})
 
 
-class TestRefused:
-    def test_a_type_without_a_schema_and_a_hint_that_cannot_be_resolved(self):
-        class Session: ...
+@pytest.mark.parametrize(
+    ("hint", "schema"),
+    [
+        (dict, {"type": "object", "additionalProperties": True}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (list[dict[str, Any]], {"type": "array", "items": {"type": "object", "additionalProperties": True}}),
+        (Open, {"$ref": "#/$defs/Open"}),
+        (Annotated[Point, Field(json_schema_extra={"minProperties": 1})], {"minProperties": 1}),
+    ],
+)
+def test_free_keys_make_a_tool_that_is_not_strict(hint, schema):
+    """The original refuses these, so that no environment can be made."""
 
-        def tool(session: Session): ...
+    def tool(x, y: int = 1, z: str | None = None): ...
 
-        with pytest.raises(ConfigError, match=r"Tool 'tool' .*session.* cannot be offered to a model: .*Session"):
-            convert_func_to_tool_def(tool)
+    tool.__annotations__["x"] = hint
+    made = convert_func_to_tool_def(tool)
+    assert (made.strict, made.parameters["required"]) == (False, ["x"])
+    assert "additionalProperties" not in made.parameters
+    assert schema.items() <= made.parameters["properties"]["x"].items()
+    assert made.parameters["properties"]["z"]["default"] is None
 
-        def tool(x: "Missing"): ...  # noqa: F821
 
-        with pytest.raises(ConfigError, match="'Missing' is not defined"):
-            convert_func_to_tool_def(tool)
+def test_a_schema_that_is_made_strict_is_not_changed_itself():
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
+    strict = strict_schema(schema)
+    assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}
+    assert strict["properties"]["a"] == {
+        "type": "object", "properties": {"b": {}}, "required": ["b"], "additionalProperties": False,
+    }  # fmt: skip
+    with pytest.raises(NotStrictError, match="takes any keys"):
+        strict_schema({"type": "object", "additionalProperties": {}})
+
+
+def test_a_type_without_a_schema_and_a_hint_that_cannot_be_resolved_are_refused():
+    def tool(session: pytest.Config): ...
+
+    with pytest.raises(ConfigError, match=r"Tool 'tool' .*session.* cannot be offered to a model: .*Config"):
+        convert_func_to_tool_def(tool)
+    tool.__annotations__["session"] = "Missing"
+    with pytest.raises(ConfigError, match="'Missing' is not defined"):
+        convert_func_to_tool_def(tool)

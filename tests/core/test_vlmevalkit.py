@@ -9,15 +9,27 @@ import zlib
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.compat.nemo import ModelClient, VLMSolver, get_environment, run_evaluation
-from nightjar.compat.nemo.environments.vlmevalkit import VLMEvalKitEnvironment
-from nightjar.compat.nemo.environments.vlmevalkit_scoring import MEASURES, chosen_option
 from nightjar.environments import load_environment
-from nightjar.environments.seeded.rows import image_url
 from nightjar.errors import ConfigError, DatasetError
 from nightjar.model_server import Answer, ModelServer
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def nemo():
+    """The public names of ``nightjar.compat.nemo``; they import a lot."""
+    from nightjar.compat import nemo
+
+    return nemo
+
+
+@pytest.fixture(scope="module")
+def environment_of():
+    from nightjar.compat.nemo.environments.vlmevalkit import VLMEvalKitEnvironment
+
+    return VLMEvalKitEnvironment
+
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 NAMES = {RED: "red", GREEN: "green", BLUE: "blue"}
@@ -75,16 +87,16 @@ def question(index, image, answer="A", **more):
     return row | more
 
 
-async def test_a_model_gets_images_and_options(table):
+async def test_a_model_gets_images_and_options(table, nemo):
     table(
         "MMBench_DEV_EN", question(0, png(RED), hint="Look.", category="color"),
         question(1, png(BLUE), C="blue", answer="C"), question(1_000_001, "1", A="blue", B="red", answer="B"),
         question(2, ""),
     )  # fmt: skip
-    env = get_environment("vlmevalkit://MMBench_DEV_EN")
+    env = nemo.get_environment("vlmevalkit://MMBench_DEV_EN")
     assert len(env) == 3
     with ModelServer(Looks(), keep_requests=9) as server:
-        bundle = await run_evaluation(env, VLMSolver(ModelClient(server.url, "m")))
+        bundle = await nemo.run_evaluation(env, nemo.VLMSolver(nemo.ModelClient(server.url, "m")))
         sent = [request.body["messages"][-1] for request in server.requests]
     results = bundle["_results"]
     assert [row["reward"] for row in results] == [1.0, 1.0, 0.0]
@@ -98,12 +110,15 @@ async def test_a_model_gets_images_and_options(table):
     assert results[0]["metadata"]["category"] == "color"
 
 
-@pytest.mark.parametrize(
-    ("beginning", "kind"), [("/9j/", "jpeg"), ("R0lGOD", "gif"), ("UklGR", "webp"), ("AAAA", "png")]
-)
-def test_bare_base64_is_of_the_kind_that_it_begins_as(beginning, kind):
-    image = beginning + "A" * 300  # longer than the name of a file may be, and shorter than a path
-    assert image_url(image) == f"data:image/{kind};base64,{image}"
+def test_bare_base64_is_of_the_kind_that_it_begins_as_and_other_files_are_refused(tmp_path):
+    from nightjar.environments.seeded.rows import image_url
+
+    for beginning, kind in (("/9j/", "jpeg"), ("R0lGOD", "gif"), ("UklGR", "webp"), ("AAAA", "png")):
+        image = beginning + "A" * 300  # longer than the name of a file may be, and shorter than a path
+        assert image_url(image) == f"data:image/{kind};base64,{image}"
+    (tmp_path / "key.png").write_text("secret")
+    with pytest.raises(ConfigError, match="is not an image"):
+        image_url(str(tmp_path / "key.png"))
 
 
 async def test_the_engine_sends_them_too(table):
@@ -116,12 +131,12 @@ async def test_the_engine_sends_them_too(table):
     assert [output["reward"] for output in results["outputs"]] == [1.0]
 
 
-async def test_images_stand_where_mmmu_has_them(table, tmp_path):
+async def test_images_stand_where_mmmu_has_them(table, nemo, environment_of):
     pair = repr([png(RED), png(BLUE)])
     table("MMMU_DEV", question(0, pair, question="<image 2> or <image 1>?"), question(1, pair, question="<image 3>?"))
-    env = VLMEvalKitEnvironment("MMMU_DEV")
+    env = environment_of("MMMU_DEV")
     with ModelServer(Looks(), keep_requests=9) as server:
-        await run_evaluation(env, VLMSolver(ModelClient(server.url, "m")), max_problems=1)
+        await nemo.run_evaluation(env, nemo.VLMSolver(nemo.ModelClient(server.url, "m")), max_problems=1)
         [request] = server.requests
     [message] = request.body["messages"]
     kinds = [part["type"] for part in message["content"]]
@@ -130,12 +145,12 @@ async def test_images_stand_where_mmmu_has_them(table, tmp_path):
         await env.seed(1)
 
 
-async def test_images_may_be_files(table, tmp_path):
+async def test_images_may_be_files(table, tmp_path, environment_of):
     (tmp_path / "images/Files").mkdir(parents=True)
     (tmp_path / "images/Files/red.png").write_bytes(base64.b64decode(png(RED)))
     row = {"index": "x", "image_path": "red.png", "question": "Red?", "answer": "Yes"}
     table("Files", row, row | {"image_path": "gone.png"})
-    env = VLMEvalKitEnvironment("Files")
+    env = environment_of("Files")
     seed = await env.seed(0)
     assert (env.dataset_type, seed.prompt, seed.images) == ("Y/N", "Red?", [str(tmp_path / "images/Files/red.png")])
     with pytest.raises(DatasetError, match=r"Files.tsv, index x: the image '.*gone.png' cannot be read: No such file"):
@@ -156,7 +171,7 @@ async def test_images_may_be_files(table, tmp_path):
         ("image", "['AAAA']", "'AAAA' is not an image"),
     ],
 )
-async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, column, value, said):
+async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, nemo, column, value, said):
     (tmp_path / "outside.png").write_bytes(base64.b64decode(png(RED)))
     folder = tmp_path / "data"
     folder.mkdir()
@@ -166,50 +181,43 @@ async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, 
     with ModelServer(Looks()) as server:
         for running in (
             load_environment(uri).evaluate(ClientConfig(api_base_url=server.url), "m"),
-            run_evaluation(get_environment(uri), VLMSolver(ModelClient(server.url, "m"))),
+            nemo.run_evaluation(nemo.get_environment(uri), nemo.VLMSolver(nemo.ModelClient(server.url, "m"))),
         ):
             with pytest.raises(DatasetError, match=f"bad.tsv, index 7: .*{said}"):
                 await running
         assert server.stats().received == 0
 
 
-def test_a_file_that_is_not_an_image_is_refused(tmp_path):
-    (tmp_path / "key.png").write_text("secret")
-    with pytest.raises(ConfigError, match="is not an image"):
-        image_url(str(tmp_path / "key.png"))
+def test_the_chosen_option_is_found_in_an_answer():
+    from nightjar.compat.nemo.environments.vlmevalkit_scoring import chosen_option
+
+    chosen = {
+        "B": "B", "The answer is (B).": "B", "B. green, as one sees": "B", "It is green": "B", "A car is green": "B",
+        "Sorry, I can't help with images of people yet. A": None, "red or green": None, "": None,
+    }  # fmt: skip
+    assert {answer: chosen_option(answer, {"A": "red", "B": "green"}) for answer in chosen} == chosen
 
 
-@pytest.mark.parametrize(
-    ("answer", "option"),
-    [
-        ("B", "B"), ("The answer is (B).", "B"), ("B. green, as one sees", "B"), ("It is green", "B"),
-        ("A car is green", "B"), ("Sorry, I can't help with images of people yet. A", None), ("red or green", None),
-        ("", None),
-    ],
-)  # fmt: skip
-def test_the_chosen_option_is_found_in_an_answer(answer, option):
-    assert chosen_option(answer, {"A": "red", "B": "green"}) == option
+async def test_short_answers_are_scored_as_the_kit_does(table, environment_of):
+    worth = {
+        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']"): 0.75, ("ChartQA_TEST", "95", "100"): 1.0,
+        ("ChartQA_TEST", "94", "100"): 0.0, ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']"): pytest.approx(8 / 9),
+        ("GQA_TestDev", "Dog ", "dog"): 1.0, ("GQA_TestDev", "a dog", "dog"): 0.0,
+        ("OCRBench", "It says STOP.", "['stop']"): 1.0, ("Mine", "A dog!", "dog"): 1.0,
+        ("Mine", "<think>cat</think>dog", "dog"): 1.0, ("Mine", "", "dog"): 0.0,
+    }  # fmt: skip
+    found = {}
+    for name, answer, reference in worth:
+        table(name, {"index": 0, "image": png(RED), "question": "?", "answer": reference})
+        env = environment_of(name)
+        assert env.dataset_type == "VQA"
+        found[name, answer, reference] = (await env.verify(answer, reference)).reward
+    assert found == worth
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "reference", "worth"),
-    [
-        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']", 0.75), ("ChartQA_TEST", "95", "100", 1.0),
-        ("ChartQA_TEST", "94", "100", 0.0), ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']", 8 / 9),
-        ("GQA_TestDev", "Dog ", "dog", 1.0), ("GQA_TestDev", "a dog", "dog", 0.0),
-        ("OCRBench", "It says STOP.", "['stop']", 1.0), ("Mine", "A dog!", "dog", 1.0),
-        ("Mine", "<think>cat</think>dog", "dog", 1.0), ("Mine", "", "dog", 0.0),
-    ],
-)  # fmt: skip
-async def test_short_answers_are_scored_as_the_kit_does(table, name, answer, reference, worth):
-    table(name, {"index": 0, "image": png(RED), "question": "?", "answer": reference})
-    env = VLMEvalKitEnvironment(name)
-    assert (env.dataset_type, (await env.verify(answer, reference)).reward) == ("VQA", pytest.approx(worth))
-
-
-async def test_yes_and_no(table):
+async def test_yes_and_no_are_found_in_answers(table, environment_of):
     table("MME", {"index": 0, "image": png(RED), "question": "Red?", "answer": "Yes"})
-    env = VLMEvalKitEnvironment("MME")
+    env = environment_of("MME")
     answers = ("Yes.", "yes, it's red", "No", "yes or no", "Yesterday", "")
     assert [(await env.verify(answer, "Yes")).reward for answer in answers] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -224,26 +232,26 @@ async def test_yes_and_no(table):
         ("Mine", "?limit=few", "limit must be a number"),
     ],
 )
-def test_unsupported_datasets_and_options_are_refused(table, name, uri, match):
+def test_unsupported_datasets_and_options_are_refused(table, nemo, name, uri, match):
     table(name, {"index": 0, "image": png(RED), "question": "?", "answer": "x"})
     with pytest.raises(ConfigError, match=match):
         load_environment(f"vlmevalkit://{name}{uri}")
-    assert len(get_environment(f"vlmevalkit://{name}?metric=accuracy")) == 1
+    assert len(nemo.get_environment(f"vlmevalkit://{name}?metric=accuracy")) == 1
 
 
-async def test_missing_data_is_an_error(table, tmp_path):
+async def test_missing_data_is_an_error(table, tmp_path, environment_of):
     with pytest.raises(ConfigError, match="pip install"):
-        VLMEvalKitEnvironment("Gone")
+        environment_of("Gone")
     with pytest.raises(DatasetError, match="no such file"):
-        VLMEvalKitEnvironment("Gone", data_dir=str(tmp_path))
+        environment_of("Gone", data_dir=str(tmp_path))
     with pytest.raises(DatasetError, match="no column 'question'"):
-        VLMEvalKitEnvironment("Odd", data=str(table("Odd", {"index": 0, "image": png(RED)})))
+        environment_of("Odd", data=str(table("Odd", {"index": 0, "image": png(RED)})))
     video = table("Clips", {"index": 0, "video": "a.mp4", "question": "?", "answer": "x"})
     with pytest.raises(ConfigError, match="of type 'Video'"):
-        VLMEvalKitEnvironment("Clips", data=str(video))
+        environment_of("Clips", data=str(video))
     table("Test_split", {"index": 0, "image": png(RED), "question": "?"})
     with pytest.raises(DatasetError, match="there is no reference answer"):
-        await VLMEvalKitEnvironment("Test_split").seed(0)
+        await environment_of("Test_split").seed(0)
 
 
 KIT = """
@@ -280,11 +288,13 @@ def kit(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-async def test_the_installed_package_builds_the_prompts(kit):
-    seed = await VLMEvalKitEnvironment("Tiny").seed(0)
+async def test_the_installed_package_builds_the_prompts(kit, environment_of):
+    from nightjar.compat.nemo.environments.vlmevalkit_scoring import MEASURES
+
+    seed = await environment_of("Tiny").seed(0)
     assert (seed.prompt, seed.images, seed.metadata["choices"]) == ("Now: ?", [kit] * 2, {"A": "red", "B": "green"})
     assert "category" not in seed.metadata
     for name, match in (("Other", "'Other'"), ("Judged", "with a judge"), ("Film", "'Video-MCQ'")):
         with pytest.raises(ConfigError, match=match):
-            VLMEvalKitEnvironment(name)
-    assert len(VLMEvalKitEnvironment("Judged", metric=next(iter(MEASURES)))) == 1
+            environment_of(name)
+    assert len(environment_of("Judged", metric=next(iter(MEASURES)))) == 1
