@@ -18,8 +18,6 @@ from nightjar.errors import DatasetError
 from nightjar.model_server import Answer, Faults, ModelServer, Script, last_user_text, tool_call
 from nightjar.model_server.faults import FaultInjector
 
-FAULTS = ["rate_429", "rate_500", "rate_dropped", "rate_overloaded"]
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -54,6 +52,11 @@ def faults_at(rate, *fails, **options):
     raise AssertionError
 
 
+@pytest.fixture
+def no_waiting(no_waiting, monkeypatch):
+    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def serve():
     async with AsyncExitStack() as ending:
@@ -67,19 +70,13 @@ async def serve():
         yield serve
 
 
-@pytest.fixture
-def no_waiting(monkeypatch):
-    monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 0.0)
-    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
-
-
 async def evaluate(env, client, **how):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         results = await env.evaluate(client, "m", **how)
     return results["outputs"]
 
 
-@pytest.mark.parametrize("rate", FAULTS)
+@pytest.mark.parametrize("rate", ["rate_429", "rate_500", "rate_dropped", "rate_overloaded"])
 async def test_earlier_turns_are_not_requested_again(serve, no_waiting, rate):
     server, client = serve(faults=faults_at(rate, False, True, True, False, False))
     env = Talk()
@@ -107,21 +104,18 @@ async def test_tools_are_not_called_again(serve, no_waiting):
 
 
 async def test_each_request_has_its_own_retries(serve, no_waiting):
-    faults = faults_at("rate_500", False, True, True, False, True, True, False)
-    server, client = serve(faults=faults, max_retries=2)
+    server, client = serve(faults=faults_at("rate_500", False, True, True, False, True, True, False), max_retries=2)
     [row] = await evaluate(Talk(), client)
-    assert row["error"] is None
-    assert server.stats().received == 7
+    assert (row["error"], server.stats().received) == (None, 7)
 
 
-@pytest.mark.parametrize("max_retries", [0, 1, 2])
+@pytest.mark.parametrize("max_retries", [0, 2])
 async def test_no_more_retries_than_allowed(serve, no_waiting, max_retries):
     server, client = serve(faults=faults_at("rate_500", False, True, True, True, True), max_retries=max_retries)
     env = Talk()
     [row] = await evaluate(env, client)
     assert row["error"]["error"] == "ModelError"
-    assert server.stats().received == 2 + max_retries
-    assert (row["attempts"], env.prepared) == (1, 1)
+    assert (server.stats().received, row["attempts"], env.prepared) == (2 + max_retries, 1, 1)
     assert [message["content"] for message in row["completion"] or []][:1] == ["turn 1"]
 
 
@@ -199,5 +193,4 @@ async def test_many_concurrent_rollouts_all_end(serve, no_waiting):
     env = Talk(dataset=[{"question": f"turn 1 of {number}?"} for number in range(30)])
     rows = await evaluate(env, client, max_concurrent=8)
     assert [(row["error"], row["attempts"]) for row in rows] == [(None, 1)] * 30
-    assert server.stats().answered == 90
-    assert server.stats().received > 100
+    assert (server.stats().answered, server.stats().received > 100) == (90, True)

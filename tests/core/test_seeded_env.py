@@ -80,15 +80,15 @@ def test_benchmarks_are_found_by_name_and_by_file(folder):
 
 
 def test_a_file_in_a_configuration_becomes_name_and_folder(folder):
-    path = str(folder / "my_benches.py")
-    config = parse_run_config({"env_id": f"{path}:sums", "num_examples": 1, "rollouts_per_example": 1})
+    path = folder / "my_benches.py"
+    config = parse_run_config({"env_id": f"{path}:sums"})
     assert (config.env_id, config.env_dir_path, config.env_args) == ("sums", str(folder), {})
     assert parse_run_config({"env_id": f"{path}:words_de"}).env_args == {"benchmark": "words_de"}
     with pytest.raises(ConfigError, match="env_id: there is no file"):
         parse_run_config({"env_id": "nowhere.py:sums"})
 
 
-def test_a_benchmark_of_rows_is_evaluated(folder):
+def test_a_benchmark_is_evaluated(folder):
     results, asked = evaluated(load_environment(f"{folder / 'my_benches.py'}:sums"), rollouts_per_example=2)
     rows = results["outputs"]
     assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0, 0.0]
@@ -96,23 +96,22 @@ def test_a_benchmark_of_rows_is_evaluated(folder):
     assert (rows[0]["extracted_answer"], rows[0]["scoring_details"]) == ("4", {"correct": True, "length": 1})
     assert rows[0]["metrics"] == {"correct": 1.0, "length": 1.0, "verify": 1.0, "num_turns": 1.0}
     assert asked[0]["messages"] == [{"role": "user", "content": "What is 2+2?"}]
-
-
-def test_metadata_may_be_named_like_arguments_of_verify(folder):
+    # the metadata of these are named like arguments of verify
     results, _ = evaluated(load_environment(f"{folder / 'my_benches.py'}:products"))
     assert [row["reward"] for row in results["outputs"]] == [0.0, 0.0, 1.0]
     assert results["outputs"][0]["scoring_details"] == {"category": "even"}
 
 
 class Odd(EvalEnvironment):
-    """A benchmark with parts that a test can break."""
+    """A benchmark with parts that a test can break; counts the problems that it has seeded."""
 
-    size, result = 1, VerifyResult(1.0)
+    size, result, seeded = 1, VerifyResult(1.0), 0
 
     async def dataset_size(self):
         return self.size
 
     async def seed(self, idx):
+        self.seeded += 1
         await asyncio.sleep(0)
         return SeedResult("?", "!", images=["https://example.com/a.png"], system="Look.")
 
@@ -127,17 +126,16 @@ def test_images_and_a_system_prompt_are_sent():
     assert asked["messages"][1]["content"] == [image, {"type": "text", "text": "?"}]
 
 
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [(None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
-     (VerifyResult(0.0, None, {"needs_judge": True}), "needs a judge. Set judge_client")],
-)  # fmt: skip
-def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0(result, message):
-    env = Odd()
-    env.result = result
-    [row] = evaluated(as_environment(env))[0]["outputs"]
-    assert row["reward"] is None
-    assert message in row["error"]["message"]
+def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0():
+    judged, env = VerifyResult(0.0, None, {"needs_judge": True}), Odd()
+    for result, message in (
+        (None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
+        (judged, "needs a judge. Set judge_client"),
+    ):  # fmt: skip
+        env.result = result
+        [row] = evaluated(as_environment(env))[0]["outputs"]
+        assert row["reward"] is None
+        assert message in row["error"]["message"]
 
 
 def test_errors_before_the_first_request_name_the_benchmark():
@@ -145,23 +143,16 @@ def test_errors_before_the_first_request_name_the_benchmark():
         async def seed(self, idx):
             raise IndexError("list index out of range")
 
-    class Unknown(Odd):
-        size = -1
-
-    for benchmark, match in ((Unknown(), "-1"), (Broken(), r"seed\(0\) raised IndexError: list index out of range")):
+    unknown = Odd()
+    unknown.size = -1
+    for benchmark, match in ((unknown, "-1"), (Broken(), r"seed\(0\) raised IndexError: list index out of range")):
         with pytest.raises(DatasetError, match=f"'unnamed'.*{match}"):
             evaluated(as_environment(benchmark))
 
 
 def test_few_more_problems_are_seeded_than_needed():
-    class Counted(Odd):
-        size, seeded = 100, 0
-
-        async def seed(self, idx):
-            self.seeded += 1
-            return await super().seed(idx)
-
-    benchmark = Counted()
+    benchmark = Odd()
+    benchmark.size = 100
     evaluated(as_environment(benchmark), num_examples=5)
     assert benchmark.seeded == 7
 

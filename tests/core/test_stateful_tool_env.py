@@ -75,130 +75,122 @@ def offered(env, name="add"):
     return next(tool for tool in env.tool_defs if tool.name == name)
 
 
-class TestArguments:
-    async def test_are_completed_from_the_state(self, play):
-        state = await play(Adding())
-        assert state["completion"][1].content == "7"
-        assert state["updated"] == ["add"]
-
-    async def test_may_be_changed_in_place_or_completed_by_a_coroutine(self):
-        async def update(self, tool_name, tool_args, messages, state, **kwargs):
-            return tool_args | {"offset": 10}
-
-        in_place = completing(lambda self, name, tool_args, *args, **kwargs: tool_args.update(offset=5))
-        assert await answer(in_place, '{"x": 4}') == "9"
-        assert await answer(completing(update), '{"x": 4}') == "14"
-
-    async def test_the_environment_s_arguments_override_the_model_s(self):
-        assert await answer(Adding(), '{"x": 4, "offset": 1000}') == "7"
-
-    async def test_the_hook_sees_the_conversation_and_further_arguments(self):
-        seen = {}
-
-        def update(self, tool_name, tool_args, messages, state, **kwargs):
-            seen.update(kwargs, messages=len(messages))
-            return tool_args | {"offset": 0}
-
-        await completing(update).env_response([UserMessage(content="?"), asking("add", '{"x": 1}')], State(), depth=2)
-        assert seen == {"messages": 2, "depth": 2}
-
-    async def test_the_hook_is_not_called_for_arguments_that_cannot_be_read(self, play):
-        state = await play(Adding(), arguments="[1]")
-        assert state["completion"][1].content == "Expected tool arguments to be a dict, got list: [1]"
-        assert "updated" not in state
+async def test_arguments_are_completed_from_the_state_which_overrides_the_model_s(play):
+    state = await play(Adding())
+    assert (state["completion"][1].content, state["updated"]) == ("7", ["add"])
+    assert await answer(Adding(), '{"x": 4, "offset": 1000}') == "7"
 
 
-class TestFailures:
-    @pytest.mark.parametrize("error", [KeyError("offset"), SandboxError("gone")])
-    async def test_an_exception_of_the_hook_is_the_rollout_s_error(self, play, error):
-        def update(self, tool_name, tool_args, messages, state, **kwargs):
-            raise error
+async def test_arguments_may_be_changed_in_place_or_completed_by_a_coroutine():
+    async def update(self, tool_name, tool_args, messages, state, **kwargs):
+        return tool_args | {"offset": 10}
 
+    in_place = completing(lambda self, name, tool_args, *args, **kwargs: tool_args.update(offset=5))
+    assert await answer(in_place, '{"x": 4}') == "9"
+    assert await answer(completing(update), '{"x": 4}') == "14"
+
+
+async def test_the_hook_sees_the_conversation_and_further_arguments():
+    seen = {}
+
+    def update(self, tool_name, tool_args, messages, state, **kwargs):
+        seen.update(kwargs, messages=len(messages))
+        return tool_args | {"offset": 0}
+
+    await completing(update).env_response([UserMessage(content="?"), asking("add", '{"x": 1}')], State(), depth=2)
+    assert seen == {"messages": 2, "depth": 2}
+
+
+async def test_the_hook_is_not_called_for_arguments_that_cannot_be_read(play):
+    state = await play(Adding(), arguments="[1]")
+    assert state["completion"][1].content == "Expected tool arguments to be a dict, got list: [1]"
+    assert "updated" not in state
+
+
+async def test_an_exception_of_the_hook_is_the_rollout_s_error(play):
+    def update(self, tool_name, tool_args, messages, state, **kwargs):
+        raise error
+
+    for error in (KeyError("offset"), SandboxError("gone")):
         state = await play(completing(update))
         assert (state["error"], state["stop_condition"]) == (error, "has_error")
         assert "raise error" in records.error_row(error)["traceback"]
-
-    async def test_a_hook_that_returns_nonsense(self, play):
-        state = await play(completing(lambda self, tool_name, tool_args, *args, **kwargs: [tool_args]))
-        assert "'Completing' returned [{'x': 4}]" in str(state["error"])
-
-    async def test_tools_fail_as_in_a_tool_env(self, play):
-        state = await play(Adding(stop_errors=[TypeError]), arguments='{"y": 4}')
-        assert isinstance(state["error"], ToolCallError)
-        assert await answer(Adding(), '{"y": 4}') == "add() got an unexpected keyword argument 'y'"
-
-    def test_the_hook_has_to_be_written(self):
-        with pytest.raises(TypeError, match="update_tool_args"):
-            StatefulToolEnv(dataset=DATASET)
+    state = await play(completing(lambda self, tool_name, tool_args, *args, **kwargs: [tool_args]))
+    assert "'Completing' returned [{'x': 4}]" in str(state["error"])
 
 
-class TestHiddenArguments:
-    def test_are_not_offered(self):
-        env = Adding()
-        assert offered(env).parameters == {
-            "type": "object", "title": "add_args",
-            "properties": {"x": {"title": "X", "type": "integer", "description": "What the model gives."}},
-            "required": ["x"], "additionalProperties": False,
-        }  # fmt: skip
-        assert env.skipped_args == {"add": ["offset"]}
+async def test_tools_fail_as_in_a_tool_env(play):
+    state = await play(Adding(stop_errors=[TypeError]), arguments='{"y": 4}')
+    assert isinstance(state["error"], ToolCallError)
+    assert await answer(Adding(), '{"y": 4}') == "add() got an unexpected keyword argument 'y'"
 
-    @pytest.mark.parametrize("hint", [dict, dict[str, Any], Session, "Missing", list[Place] | None])
-    def test_may_have_any_type_and_leave_no_trace(self, hint):
-        def look(where: str, hidden=None) -> str: ...
 
+def test_hidden_arguments_are_not_offered():
+    env = Adding()
+    assert offered(env).parameters == {
+        "type": "object", "title": "add_args",
+        "properties": {"x": {"title": "X", "type": "integer", "description": "What the model gives."}},
+        "required": ["x"], "additionalProperties": False,
+    }  # fmt: skip
+    assert env.skipped_args == {"add": ["offset"]}
+    with pytest.raises(TypeError, match="update_tool_args"):
+        StatefulToolEnv(dataset=DATASET)
+
+
+def test_hidden_arguments_may_have_any_type_and_leave_no_trace_but_types_of_others_stay_defined():
+    def look(where: str, hidden=None) -> str: ...
+
+    def move(here: Place, there: Place) -> str: ...
+
+    for hint in (dict, dict[str, Any], Session, "Missing", list[Place] | None):
         look.__annotations__["hidden"] = hint
         env = Adding()
         env.add_tool(look, args_to_skip=["hidden"])
         parameters = offered(env, "look").parameters
         assert (list(parameters["properties"]), parameters["additionalProperties"]) == (["where"], False)
         assert "$defs" not in parameters
-
-    def test_a_type_that_another_argument_has_too_stays_defined(self):
-        def move(here: Place, there: Place) -> str: ...
-
-        env = Adding()
-        env.add_tool(move, args_to_skip=["there"])
-        assert list(offered(env, "move").parameters["$defs"]) == ["Place"]
-
-    async def test_methods_and_partials(self):
-        class Shop:
-            async def buy(self, item: str, basket: list) -> str:
-                """Buys.
-
-                Args:
-                    item: What to buy.
-                """
-                return f"{item} for {basket}"
-
-        env = completing(lambda self, name, args, *_, **kwargs: args | ({"basket": [1]} if name == "buy" else {}))
-        env.add_tool(Shop().buy, args_to_skip=["basket"])
-        assert offered(env, "buy").parameters["properties"]["item"]["description"] == "What to buy."
-        assert await answer(env, '{"item": "milk"}', name="buy") == "milk for [1]"
-        env.remove_tool(env.tool_map["add"])
-        env.add_tool(functools.partial(add, offset=2), args_to_skip=["nothing"])
-        assert list(offered(env).parameters["properties"]) == ["x"]
-        assert await answer(env, '{"x": 4}') == "6"
-
-    def test_tools_from_the_constructor_hide_nothing_and_can_be_removed(self):
-        def look(x: int) -> int: ...
-
-        env = Adding([look])
-        assert env.skipped_args == {"add": ["offset"]}
-        env.remove_tool(look)
-        env.remove_tool(add)
-        assert (env.tools, env.tool_map, env.tool_defs, env.skipped_args) == ([], {}, [], {})
+    env.add_tool(move, args_to_skip=["there"])
+    assert list(offered(env, "move").parameters["$defs"]) == ["Place"]
 
 
-class TestFilterSignature:
-    def test_the_function_itself_is_not_changed(self):
-        before = (inspect.signature(add), dict(add.__annotations__), dict(vars(add)))
-        filtered = filter_signature(add, ["offset"])
-        assert (inspect.signature(add), add.__annotations__, vars(add)) == before
-        assert (list(inspect.signature(filtered).parameters), filtered.__name__) == (["x"], "add")
-        assert filtered(1, offset=2) == 3
+async def test_methods_and_partials_may_have_hidden_arguments():
+    class Shop:
+        async def buy(self, item: str, basket: list) -> str:
+            """Buys.
 
-    def test_hints_are_looked_up_where_the_function_is_from(self):
-        def go(to: "Place", hidden: "Missing") -> None: ...  # noqa: F821 - hidden
+            Args:
+                item: What to buy.
+            """
+            return f"{item} for {basket}"
 
-        tool = convert_func_to_tool_def(filter_signature(go, ["hidden"]))
-        assert tool.parameters["properties"] == {"to": {"$ref": "#/$defs/Place"}}
+    env = completing(lambda self, name, args, *_, **kwargs: args | ({"basket": [1]} if name == "buy" else {}))
+    env.add_tool(Shop().buy, args_to_skip=["basket"])
+    assert offered(env, "buy").parameters["properties"]["item"]["description"] == "What to buy."
+    assert await answer(env, '{"item": "milk"}', name="buy") == "milk for [1]"
+    env.remove_tool(env.tool_map["add"])
+    env.add_tool(functools.partial(add, offset=2), args_to_skip=["nothing"])
+    assert list(offered(env).parameters["properties"]) == ["x"]
+    assert await answer(env, '{"x": 4}') == "6"
+
+
+def test_tools_from_the_constructor_hide_nothing_and_can_be_removed():
+    def look(x: int) -> int: ...
+
+    env = Adding([look])
+    assert env.skipped_args == {"add": ["offset"]}
+    env.remove_tool(look)
+    env.remove_tool(add)
+    assert (env.tools, env.tool_map, env.tool_defs, env.skipped_args) == ([], {}, [], {})
+
+
+def test_filter_signature_does_not_change_the_function_and_finds_its_hints():
+    before = (inspect.signature(add), dict(add.__annotations__), dict(vars(add)))
+    filtered = filter_signature(add, ["offset"])
+    assert (inspect.signature(add), add.__annotations__, vars(add)) == before
+    assert (list(inspect.signature(filtered).parameters), filtered.__name__) == (["x"], "add")
+    assert filtered(1, offset=2) == 3
+
+    def go(to: "Place", hidden: "Missing") -> None: ...  # noqa: F821 - hidden
+
+    tool = convert_func_to_tool_def(filter_signature(go, ["hidden"]))
+    assert tool.parameters["properties"] == {"to": {"$ref": "#/$defs/Place"}}

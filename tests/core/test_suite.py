@@ -4,6 +4,7 @@ import contextlib
 import itertools
 
 import pytest
+from drawing import drawn
 
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config.registry import Registry
@@ -50,18 +51,14 @@ def test_an_evaluation_overrides_the_values_of_its_suite(load):
 
 def test_flags_override_both_the_evaluation_and_its_suite(load):
     first, second = load(SEED, num_examples=7, max_concurrent=8, temperature=0.5)
-    assert [each.config.num_examples for each in (first, second)] == [7, 7]
-    assert [each.config.max_concurrent for each in (first, second)] == [8, 8]
+    assert [(each.config.num_examples, each.config.max_concurrent) for each in (first, second)] == [(7, 8)] * 2
     assert (first.sources["num_examples"], first.sources["env_args"]) == ("flag", "[[eval]]")
     shown = [second.shown_sources[name] for name in ("num_examples", "rollouts_per_example", "env_id", "max_retries")]
     assert shown == ["flag", "suite file nightly.toml", "[[eval]] of nightly.toml", "built-in"]
-
-
-SAMPLED = 'sampling = {top_p = 0.9, temperature = 0.2}\n[[eval]]\nenv_id = "gsm8k"\n'
-
-
-def test_sampling_parameters_of_flags_are_merged_with_those_of_the_file(load):
-    [one] = load(SAMPLED, sampling_args={"temperature": 0.8, "top_k": 5})
+    [one] = load(
+        'sampling = {top_p = 0.9, temperature = 0.2}\n[[eval]]\nenv_id = "gsm8k"\n',
+        sampling_args={"temperature": 0.8, "top_k": 5},
+    )
     assert one.config.sampling_args == {"top_p": 0.9, "temperature": 0.8, "top_k": 5}
     assert one.shown_sources["sampling_args"] == "flag, suite file nightly.toml"
 
@@ -80,58 +77,46 @@ env_id = "gsm8k"
 
 
 @pytest.mark.parametrize(
-    ("typed", "key", "headers", "price"),
+    ("typed", "place", "key", "price"),
     [
-        ({}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, 3.0),
-        ({"base_url": "https://one.example/v2"}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, 3.0),
-        ({"model": "other"}, "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}, None),
-        ({"base_url": "https://two.example/v1", "api_key_var": "KEY_OF_TWO"}, "KEY_OF_TWO", {}, None),
-        ({"provider": "openai"}, "OPENAI_API_KEY", {}, None),
+        ({}, "", "KEY_OF_ONE", 3.0), ({"base_url": "https://one.example/v2"}, "", "KEY_OF_ONE", 3.0),
+        ({"model": "other"}, "", "KEY_OF_ONE", None),
+        ({"base_url": "https://two.example/v1", "api_key_var": "KEY_OF_TWO"}, "", "KEY_OF_TWO", None),
+        ({"provider": "openai"}, "", "OPENAI_API_KEY", None),
+        ({}, 'base_url = "https://one.example/v2"', "KEY_OF_ONE", 3.0),
+        ({}, 'base_url = "https://two.example/v1"\napi_key_var = "KEY_OF_TWO"', "KEY_OF_TWO", None),
+        ({}, 'provider = "openai"', "OPENAI_API_KEY", None),
     ],
-)
-def test_a_flag_that_names_another_endpoint_never_sends_the_key_and_headers_of_the_file_there(
-    load, typed, key, headers, price
+)  # fmt: skip
+def test_another_endpoint_of_a_flag_or_an_eval_never_gets_the_key_and_headers_of_the_suite(
+    load, typed, place, key, price
 ):
-    [one] = load(ELSEWHERE, **typed)
-    assert (one.config.api_key_var, one.config.headers, one.config.input_price) == (key, headers, price)
+    [one] = load(ELSEWHERE + place, **typed)
+    is_same = key == "KEY_OF_ONE"
+    assert (one.config.api_key_var, one.config.input_price) == (key, price)
+    assert one.config.headers == ({"X-Team": "$TOKEN_OF_ONE"} if is_same else {})
     assert one.config.model == typed.get("model", "m")
-    kept = {"extra_headers": {"X-User": "$TOKEN_OF_ONE"}} if headers else {}
+    kept = {"extra_headers": {"X-User": "$TOKEN_OF_ONE"}} if is_same else {}
     assert one.config.sampling_args == {"top_p": 0.9, **kept}
 
 
 REGISTRY = '[[endpoint]]\nendpoint_id = "two"\nmodel = "m2"\nurl = "https://two.example/v1"\nkey = "KEY_OF_TWO"\n'
 
 
-@pytest.mark.parametrize(
-    ("place", "key", "headers"),
-    [
-        ('base_url = "https://one.example/v2"', "KEY_OF_ONE", {"X-Team": "$TOKEN_OF_ONE"}),
-        ('base_url = "https://two.example/v1"\napi_key_var = "KEY_OF_TWO"', "KEY_OF_TWO", {}),
-        ('provider = "openai"', "OPENAI_API_KEY", {}),
-    ],
-)
-def test_an_eval_at_another_endpoint_never_gets_the_key_and_headers_of_the_suite(load, place, key, headers):
-    [one] = load(ELSEWHERE + place)
-    assert (one.config.api_key_var, one.config.headers) == (key, headers)
-    assert one.config.sampling_args.keys() == {"top_p", *(["extra_headers"] if headers else [])}
-
-
-@pytest.mark.parametrize(
-    ("named", "headers"),
-    [('base_url = "https://one.example/v1"\n', {}), ("", {"X-Team": "$TOKEN"})],
-)
-def test_headers_of_a_suite_belong_to_its_endpoint_if_it_names_one(load, tmp_path, named, headers):
+def test_headers_of_a_suite_belong_to_its_endpoint_if_it_names_one(load, tmp_path):
     (tmp_path / "endpoints.toml").write_text(REGISTRY)
-    text = f'endpoints_path = "endpoints.toml"\n{named}headers = {{"X-Team" = "$TOKEN"}}\n'
-    [one] = load(f'{text}[[eval]]\nenv_id = "gsm8k"\nendpoint_id = "two"\n')
-    assert (one.config.base_url, one.config.api_key_var) == ("https://two.example/v1", "KEY_OF_TWO")
-    assert one.config.headers == headers
+    for named, headers in (('base_url = "https://one.example/v1"\n', {}), ("", {"X-Team": "$TOKEN"})):
+        text = f'endpoints_path = "endpoints.toml"\n{named}headers = {{"X-Team" = "$TOKEN"}}\ntags = ["night"]\n'
+        [one] = load(f'{text}[[eval]]\nenv_id = "gsm8k"\nendpoint_id = "two"\n', tags=["mine"])
+        assert (one.config.base_url, one.config.api_key_var) == ("https://two.example/v1", "KEY_OF_TWO")
+        assert (one.config.model, one.config.headers) == ("m2", headers)
+        assert one.config.tags == ["night", "mine"], "tags of the command line are added"
 
 
-@pytest.mark.parametrize("name", ["name", "env_args", "env_source", "part", "hf_hub_dataset_name"])
-def test_a_flag_for_one_evaluation_is_refused(load, name):
-    with pytest.raises(ConfigError, match=f"{name}: belongs to one evaluation of a suite"):
-        load(SEED, **{name: "x"})
+def test_a_flag_for_one_evaluation_is_refused(load):
+    for name in ("name", "env_args", "env_source", "part", "hf_hub_dataset_name"):
+        with pytest.raises(ConfigError, match=f"{name}: belongs to one evaluation of a suite"):
+            load(SEED, **{name: "x"})
 
 
 SWEEP = """\
@@ -144,19 +129,14 @@ temperature = [0.0, 1.0]
 """
 
 
-@pytest.mark.parametrize(
-    ("typed", "flag", "name"),
-    [
-        ({"rollouts_per_example": 2}, "rollouts_per_example", "rollouts_per_example"),
-        ({"temperature": 0.5}, "temperature", "temperature"),
-        ({"sampling_args": {"temperature": 0.5}}, "sampling_args", "temperature"),
-    ],
-)
-def test_a_flag_does_not_override_a_sweep(load, typed, flag, name):
-    with pytest.raises(
-        ConfigError, match=rf"{flag}: the suite has several values of {name} \(.*nightly.toml, line 3\)"
-    ):
-        load(SWEEP, **typed)
+def test_a_flag_does_not_override_a_sweep(load):
+    repeated = "rollouts_per_example"
+    for flag, value, name in (
+        (repeated, 2, repeated), ("temperature", 0.5, "temperature"),
+        ("sampling_args", {"temperature": 0.5}, "temperature"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"{flag}: the suite has several values of {name} \(.*toml, line 3\)"):
+            load(SWEEP, **{flag: value})
     assert len(load(SWEEP, num_examples=3)) == 4
 
 
@@ -164,16 +144,6 @@ def test_evaluations_of_the_same_environment_get_names(load):
     three = load('[[eval]]\nid = "gsm8k"\n[[eval]]\nid = "gsm8k"\nseed = 1\n[[eval]]\nid = "gsm8k"\nname = "cold"\n')
     assert [each.label for each in three] == ["gsm8k", "gsm8k-2", "cold"]
     assert [each.config.name for each in three] == [None, "gsm8k-2", "cold"]
-
-
-def test_tags_of_the_command_line_are_added_and_the_registry_is_found_from_the_file(load, tmp_path):
-    (tmp_path / "e.toml").write_text(
-        '[[endpoint]]\nendpoint_id = "x"\nmodel = "m"\nurl = "http://localhost:1/v1"\nkey = "K"\n'
-    )
-    text = 'tags = ["night"]\nendpoints_path = "e.toml"\n[[eval]]\nid = "gsm8k"\nendpoint_id = "x"\n'
-    [one] = load(text, tags=["mine"])
-    assert (one.config.model, one.config.base_url) == ("m", "http://localhost:1/v1")
-    assert one.config.tags == ["night", "mine"]
 
 
 def test_a_sweep_is_an_evaluation_for_each_combination(load):
@@ -231,22 +201,19 @@ PLACES = [
 ]  # fmt: skip
 
 
-@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("value", VALUES)
-def test_a_value_of_any_type_is_accepted_or_a_config_error(load, value):
-    for field, place in itertools.product(FIELDS, PLACES):
+def test_a_value_of_any_type_is_accepted_or_a_config_error(load):
+    for value, field, place in drawn(itertools.product(VALUES, FIELDS, PLACES), 16):
         with contextlib.suppress(ConfigError):
             load(place.format(field, value), tags=["typed"])
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_so_it_is_in_a_registry(tmp_path, value):
+def test_a_value_of_any_type_in_a_registry_is_accepted_or_a_config_error(tmp_path):
     known = {"endpoint_id": "'e'", "model": "'m'", "url": "'http://localhost:1/v1'", "key": "'K'"}
-    for field in [*known, "type", "headers", "prices", "max_concurrent", "extends", "extra_headers", "endpoint"]:
+    fields = [*known, "type", "headers", "prices", "max_concurrent", "extends", "extra_headers", "endpoint"]
+    for value, field in itertools.product(VALUES, fields):
         row = "\n".join(f"{name} = {each}" for name, each in {**known, field: value}.items())
-        (tmp_path / "endpoints.toml").write_text(
-            f"[[endpoint]]\n{row}\n[[endpoint]]\nendpoint_id = 'x'\nextends = 'e'\n"
-        )
+        rows = f"[[endpoint]]\n{row}\n[[endpoint]]\nendpoint_id = 'x'\nextends = 'e'\n"
+        (tmp_path / "endpoints.toml").write_text(rows)
         with contextlib.suppress(ConfigError):
             Registry.load(tmp_path).fields("x")
