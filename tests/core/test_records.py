@@ -17,12 +17,6 @@ def caused_by(error, cause):
     return error
 
 
-def raised(function):
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the caller knows which
-        function()
-    return caught.value
-
-
 def step(prompt, said, response, **fields):
     return TrajectoryStep(
         prompt=prompt, completion=[said], response=response, tokens=None, reward=None, advantage=None,
@@ -54,115 +48,91 @@ def ledger_row(state, attempt=1, example_hash="h"):
     return orjson.loads(orjson.dumps(row))
 
 
-class TestErrorRow:
-    def test_no_error_is_null_and_a_row_stays_a_row(self):
-        row = error_row(EmptyModelResponseError("nothing"))
-        assert (error_row(None), error_row(row) is row) == (None, True)
-
-    def test_an_error_of_an_endpoint_has_its_chain_and_no_traceback(self):
-        error = caused_by(ModelError("Model 'm': overloaded"), ConnectionError("reset"))
-        assert error_row(error) == {
-            "error": "ModelError", "message": "Model 'm': overloaded", "phase": "generation",
-            "error_chain_repr": "ModelError -> ConnectionError",
-            "error_chain_str": "ModelError: Model 'm': overloaded -> ConnectionError: reset", "traceback": None,
-        }  # fmt: skip
-
-    def test_an_error_of_code_has_the_phase_and_the_traceback_of_its_cause(self):
-        cause = raised(lambda: {}["board"])
-        rows = [error_row(error) for error in (cause, caused_by(ScoringError("Reward function 'f'"), cause))]
-        assert [row["phase"] for row in rows] == ["generation", "scoring"]
-        assert all('raised(lambda: {}["board"])' in row["traceback"] for row in rows)
+def test_no_error_is_null_and_a_row_stays_a_row_and_an_error_of_an_endpoint_has_its_chain():
+    row = error_row(EmptyModelResponseError("nothing"))
+    assert (error_row(None), error_row(row) is row) == (None, True)
+    error = caused_by(ModelError("Model 'm': overloaded"), ConnectionError("reset"))
+    assert error_row(error) == {
+        "error": "ModelError", "message": "Model 'm': overloaded", "phase": "generation",
+        "error_chain_repr": "ModelError -> ConnectionError",
+        "error_chain_str": "ModelError: Model 'm': overloaded -> ConnectionError: reset", "traceback": None,
+    }  # fmt: skip
 
 
-class TestAttemptRow:
-    def test_an_attempt_has_its_identity_and_an_error_usage_and_no_state_if_it_failed(self, tool_rollout, make_state):
-        row = ledger_row(tool_rollout, 3, "abcd")
-        fields = ("example_id", "rollout_index", "attempt", "example_hash", "error", "generation_ms")
-        assert [row[field] for field in fields] == [7, 1, 3, "abcd", None, 120.5]
-        state = make_state(error=ModelError("down"), usage={"input_tokens": 9, "output_tokens": 1})
-        row = ledger_row(state)
-        assert (row["error"]["error"], row["token_usage"]["input_tokens"], row["state"]) == ("ModelError", 9, None)
-
-    def test_a_step_has_the_number_of_its_messages_and_own_keys_are_extras(self, tool_rollout):
-        steps = ledger_row(tool_rollout)["state"]["trajectory"]
-        assert [(saved["prompt"], saved["completion"]) for saved in steps] == [(1, 1), (3, 1)]
-        tool_rollout["connection"] = object()
-        assert ledger_row(tool_rollout)["state"]["extras"] == {"turn_count": 2}
-        assert attempt_row(tool_rollout, 1, "h")[1] == ["connection"]
+def test_an_error_of_code_has_the_phase_and_the_traceback_of_its_cause():
+    with pytest.raises(KeyError) as caught:
+        {}["board"]
+    rows = [error_row(error) for error in (caught.value, caused_by(ScoringError("Reward function"), caught.value))]
+    assert [row["phase"] for row in rows] == ["generation", "scoring"]
+    assert all('{}["board"]' in row["traceback"] for row in rows)
 
 
-class TestRestore:
-    @pytest.fixture
-    def restored(self, tool_rollout, make_state):
-        return restore_state(make_state(7, 1), ledger_row(tool_rollout))
-
-    def test_everything_that_scoring_needs_and_the_response_of_every_step_are_restored(self, restored, tool_rollout):
-        for key in ("completion", "is_completed", "is_truncated", "stop_condition", "usage", "turn_count"):
-            assert restored[key] == tool_rollout[key]
-        for found, expected in zip(restored["trajectory"], tool_rollout["trajectory"], strict=True):
-            assert (found["prompt"], found["completion"]) == (expected["prompt"], expected["completion"])
-        rows = [result_row(state, attempts=1, example_hash="h") for state in (restored, tool_rollout)]
-        assert rows[0] == rows[1]
-        answers = [saved["response"] for saved in restored["trajectory"]]
-        assert {(a.id, a.model, a.usage.prompt_tokens) for a in answers} == {("r", "served", 3)}
-        assert [a.message.finish_reason for a in answers] == ["tool_calls", "stop"]
-        assert answers[0].message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 2, "b": 2}')]
-
-    def test_a_step_with_messages_outside_the_conversation_keeps_them(self, tool_rollout, make_state):
-        tool_rollout["trajectory"][1]["prompt"] = [UserMessage(content="a summary")]
-        row = ledger_row(tool_rollout)
-        assert row["state"]["trajectory"][1]["prompt"] == [{"role": "user", "content": "a summary"}]
-        restored = restore_state(make_state(7, 1), row)
-        assert restored["trajectory"][1]["prompt"] == [UserMessage(content="a summary")]
-        assert restored["trajectory"][1]["completion"] == tool_rollout["trajectory"][1]["completion"]
-
-    def test_a_rollout_without_a_response(self, make_state):
-        state = make_state(completion=[], is_completed=True, stop_condition="timeout_reached")
-        restored = restore_state(make_state(), ledger_row(state))
-        assert (restored["completion"], restored["trajectory"]) == ([], [])
+def test_an_attempt_has_its_identity_the_number_of_its_messages_and_extras_or_its_error(tool_rollout, make_state):
+    tool_rollout["connection"] = object()
+    row = ledger_row(tool_rollout, 3, "abcd")
+    fields = ("example_id", "rollout_index", "attempt", "example_hash", "error", "generation_ms")
+    assert [row[field] for field in fields] == [7, 1, 3, "abcd", None, 120.5]
+    assert [(saved["prompt"], saved["completion"]) for saved in row["state"]["trajectory"]] == [(1, 1), (3, 1)]
+    assert row["state"]["extras"] == {"turn_count": 2}
+    assert attempt_row(tool_rollout, 1, "h")[1] == ["connection"]
+    row = ledger_row(make_state(error=ModelError("down"), usage={"input_tokens": 9, "output_tokens": 1}))
+    assert (row["error"]["error"], row["token_usage"]["input_tokens"], row["state"]) == ("ModelError", 9, None)
 
 
-class TestResultRow:
-    row = staticmethod(functools.partial(result_row, attempts=2, example_hash="h"))
-
-    def test_a_scored_rollout(self, tool_rollout):
-        tool_rollout.update(reward=1.0, advantage=0.25, metrics={"correct": 1.0})
-        row = self.row(tool_rollout)
-        expected = {
-            "reward": 1.0, "advantage": 0.25, "metrics": {"correct": 1.0}, "error": None, "attempts": 2,
-            "model": "served", "stop_condition": "no_tools_called",
-            "timing": {"generation_ms": 120.5, "scoring_ms": 0.0, "total_ms": 120.5},
-        }  # fmt: skip
-        assert {name: row[name] for name in expected} == expected
-        result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
-        assert row["completion"][1:] == [result, {"role": "assistant", "content": "4"}]
-
-    def test_a_failed_rollout_has_no_reward_no_metrics_and_no_model(self, make_state):
-        row = self.row(make_state(error=ModelError("down")))
-        assert (row["reward"], row["advantage"], row["metrics"], row["model"]) == (None, None, {}, None)
-
-    def test_empty_columns_and_tools_are_left_out(self, make_state):
-        tool = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
-        row = self.row(make_state(columns={"answer": "4", "info": {}, "task": ""}))
-        assert (row["answer"], {"info", "task", "tool_defs"} & row.keys()) == ("4", set())
-        assert self.row(make_state(tool_defs=[Tool(**tool)]))["tool_defs"] == [tool]
-
-    def test_state_columns_are_kept_or_shown_and_never_replace_a_field(self, tool_rollout):
-        tool_rollout.update(seen={1, 2}, attempts=99)
-        row = self.row(tool_rollout, state_columns=["turn_count", "seen", "missing", "attempts"])
-        assert (row["turn_count"], row["seen"], row["missing"], row["attempts"]) == (2, "{1, 2}", None, 2)
+def test_everything_that_scoring_needs_and_the_response_of_every_step_are_restored(tool_rollout, make_state):
+    restored = restore_state(make_state(7, 1), ledger_row(tool_rollout))
+    for key in ("completion", "is_completed", "is_truncated", "stop_condition", "usage", "turn_count"):
+        assert restored[key] == tool_rollout[key]
+    for found, expected in zip(restored["trajectory"], tool_rollout["trajectory"], strict=True):
+        assert (found["prompt"], found["completion"]) == (expected["prompt"], expected["completion"])
+    rows = [result_row(state, attempts=1, example_hash="h") for state in (restored, tool_rollout)]
+    assert rows[0] == rows[1]
+    answers = [saved["response"] for saved in restored["trajectory"]]
+    assert {(a.id, a.model, a.usage.prompt_tokens) for a in answers} == {("r", "served", 3)}
+    assert [a.message.finish_reason for a in answers] == ["tool_calls", "stop"]
+    assert answers[0].message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 2, "b": 2}')]
 
 
-@pytest.mark.parametrize(
-    ("value", "can_hold"),
-    [
-        *((value, True) for value in (None, 1, "x", [1.5], {"a": [True]})),
-        *((value, False) for value in (object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes")),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_json_holds_a_value_only_if_it_is_read_back_unchanged(value, can_hold):
-    assert is_json_serializable(value) is can_hold
+def test_a_step_with_messages_outside_the_conversation_or_without_a_response_is_restored(tool_rollout, make_state):
+    tool_rollout["trajectory"][1]["prompt"] = [UserMessage(content="a summary")]
+    row = ledger_row(tool_rollout)
+    assert row["state"]["trajectory"][1]["prompt"] == [{"role": "user", "content": "a summary"}]
+    restored = restore_state(make_state(7, 1), row)["trajectory"][1]
+    assert restored["prompt"] == [UserMessage(content="a summary")]
+    assert restored["completion"] == tool_rollout["trajectory"][1]["completion"]
+    state = make_state(completion=[], is_completed=True, stop_condition="timeout_reached")
+    restored = restore_state(make_state(), ledger_row(state))
+    assert (restored["completion"], restored["trajectory"]) == ([], [])
+
+
+result_of = functools.partial(result_row, attempts=2, example_hash="h")
+
+
+def test_a_scored_rollout_is_a_row_and_state_columns_never_replace_a_field(tool_rollout):
+    tool_rollout.update(reward=1.0, advantage=0.25, metrics={"correct": 1.0}, seen={1, 2}, attempts=99)
+    row = result_of(tool_rollout, state_columns=["turn_count", "seen", "missing", "attempts"])
+    expected = {
+        "reward": 1.0, "advantage": 0.25, "metrics": {"correct": 1.0}, "error": None, "attempts": 2,
+        "model": "served", "stop_condition": "no_tools_called", "turn_count": 2, "seen": "{1, 2}", "missing": None,
+        "timing": {"generation_ms": 120.5, "scoring_ms": 0.0, "total_ms": 120.5},
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+    result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
+    assert row["completion"][1:] == [result, {"role": "assistant", "content": "4"}]
+
+
+def test_rows_of_failed_rollouts_and_empty_columns_leave_out_what_they_lack(make_state):
+    row = result_of(make_state(error=ModelError("down")))
+    assert (row["reward"], row["advantage"], row["metrics"], row["model"]) == (None, None, {}, None)
+    tool = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
+    row = result_of(make_state(columns={"answer": "4", "info": {}, "task": ""}))
+    assert (row["answer"], {"info", "task", "tool_defs"} & row.keys()) == ("4", set())
+    assert result_of(make_state(tool_defs=[Tool(**tool)]))["tool_defs"] == [tool]
+
+
+def test_json_holds_a_value_only_if_it_is_read_back_unchanged():
+    assert all(map(is_json_serializable, (None, 1, "x", [1.5], {"a": [True]})))
+    assert not any(map(is_json_serializable, (object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes")))
 
 
 FINAL = [UserMessage(content="game over")]

@@ -1,6 +1,5 @@
 """Replicas: the replica of each request, and the pause of broken ones."""
 
-import openai
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsClient, ReplicaClient, replicas, resolve_client
@@ -17,10 +16,6 @@ def broken(cause):
     return error
 
 
-UNREACHABLE = broken(openai.APIConnectionError(request=None))
-TIMEOUT = broken(openai.APITimeoutError(request=None))
-
-
 def status(code):
     error = Exception(f"status {code}")
     error.status_code = code
@@ -35,8 +30,8 @@ class Fleet:
         self.clients = [scripted_client("abcdef"[position]) for position in range(count)]
         self.client = ReplicaClient(self.clients, clock=lambda: self.now, **fields)
 
-    def breaks(self, position, error=UNREACHABLE):
-        self.clients[position].answers = [error]
+    def breaks(self, position, error=None):
+        self.clients[position].answers = [error or status(503)]
 
     def heals(self, position):
         self.clients[position].answers = ["abcdef"[position]]
@@ -61,113 +56,98 @@ def fleet(scripted_client):
     return lambda count=3, **fields: Fleet(scripted_client, count, **fields)
 
 
-class TestWhoIsAsked:
-    async def test_groups_in_turn_in_the_order_in_which_they_appear(self, fleet):
-        assert await fleet().asks(40, 7, 7, 40, 99, 7, 1000) == "abbacba"
-
-    @pytest.mark.parametrize(("is_per_rollout", "answers"), [(False, "aaaaa"), (True, "abcba")])
-    async def test_all_turns_of_a_group_or_of_a_rollout_go_to_one_replica(self, fleet, is_per_rollout, answers):
+async def test_groups_or_rollouts_are_sent_to_replicas_in_turn_and_all_of_their_turns_to_one(fleet):
+    assert await fleet().asks(40, 7, 7, 40, 99, 7, 1000) == "abbacba"
+    for is_per_rollout, letters in ((False, "aaaaa"), (True, "abcba")):
         some = fleet(is_per_rollout=is_per_rollout)
-        assert "".join([await some.ask(0, rollout) for rollout in (0, 1, 2, 1, 0)]) == answers
-
-    async def test_without_a_state_each_request_is_given_one(self, fleet):
-        some = fleet()
-        answers = [await some.client.get_response(ASKED, "m", {}) for _ in range(4)]
-        assert [answer.message.content for answer in answers] == ["a", "b", "c", "a"]
-
-    async def test_groups_that_were_asked_long_ago_are_forgotten(self, fleet, monkeypatch):
-        monkeypatch.setattr(replicas, "REMEMBERED_GROUPS", 2)
-        some = fleet()
-        assert await some.asks(0, 1, 0, 2, 0) == "abaca", "example 1 is the one that was asked longest ago"
-        assert await some.asks(1) == "a", "it is given the replica whose turn it is"
+        assert "".join([await some.ask(0, rollout) for rollout in (0, 1, 2, 1, 0)]) == letters
+    some = fleet()
+    answers = [await some.client.get_response(ASKED, "m", {}) for _ in range(4)]
+    assert [answer.message.content for answer in answers] == ["a", "b", "c", "a"], "requests without a state"
 
 
-class TestBrokenReplicas:
-    @pytest.mark.parametrize(
-        "error",
-        [UNREACHABLE, TIMEOUT, *(status(code) for code in (401, 404, 429, 500, 503, 529))],
-        ids=lambda error: repr(error.__cause__),
-    )
-    async def test_the_request_and_its_group_move_on_and_three_failures_pause_the_replica(self, fleet, error):
-        some = fleet()
-        some.breaks(0, error)
-        assert await some.asks(0, 0, 0) == "bbb"
-        assert some.requests(0) == 1, "the group moved"
-        assert await some.asks(1, 2, 3, 4, 5, 6) == "bcbbcb"
-        assert await some.asks(7, 8, 9, 10) == "bcbb"
-        assert some.requests(0) == 3, "groups of later turns do not get it"
+async def test_groups_that_were_asked_long_ago_are_forgotten(fleet, monkeypatch):
+    monkeypatch.setattr(replicas, "REMEMBERED_GROUPS", 2)
+    some = fleet()
+    assert await some.asks(0, 1, 0, 2, 0) == "abaca", "example 1 is the one that was asked longest ago"
+    assert await some.asks(1) == "a", "it is given the replica whose turn it is"
 
-    @pytest.mark.parametrize("error", [status(400), ModelError("empty")], ids=str)
-    async def test_errors_of_the_request_do_not_count(self, fleet, error):
+
+@pytest.mark.parametrize("kind", ["APIConnectionError", "APITimeoutError", 401, 404, 429, 500, 503, 529])
+async def test_the_request_and_its_group_move_on_and_three_failures_pause_the_replica(fleet, kind):
+    import openai
+
+    some = fleet()
+    some.breaks(0, status(kind) if isinstance(kind, int) else broken(getattr(openai, kind)(request=None)))
+    assert await some.asks(0, 0, 0) == "bbb"
+    assert some.requests(0) == 1, "the group moved"
+    assert await some.asks(1, 2, 3, 4, 5, 6) == "bcbbcb"
+    assert await some.asks(7, 8, 9, 10) == "bcbb"
+    assert some.requests(0) == 3, "groups of later turns do not get it"
+
+
+async def test_errors_of_the_request_do_not_count(fleet):
+    for error in (status(400), ModelError("empty")):
         some = fleet()
         some.breaks(0, error)
         assert await some.asks(0, 0, 0, 0, 0) == "-----"
 
-    async def test_an_answer_resets_the_failures(self, fleet):
-        some = fleet(2)
-        for examples in ((0, 1, 2, 3), (6, 7, 8, 9)):
-            some.breaks(0)
-            assert await some.asks(*examples) == "bbbb"
-            some.heals(0)
-            assert await some.asks(examples[0] + 100, examples[1] + 100) == "ab"
 
-    async def test_after_the_pause_one_request_probes_it(self, fleet):
-        some = fleet(2)
+async def test_an_answer_resets_the_failures_of_a_replica(fleet):
+    some = fleet(2)
+    for examples in ((0, 1, 2, 3), (6, 7, 8, 9)):
         some.breaks(0)
-        assert await some.asks(0, 1, 2, 3, 4, 5, 6) == "bbbbbbb"
-        some.now = replicas.PAUSE_SECONDS
-        assert await some.asks(10, 11, 12, 13, 14) == "bbbbb"
-        assert some.requests(0) == 4, "the probe failed, and another pause begins"
+        assert await some.asks(*examples) == "bbbb"
         some.heals(0)
-        some.now = 2 * replicas.PAUSE_SECONDS
-        assert sorted(await some.asks(22, 23, 24, 25)) == ["a", "a", "b", "b"]
-        assert await some.asks(0) == "b", "the group that moved stays where it is"
-
-    async def test_a_request_fails_if_all_replicas_do_and_the_error_names_each(self, fleet):
-        some = fleet(2)
-        some.breaks(0)
-        some.breaks(1, status(503))
-        with pytest.raises(ModelError) as failed:
-            await some.client.get_response(ASKED, "m", {})
-        assert str(failed.value).count("no answer") == 2
-        assert await some.asks(*range(8)) == "--------"
-        some.heals(0)
-        some.heals(1)
-        assert "-" not in await some.asks(*range(20, 24)), "paused replicas are used if there is no other"
-
-    async def test_a_rejected_key_of_one_replica_does_not_hide_that_the_other_may_recover(self, fleet):
-        some = fleet(2)
-        some.breaks(0, status(401))
-        some.breaks(1, status(503))
-        with pytest.raises(ModelError) as failed:
-            await some.client.get_response(ASKED, "m", {})
-        assert classify(failed.value).is_repeatable
+        assert await some.asks(examples[0] + 100, examples[1] + 100) == "ab"
 
 
-class TestMaking:
-    async def test_a_configuration_with_several_endpoints_becomes_one_client(self):
-        urls = ["http://localhost:1/v1", "http://localhost:2/v1"]
-        config = ClientConfig(endpoint_configs=[{"api_base_url": url} for url in urls], timeout=5)
-        async with resolve_client(config) as client:
-            assert (type(client), client.config) == (ReplicaClient, config)
-            assert {type(one) for one in client.client} == {OpenAIChatCompletionsClient}
-            assert [(one.config.api_base_url, one.config.timeout) for one in client.client] == [
-                (url, 5) for url in urls
-            ]
-        async with resolve_client(ClientConfig(endpoint_configs=[{"api_base_url": urls[0]}])) as client:
-            assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, urls[0])
+async def test_after_the_pause_one_request_probes_the_replica(fleet):
+    some = fleet(2)
+    some.breaks(0)
+    assert await some.asks(0, 1, 2, 3, 4, 5, 6) == "bbbbbbb"
+    some.now = replicas.PAUSE_SECONDS
+    assert await some.asks(10, 11, 12, 13, 14) == "bbbbb"
+    assert some.requests(0) == 4, "the probe failed, and another pause begins"
+    some.heals(0)
+    some.now = 2 * replicas.PAUSE_SECONDS
+    assert sorted(await some.asks(22, 23, 24, 25)) == ["a", "a", "b", "b"]
+    assert await some.asks(0) == "b", "the group that moved stays where it is"
 
-    def test_there_must_be_a_client(self):
-        with pytest.raises(ConfigError, match="at least one client"):
-            ReplicaClient([])
-        with pytest.raises(ConfigError, match="Use resolve_client"):
-            ReplicaClient(ClientConfig())
 
-    async def test_the_native_steps_are_those_of_the_replicas(self, canned):
-        canned.reply({"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]})
-        config = ClientConfig(endpoint_configs=[{"api_base_url": canned.url}] * 2)
-        async with resolve_client(config) as client:
-            prompt, extra = await client.to_native_prompt(ASKED)
-            native = await client.get_native_response(prompt, "m", {}, **extra)
-            await client.raise_from_native_response(native)
-            assert (await client.from_native_response(native)).message.content == "4"
+async def test_a_request_fails_if_all_replicas_do_and_the_error_names_each(fleet):
+    some = fleet(2)
+    some.breaks(0, status(401))
+    some.breaks(1)
+    with pytest.raises(ModelError) as failed:
+        await some.client.get_response(ASKED, "m", {})
+    assert str(failed.value).count("no answer") == 2
+    assert classify(failed.value).is_repeatable, "a rejected key does not hide that the other may recover"
+    assert await some.asks(*range(8)) == "--------"
+    some.heals(0)
+    some.heals(1)
+    assert "-" not in await some.asks(*range(20, 24)), "paused replicas are used if there is no other"
+
+
+async def test_a_configuration_with_several_endpoints_becomes_one_client():
+    urls = ["http://localhost:1/v1", "http://localhost:2/v1"]
+    config = ClientConfig(endpoint_configs=[{"api_base_url": url} for url in urls], timeout=5)
+    async with resolve_client(config) as client:
+        assert (type(client), client.config) == (ReplicaClient, config)
+        assert {type(one) for one in client.client} == {OpenAIChatCompletionsClient}
+        assert [(one.config.api_base_url, one.config.timeout) for one in client.client] == [(url, 5) for url in urls]
+    async with resolve_client(ClientConfig(endpoint_configs=[{"api_base_url": urls[0]}])) as client:
+        assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, urls[0])
+
+
+async def test_a_client_is_made_of_at_least_one_client_and_has_the_native_steps_of_its_replicas(canned):
+    for clients, match in (([], "at least one client"), (ClientConfig(), "Use resolve_client")):
+        with pytest.raises(ConfigError, match=match):
+            ReplicaClient(clients)
+    canned.reply({"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]})
+    config = ClientConfig(endpoint_configs=[{"api_base_url": canned.url}] * 2)
+    async with resolve_client(config) as client:
+        prompt, extra = await client.to_native_prompt(ASKED)
+        native = await client.get_native_response(prompt, "m", {}, **extra)
+        await client.raise_from_native_response(native)
+        assert (await client.from_native_response(native)).message.content == "4"

@@ -19,148 +19,139 @@ def length(completion):
     return len(completion[-1].content)
 
 
-class TestArguments:
-    async def given_to(self, func, state, **class_objects):
-        rubric = Rubric([func], parser=Parser(str.strip))
-        for name, value in class_objects.items():
-            rubric.add_class_object(name, value)
-        await rubric.score_rollout(state)
-        assert state["error"] is None, state["error"]
-        return rubric
+async def score(func, state, **class_objects):
+    """Scores a state, which must succeed, with one function; returns the rubric."""
+    rubric = Rubric([func], parser=Parser(str.strip))
+    for name, value in class_objects.items():
+        rubric.add_class_object(name, value)
+    await rubric.score_rollout(state)
+    assert state["error"] is None, state["error"]
+    return rubric
 
-    async def test_by_name_in_any_order(self, answered):
-        seen = []
-        state = answered("x", info={"a": 1}, task="t", difficulty=3)
 
-        def reward(difficulty, judge, task, info, state, answer, completion, prompt, parser):
-            seen.extend((difficulty, judge, task, info, state, answer, completion, prompt, parser))
-            return 1
+async def test_arguments_are_given_by_name_in_any_order(answered, make_state):
+    seen = []
+    state = answered("x", info={"a": 1}, task="t", difficulty=3)
 
-        rubric = await self.given_to(reward, state, judge="Dredd")
-        assert seen == [3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser]
+    def reward(difficulty, judge, task, info, state, answer, completion, prompt, parser):
+        seen.extend((difficulty, judge, task, info, state, answer, completion, prompt, parser))
+        return 1
 
-    async def test_columns_that_the_example_lacks_are_empty_and_its_task_is_the_input(self, make_state):
-        seen, state = [], make_state(completion=[])
-        await self.given_to(lambda answer, info, task: len(seen.extend((answer, info, task)) or seen), state)
-        assert seen == ["", {}, state["input"]]
+    rubric = await score(reward, state, judge="Dredd")
+    assert seen == [3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser]
+    # columns that the example lacks are empty, and its task is the input
+    seen, state = [], make_state(completion=[])
+    await score(lambda answer, info, task: len(seen.extend((answer, info, task)) or seen), state)
+    assert seen == ["", {}, state["input"]]
+    seen = set()
+    await score(lambda **everything: len(seen.update(everything) or seen), answered(difficulty=3))
+    assert seen >= {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"}
 
-    async def test_all_of_them_for_a_function_that_takes_all(self, answered):
-        seen = set()
-        await self.given_to(lambda **everything: len(seen.update(everything) or seen), answered(difficulty=3))
-        assert seen >= {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"}
 
-    @pytest.mark.parametrize(
-        ("func", "task", "expected"),
-        [
-            (functools.partial(correct, answer="5"), "", 1.0),
-            (functools.partial(lambda **everything: float(everything["answer"]), answer="9"), "", 9.0),
-            (lambda answer, colour="blue", *names, shade="dark": len(f"{answer} {colour} {names} {shade}"), "", 14),
-            (lambda answer, colour="blue", /, completion=None: len(answer + colour + completion[0].content), "", 6),
-            (lambda difficulty, task, answer: difficulty + len(task) + len(answer), {"difficulty": 3, "answer": ""}, 6),
-        ],
-        ids=["bound", "bound, with kwargs", "with a default", "positional", "fields of a task"],
-    )
-    async def test_are_bound_default_or_known_by_name(self, answered, func, task, expected):
+async def test_arguments_are_bound_default_or_known_by_name(answered):
+    for func, task, expected in (
+        (functools.partial(correct, answer="5"), "", 1.0),
+        (functools.partial(lambda **everything: float(everything["answer"]), answer="9"), "", 9.0),
+        (lambda answer, colour="blue", *names, shade="dark": len(f"{answer} {colour} {names} {shade}"), "", 14),
+        (lambda answer, colour="blue", /, completion=None: len(answer + colour + completion[0].content), "", 6),
+        (lambda difficulty, task, answer: difficulty + len(task) + len(answer), {"difficulty": 3, "answer": ""}, 6),
+    ):
         state = answered("5", task=task)
-        await self.given_to(func, state)
+        await score(func, state)
         assert state["reward"] == expected
 
-    async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(self, answered):
-        state = answered()
-        await Rubric([lambda colour, answer, shade: 1]).score_rollout(state)
-        named = str(state["error"])
-        assert all(word in named for word in ("'<lambda>'", "'colour', 'shade'", "answer, completion, example_id"))
 
-    async def test_objects_of_a_provider_which_costs_the_rollout_if_it_raises(self, answered):
-        rubric, state = Rubric([lambda length: length]), answered("seven")
-        rubric.add_score_object_provider(lambda state: {"length": len(state["completion"][0].content)})
-        await rubric.score_rollout(state)
-        assert state["reward"] == 5.0
-        rubric, state = Rubric([length]), answered()
-        rubric.add_score_object_provider(lambda state: state["nothing"])
-        await rubric.score_rollout(state)
-        assert str(state["error"]) == "Reward function 'length': 'nothing'"
-
-    async def test_a_state_may_be_a_plain_dict(self):
-        state = {"prompt": "2+2?", "completion": [AssistantMessage(content="4")], "answer": "4", "trajectory": []}
-        await Rubric([correct]).score_rollout(state)
-        assert state["reward"] == 1.0
+async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(answered):
+    state = answered()
+    await Rubric([lambda colour, answer, shade: 1]).score_rollout(state)
+    named = str(state["error"])
+    assert all(word in named for word in ("'<lambda>'", "'colour', 'shade'", "answer, completion, example_id"))
 
 
-class TestNames:
-    async def metrics(self, rubric, state):
-        await rubric.score_rollout(state)
-        return state["metrics"]
-
-    async def test_a_partial_has_that_of_what_it_wraps_and_a_callable_that_of_its_class(self, answered):
-        assert await self.metrics(Rubric([functools.partial(length)]), answered("5")) == {"length": 1.0}
-
-        class Politeness:
-            async def __call__(self, completion):
-                return 0.5
-
-        assert await self.metrics(Rubric([Politeness()]), answered()) == {"Politeness": 0.5}
-
-    async def test_two_of_one_name_are_both_recorded(self, answered, caplog):
-        def make(score):
-            def style(completion):
-                return score
-
-            return style
-
-        state = answered()
-        with caplog.at_level(logging.WARNING):
-            rubric = Rubric([make(0.25), make(0.5), make(0.125)])
-        assert await self.metrics(rubric, state) == {"style": 0.25, "style_2": 0.5, "style_3": 0.125}
-        assert state["reward"] == 0.875
-        assert "Two reward functions are called 'style': the second is recorded as 'style_2'" in caplog.text
-
-    async def test_a_function_called_reward_leaves_the_reward_alone(self, answered):
-        def reward(completion):
-            return 0.25
-
-        state = answered()
-        assert await self.metrics(Rubric([reward, correct]), state) == {"reward": 0.25, "correct": 1.0}
-        assert state["reward"] == 1.25
+async def test_objects_of_a_provider_are_given_which_costs_the_rollout_if_it_raises(answered):
+    rubric, state = Rubric([lambda length: length]), answered("seven")
+    rubric.add_score_object_provider(lambda state: {"length": len(state["completion"][0].content)})
+    await rubric.score_rollout(state)
+    assert state["reward"] == 5.0
+    rubric, state = Rubric([length]), answered()
+    rubric.add_score_object_provider(lambda state: state["nothing"])
+    await rubric.score_rollout(state)
+    assert str(state["error"]) == "Reward function 'length': 'nothing'"
 
 
-class TestGroups:
-    async def test_every_plural_is_a_list_over_the_group(self, answered):
-        seen = []
+async def test_a_state_may_be_a_plain_dict():
+    state = {"prompt": "2+2?", "completion": [AssistantMessage(content="4")], "answer": "4", "trajectory": []}
+    await Rubric([correct]).score_rollout(state)
+    assert state["reward"] == 1.0
 
-        def group(prompts, completions, answers, infos, tasks, states, difficulty):
-            seen.append([len(x) for x in (prompts, completions, answers, infos, tasks, states)] + [difficulty])
-            return [0.0, 0.0]
 
-        await Rubric([group]).score_group([answered(difficulty=3), answered("5", 1, difficulty=3)])
-        assert seen == [[2, 2, 2, 2, 2, 2, [3, 3]]]
+async def metrics(rubric, state):
+    await rubric.score_rollout(state)
+    return state["metrics"]
 
-    def test_an_annotation_does_not_make_a_group_function(self):
-        def single(completion) -> list:
-            return 1.0
 
-        assert not Rubric([single]).has_group_rewards
+async def test_a_partial_is_recorded_by_what_it_wraps_and_a_callable_by_its_class(answered):
+    class Politeness:
+        async def __call__(self, completion):
+            return 0.5
 
-    async def test_failed_rollouts_are_not_shown_to_group_functions_and_too_few_scores_cost_the_group(self, answered):
-        states = [answered(), answered("5", 1)]
-        states[0]["error"] = ModelError("down")
-        await Rubric([lambda states: [float(len(states))] * len(states)]).score_group(states)
-        assert [state["reward"] for state in states] == [None, 1.0]
-        states = [answered(), answered("5", 1)]
-        await Rubric([lambda states: [1.0]]).score_group(states)
-        assert all("returned 1 scores for 2 rollouts" in str(state["error"]) for state in states)
+    rubric, state = Rubric([functools.partial(length), Politeness()]), answered("5")
+    assert await metrics(rubric, state) == {"length": 1.0, "Politeness": 0.5}
 
-    async def test_functions_run_in_their_order_singles_and_groups_mixed(self, answered):
-        order = []
 
-        async def two(states):
-            order.append("two")
-            return [0]
+async def test_two_functions_of_one_name_are_both_recorded(answered, caplog):
+    def make(score):
+        def style(completion):
+            return score
 
-        one, three = (lambda state, name=name: len(order.append(name) or "") for name in ("one", "three"))
-        await Rubric([one, two, three]).score_group([answered()])
-        assert order == ["one", "two", "three"]
+        return style
 
-    async def test_a_single_rollout_cannot_be_scored_with_group_functions(self, answered):
-        with pytest.raises(ScoringError, match="single rollout"):
-            await Rubric([lambda states: [1.0]]).score_rollout(answered())
+    state = answered()
+    with caplog.at_level(logging.WARNING):
+        rubric = Rubric([make(0.25), make(0.5), make(0.125)])
+    assert await metrics(rubric, state) == {"style": 0.25, "style_2": 0.5, "style_3": 0.125}
+    assert state["reward"] == 0.875
+    assert "Two reward functions are called 'style': the second is recorded as 'style_2'" in caplog.text
+
+
+async def test_a_function_called_reward_leaves_the_reward_alone(answered):
+    def reward(completion):
+        return 0.25
+
+    state = answered()
+    assert await metrics(Rubric([reward, correct]), state) == {"reward": 0.25, "correct": 1.0}
+    assert state["reward"] == 1.25
+
+
+async def test_every_plural_is_a_list_over_the_group_but_an_annotation_makes_no_group_function(answered):
+    seen = []
+
+    def group(prompts, completions, answers, infos, tasks, states, difficulty):
+        seen.append([len(x) for x in (prompts, completions, answers, infos, tasks, states)] + [difficulty])
+        return [0.0, 0.0]
+
+    def single(completion) -> list:
+        return 1.0
+
+    await Rubric([group]).score_group([answered(difficulty=3), answered("5", 1, difficulty=3)])
+    assert seen == [[2, 2, 2, 2, 2, 2, [3, 3]]]
+    assert not Rubric([single]).has_group_rewards
+
+
+async def test_failed_rollouts_are_not_shown_to_group_functions_and_too_few_scores_cost_the_group(answered):
+    states = [answered(), answered("5", 1)]
+    states[0]["error"] = ModelError("down")
+    await Rubric([lambda states: [float(len(states))] * len(states)]).score_group(states)
+    assert [state["reward"] for state in states] == [None, 1.0]
+    states = [answered(), answered("5", 1)]
+    await Rubric([lambda states: [1.0]]).score_group(states)
+    assert all("returned 1 scores for 2 rollouts" in str(state["error"]) for state in states)
+
+
+async def test_functions_run_in_their_order_singles_and_groups_mixed(answered):
+    order = []
+    one, three = (lambda state, name=name: len(order.append(name) or "") for name in ("one", "three"))
+    await Rubric([one, lambda states: order.append("two") or [0], three]).score_group([answered()])
+    assert order == ["one", "two", "three"]
+    with pytest.raises(ScoringError, match="single rollout"):
+        await Rubric([lambda states: [1.0]]).score_rollout(answered())

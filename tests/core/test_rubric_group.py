@@ -33,19 +33,13 @@ def broken(state):
     return 1.0
 
 
-async def test_rewards_are_added_and_metrics_put_side_by_side(make_state):
-    state = make_state(completion=[])
-    await RubricGroup([Rubric([good], [2.0]), Rubric([fair], [3.0])]).score_rollout(state)
-    assert (state["reward"], state["metrics"]) == (3.5, {"good": 1.0, "fair": 0.5})
-
-
-async def test_metrics_of_one_name_are_both_kept_with_a_warning(make_state, caplog):
-    group = RubricGroup([Rubric([good]), Rubric([good], [0.5])])
+async def test_rewards_are_added_and_metrics_of_one_name_are_both_kept_with_a_warning(make_state, caplog):
+    group = RubricGroup([Rubric([good], [2.0]), Rubric([fair, good], [3.0, 0.5])])
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             state = make_state(completion=[])
             await group.score_rollout(state)
-            assert (state["metrics"], state["reward"]) == ({"good": 1.0, "good_2": 1.0}, 1.5)
+            assert (state["metrics"], state["reward"]) == ({"good": 1.0, "fair": 0.5, "good_2": 1.0}, 4.0)
     assert len(caplog.records) == 1
     assert "'good_2'" in caplog.text
 
@@ -59,10 +53,13 @@ async def test_a_rollout_that_one_rubric_cannot_score_has_no_reward_and_is_not_s
     assert pair[1]["metrics"] == {"broken": 1.0, "share": 1.0}
 
 
-def test_functions_and_weights_of_all_rubrics_in_order():
+def test_a_group_has_the_functions_weights_objects_and_timeouts_of_all_rubrics():
     group = RubricGroup([Rubric([good], [2.0]), Rubric([fair, share], [3.0, 0.0])])
     assert (group.funcs, group.weights) == ([good, fair, share], [2.0, 3.0, 0.0])
     assert group.has_group_rewards
+    group.add_class_object("judge", "Dredd")
+    group.set_timeout_seconds(5.0)
+    assert [(r.class_objects["judge"], r.scoring_timeout_seconds) for r in group.rubrics] == [("Dredd", 5.0)] * 2
     with pytest.raises(ValueError, match="at least one rubric"):
         RubricGroup([])
 
@@ -75,26 +72,6 @@ def test_functions_and_metrics_are_added_to_the_first_rubric_with_a_warning(capl
         group.add_metric(share)
     assert (first.funcs, first.weights, second.funcs) == ([good, fair, share], [1.0, 0.25, 0.0], [])
     assert [record.message.split(" added")[0] for record in caplog.records] == ["A reward function", "A metric"]
-
-
-def test_class_objects_and_timeouts_reach_all_rubrics():
-    group = RubricGroup([Rubric(), Rubric()])
-    group.add_class_object("judge", "Dredd")
-    group.set_timeout_seconds(5.0)
-    assert [(r.class_objects["judge"], r.scoring_timeout_seconds) for r in group.rubrics] == [("Dredd", 5.0)] * 2
-
-
-async def test_teardown_reaches_all_rubrics():
-    left = []
-
-    class Leaving(Rubric):
-        @teardown
-        async def leave(self):
-            left.append(self)
-
-    group = RubricGroup([Leaving(), Leaving()])
-    await group.teardown()
-    assert left == group.rubrics
 
 
 async def test_objects_of_providers_reach_all_rubrics(pair):
@@ -135,16 +112,22 @@ async def test_advantages_that_a_rubric_works_out_itself_are_kept(pair):
     assert [(state["reward"], state["advantage"]) for state in pair] == [(1.5, 0.0), (1.5, 1.0)]
 
 
-async def test_every_rubric_cleans_up_also_when_one_fails(make_state):
-    cleaned = []
+async def test_every_rubric_cleans_up_and_is_torn_down_also_when_one_fails(make_state):
+    cleaned, left = [], []
+
+    class Leaving(Rubric):
+        @teardown
+        async def leave(self):
+            left.append(self)
 
     def fail(state):
         raise OSError("the file is gone")
 
-    group = RubricGroup([Rubric(), Rubric()])
+    group = RubricGroup([Leaving(), Leaving()])
     group.add_cleanup_handler(lambda state: cleaned.append("group"))
     group.rubrics[0].add_cleanup_handler(fail)
     group.rubrics[1].add_cleanup_handler(lambda state: cleaned.append("second"))
     with pytest.raises(OSError, match="gone"):
         await group.cleanup(make_state())
-    assert cleaned == ["group", "second"]
+    await group.teardown()
+    assert (cleaned, left) == (["group", "second"], group.rubrics)

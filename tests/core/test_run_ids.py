@@ -67,110 +67,98 @@ def older(tmp_path, server):
     return folder
 
 
-class TestNewRuns:
-    def test_the_id_is_drawn_and_stored_before_the_first_request(self, server, tmp_path):
-        env = Watched(watched=tmp_path / "run")
-        run_id = evaluate(server, tmp_path / "run", env)["run_id"]
-        assert DRAWN.fullmatch(run_id)
-        assert (env.seen["run_id"], env.seen["format"]) == (run_id, 2)
-        assert ids(tmp_path / "run") == (run_id, run_id)
-        assert evaluate(server, tmp_path / "elsewhere" / "run")["run_id"] != run_id
-
-    @pytest.mark.parametrize("is_damaged", [False, True], ids=["killed before its metadata", "damaged metadata"])
-    def test_a_run_without_metadata_keeps_its_id(self, server, tmp_path, is_damaged):
-        before = evaluate(server, tmp_path / "run")["run_id"]
-        if is_damaged:
-            (tmp_path / "run" / "metadata.json").write_text("{")
-            assert len(repair(RunDirectory(tmp_path / "run"))) == 1
-        else:
-            (tmp_path / "run" / "metadata.json").unlink()
-        assert RunDirectory(tmp_path / "run").run_id == before
-        assert evaluate(server, tmp_path / "run")["run_id"] == before
-
-    def test_a_folder_that_nightjar_has_named_has_the_id_as_its_name(self, server, tmp_path):
-        assert evaluate(server, tmp_path / "0a1b2c3d4e5f")["run_id"] == "0a1b2c3d4e5f"
+def test_the_id_is_drawn_and_stored_before_the_first_request_or_is_the_name_that_nightjar_gave(server, tmp_path):
+    env = Watched(watched=tmp_path / "run")
+    run_id = evaluate(server, tmp_path / "run", env)["run_id"]
+    assert DRAWN.fullmatch(run_id)
+    assert (env.seen["run_id"], env.seen["format"]) == (run_id, 2)
+    assert ids(tmp_path / "run") == (run_id, run_id)
+    assert evaluate(server, tmp_path / "elsewhere" / "run")["run_id"] != run_id
+    assert evaluate(server, tmp_path / "0a1b2c3d4e5f")["run_id"] == "0a1b2c3d4e5f"
 
 
-class TestOlderRuns:
+def test_a_run_without_metadata_keeps_its_id(server, tmp_path):
+    before = evaluate(server, tmp_path / "run")["run_id"]
+    (tmp_path / "run" / "metadata.json").unlink()
+    assert RunDirectory(tmp_path / "run").run_id == before
+    assert evaluate(server, tmp_path / "run")["run_id"] == before
+    (tmp_path / "run" / "metadata.json").write_text("{")
+    assert len(repair(RunDirectory(tmp_path / "run"))) == 1
+    assert evaluate(server, tmp_path / "run")["run_id"] == before
+
+
+def test_an_older_run_known_only_by_its_folder_gets_an_id_when_it_is_opened(server, older, caplog):
     """Release 0.1.0 took the folder's name for the id, and stored it in ``metadata.json`` alone."""
-
-    def test_a_run_known_only_by_its_folder_gets_an_id_when_it_is_opened(self, server, older, caplog):
-        caplog.set_level("INFO", "nightjar")
-        attempts = (older / "attempts.jsonl").read_bytes()
-        run_id = evaluate(server, older, model="model-a")["run_id"]
-        assert DRAWN.fullmatch(run_id)
-        assert ids(older) == (run_id, run_id)
-        assert [each for each in caplog.messages if all(fact in each for fact in (str(older), "'run'", run_id))]
-        assert (older / "attempts.jsonl").read_bytes() == attempts, "no request is repeated"
-        assert evaluate(server, older, model="model-a")["run_id"] == run_id
-
-    @pytest.mark.parametrize(
-        "known",
-        [
-            {"published_at": "2026-11-24T00:14:33+00:00"},
-            {"original": {"by": "other"}},
-            *({"run_id": run_id} for run_id in ("7ea6218f54b3", "7ea6218f54b3.part-2-of-4", "nightly.part-1-of-2")),
-        ],
-        ids=str,
-    )
-    def test_a_run_that_a_warehouse_may_know_or_nightjar_has_named_keeps_its_id(self, server, older, known):
-        RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | known)
-        run_id = known.get("run_id", "run")
-        assert evaluate(server, older, model="model-a")["run_id"] == run_id
-        assert ids(older) == (run_id, run_id)
-
-    def test_a_run_that_was_killed_before_its_first_metadata(self, server, older, tmp_path):
-        (older / "metadata.json").unlink()
-        named = shutil.copytree(older, tmp_path / "7ea6218f54b3")
-        assert DRAWN.fullmatch(evaluate(server, older, model="model-a")["run_id"])
-        assert evaluate(server, named, model="model-a")["run_id"] == "7ea6218f54b3"
-
-    def test_a_refused_resume_changes_nothing(self, server, older):
-        before = contents(older)
-        with pytest.raises(Exception, match="model: saved 'model-a', asked for 'model-b'"):
-            evaluate(server, older, model="model-b")
-        assert contents(older) == before
-
-    def test_damaged_metadata_keep_the_id(self, server, older):
-        metadata = read(older, "metadata.json")
-        (older / "metadata.json").write_text(json.dumps(metadata | {"avg_reward": 0.9}))
-        assert len(repair(RunDirectory(older))) == 1
-        assert evaluate(server, older, model="model-a")["run_id"] == "run"
+    caplog.set_level("INFO", "nightjar")
+    before = contents(older)
+    with pytest.raises(Exception, match="model: saved 'model-a', asked for 'model-b'"):
+        evaluate(server, older, model="model-b")
+    assert contents(older) == before, "a refused resume changes nothing"
+    run_id = evaluate(server, older, model="model-a")["run_id"]
+    assert DRAWN.fullmatch(run_id)
+    assert ids(older) == (run_id, run_id)
+    assert [each for each in caplog.messages if all(fact in each for fact in (str(older), "'run'", run_id))]
+    assert contents(older)["attempts.jsonl"] == before["attempts.jsonl"], "no request is repeated"
+    assert evaluate(server, older, model="model-a")["run_id"] == run_id
 
 
-class TestNewIds:
-    def test_a_new_id_is_random_stored_and_was_not_published(self, older):
-        directory = RunDirectory(older)
-        directory.write_metadata(directory.read_metadata() | {"published_at": "2026-11-24T00:14:33+00:00"})
-        with directory:
-            run_id = give_new_id(directory)
-        assert DRAWN.fullmatch(run_id)
-        assert ids(older) == (run_id, run_id)
-        assert RunDirectory(older).run_id == directory.run_id == run_id
-        assert "published_at" not in RunDirectory(older).read_metadata()
-        assert len({new_run_id() for _ in range(1000)}) == 1000
-
-    def test_a_part_keeps_its_id(self, older):
-        directory = RunDirectory(older)
-        directory.write_metadata(directory.read_metadata() | {"run_id": "0a1b.part-1-of-2"})
-        with directory, pytest.raises(ConfigError, match=r"'0a1b\.part-1-of-2'"):
-            give_new_id(directory)
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"published_at": "2026-11-24T00:14:33+00:00"}, {"original": {"by": "other"}}, {"run_id": "7ea6218f54b3"},
+        {"run_id": "7ea6218f54b3.part-2-of-4"}, {"run_id": "nightly.part-1-of-2"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_older_run_that_a_warehouse_may_know_or_nightjar_has_named_keeps_its_id(server, older, known):
+    RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | known)
+    run_id = known.get("run_id", "run")
+    assert evaluate(server, older, model="model-a")["run_id"] == run_id
+    assert ids(older) == (run_id, run_id)
 
 
-class TestNewerDirectories:
-    def test_newer_metadata_are_not_moved_aside(self, older):
-        RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | {"format": 3})
-        with pytest.raises(NewerRunDirectoryError):
-            repair(RunDirectory(older))
-        assert read(older, "metadata.json")["format"] == 3
+def test_an_older_run_that_was_killed_before_its_first_metadata(server, older, tmp_path):
+    (older / "metadata.json").unlink()
+    named = shutil.copytree(older, tmp_path / "7ea6218f54b3")
+    assert DRAWN.fullmatch(evaluate(server, older, model="model-a")["run_id"])
+    assert evaluate(server, named, model="model-a")["run_id"] == "7ea6218f54b3"
 
-    def test_unknown_fields_of_lines_are_ignored(self, server, tmp_path):
-        evaluate(server, tmp_path / "run", Watched(2))
-        for name in ("attempts.jsonl", "results.jsonl"):
-            path = tmp_path / "run" / name
-            rows = [json.loads(line) | {"later": {"a": 1}} for line in path.read_text().splitlines()]
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        directory = RunDirectory(tmp_path / "run")
-        directory.write_metadata(directory.read_metadata() | {"digests": directory.digests()})
-        again = evaluate(server, tmp_path / "run", Watched(3))
-        assert (again["scored"], again["failed"]) == (3, 0)
+
+def test_damaged_metadata_of_an_older_run_keep_the_id_and_newer_ones_are_not_moved_aside(server, older):
+    metadata = read(older, "metadata.json")
+    (older / "metadata.json").write_text(json.dumps(metadata | {"avg_reward": 0.9}))
+    assert len(repair(RunDirectory(older))) == 1
+    assert evaluate(server, older, model="model-a")["run_id"] == "run"
+    RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | {"format": 3})
+    with pytest.raises(NewerRunDirectoryError):
+        repair(RunDirectory(older))
+    assert read(older, "metadata.json")["format"] == 3
+
+
+def test_a_new_id_is_random_stored_and_was_not_published_but_a_part_keeps_its_id(older):
+    directory = RunDirectory(older)
+    metadata = directory.read_metadata()
+    directory.write_metadata(metadata | {"run_id": "0a1b.part-1-of-2"})
+    with directory, pytest.raises(ConfigError, match=r"'0a1b\.part-1-of-2'"):
+        give_new_id(directory)
+    directory = RunDirectory(older)
+    directory.write_metadata(metadata | {"published_at": "2026-11-24T00:14:33+00:00"})
+    with directory:
+        run_id = give_new_id(directory)
+    assert DRAWN.fullmatch(run_id)
+    assert ids(older) == (run_id, run_id)
+    assert RunDirectory(older).run_id == directory.run_id == run_id
+    assert "published_at" not in RunDirectory(older).read_metadata()
+    assert len({new_run_id() for _ in range(1000)}) == 1000
+
+
+def test_unknown_fields_of_lines_of_newer_directories_are_ignored(server, tmp_path):
+    evaluate(server, tmp_path / "run", Watched(2))
+    for name in ("attempts.jsonl", "results.jsonl"):
+        path = tmp_path / "run" / name
+        rows = [json.loads(line) | {"later": {"a": 1}} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    directory = RunDirectory(tmp_path / "run")
+    directory.write_metadata(directory.read_metadata() | {"digests": directory.digests()})
+    again = evaluate(server, tmp_path / "run", Watched(3))
+    assert (again["scored"], again["failed"]) == (3, 0)

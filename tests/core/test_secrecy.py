@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from nightjar.core import secrecy
 from nightjar.errors import ConfigError, EnvironmentLoadError, MissingKeyError, NightjarError
 
-SECRET = 'tell-nobody-"é"\n-0123456789'
+SECRET, PLAIN = 'tell-nobody-"é"\n-0123456789', "tell-nobody-0123456789"
 
 
 @pytest.fixture(autouse=True)
@@ -25,153 +25,143 @@ def known(monkeypatch):
     secrecy.note_secrets(SECRET)
 
 
-class TestHiding:
-    def test_a_secret_is_hidden_in_texts_json_urls_and_pythons_notation(self):
-        assert secrecy.hide(f"a {SECRET} b") == "a [secret] b"
-        assert orjson.loads(secrecy.hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
-        secrecy.note_secrets("Bearer tell/nobody'\"+4711")
-        for shape in ("tell%2Fnobody%27%22%2B4711", "tell/nobody\\'\"+4711", "tell/nobody'\"+4711"):
-            assert secrecy.hide(f"sent {shape} to https://host") == "sent [secret] to https://host"
-
-    def test_it_is_hidden_before_a_long_message_is_cut(self):
-        secrecy.note_secrets("tell-nobody-0123456789")
-        text = secrecy.error_text(ValueError("x" * 9_990 + "tell-nobody-0123456789" * 2))
-        assert text == "x" * 9_990 + "[secret][s… (10006 characters)"
-
-    def test_values_of_variables_with_secret_names_are_hidden_in_messages(self, monkeypatch):
-        monkeypatch.setenv("TEAM_KEY", "of-the-team-0123")
-        monkeypatch.setenv("TEAM_NAME", "the-whole-team")
-        assert secrecy.hide_keys("the-whole-team has of-the-team-0123") == "the-whole-team has [secret]"
-
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("postgresql://ann:s3/cr'et@db/runs", "postgresql://ann:[secret]@db/runs"),
-            ("https://s3cret@host and ssh://git@host", "https://[secret]@host and ssh://git@host"),
-            ("http://host:8000/ann@home", "http://host:8000/ann@home"),
-            ("https://host/x?access_token=s3cret&page=2", "https://host/x?access_token=[secret]&page=2"),
-            ("host=db password='s3cret word' user=ann", "host=db password=[secret] user=ann"),
-            ("{'X-Api-Key': 's3cret', 'n': 1}", "{'X-Api-Key': [secret], 'n': 1}"),
-            (r'{"said": "{\"password\": \"s3cret\"}"}', r'{"said": "{\"password\": [secret]}"}'),
-            ("Authorization: Basic YW5uOnMzY3JldA==", "Authorization: Basic [secret]"),
-            ("token = tokens[0]; max_tokens=5; key=len", "token = tokens[0]; max_tokens=5; key=len"),
-            ("OpenAI(api_key=os.environ['TEAM_KEY'])", "OpenAI(api_key=os.environ['TEAM_KEY'])"),
-            ("Invalid value for '--custom-secrets': no JSON", "Invalid value for '--custom-secrets': no JSON"),
-        ],
-    )
-    def test_what_looks_like_a_secret_is_hidden_in_messages(self, text, expected):
-        assert secrecy.hide_keys(text) == expected
-
-    def test_odd_texts_take_no_long_time(self):
-        for text in ("://", "://a:b", "key=", "a.b-", "'password': \\'"):
-            started = time.process_time()
-            secrecy.hide_keys(text * 10_000)
-            assert time.process_time() - started < 5
-
-    def test_a_secret_that_contains_another_is_hidden_as_a_whole_and_short_ones_are_not(self):
-        secrecy.note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres")
-        assert secrecy.hide("0123456789abcdef-and-more") == "[secret]"
-        assert secrecy.hide("hunter2 of postgres") == "hunter2 of [secret]"
-
-    def test_known_secrets_are_hidden_in_errors_and_their_causes_or_the_error_is_replaced(self):
-        with pytest.raises(EnvironmentLoadError) as caught, secrecy.hidden_in_errors():
-            raise EnvironmentLoadError("env", f"{SECRET} key=sk-SECRET0123 task-specific") from KeyError(SECRET)
-        assert str(caught.value) == "Environment 'env' [secret] key=[secret] task-specific"
-        assert caught.value.__cause__.args == ("[secret]",)
-
-        class Number(BaseModel):
-            value: int
-
-        secrecy.note_secrets("tell-nobody-0123456789")
-        with pytest.raises(NightjarError, match=r"input_value='\[secret\]'") as caught, secrecy.hidden_in_errors():
-            Number(value="tell-nobody-0123456789")
-        assert caught.value.__cause__ is None
-
-    def test_secrets_are_hidden_in_the_log(self):
-        error = ValueError(SECRET)
-        record = logging.LogRecord("n", logging.ERROR, "p", 1, "it is %s", (SECRET,), (ValueError, error, None))
-        assert secrecy.hidden_in_log(record)
-        written = logging.Formatter().format(record)
-        assert written.startswith("it is [secret]\nValueError: ")
-        assert SECRET not in written
+def test_a_secret_is_hidden_in_texts_json_urls_and_pythons_notation():
+    assert secrecy.hide(f"a {SECRET} b") == "a [secret] b"
+    assert orjson.loads(secrecy.hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
+    secrecy.note_secrets("Bearer tell/nobody'\"+4711")
+    for shape in ("tell%2Fnobody%27%22%2B4711", "tell/nobody\\'\"+4711", "tell/nobody'\"+4711"):
+        assert secrecy.hide(f"sent {shape} to https://host") == "sent [secret] to https://host"
 
 
-class TestPrints:
-    SECRET = "tell-nobody-0123456789"
-
-    def test_secrets_are_hidden_on_both_streams(self, capfd):
-        before = sys.stdout, sys.stderr
-        with secrecy.in_environment({"TOLD": self.SECRET}):
-            print("it is", os.environ["TOLD"], flush=True)
-            sys.stderr.writelines([f"and {self.SECRET}\n"])
-            assert (sys.stdout.fileno(), sys.stdout.encoding) == (before[0].fileno(), before[0].encoding)
-        assert capfd.readouterr() == ("it is [secret]\n", "and [secret]\n")
-        assert (sys.stdout, sys.stderr) == before
-
-    def test_overlapping_blocks_may_end_in_any_order(self, capsys):
-        secrecy.note_secrets(self.SECRET)
-        before = sys.stdout
-        first, second = secrecy.hidden_in_prints(), secrecy.hidden_in_prints()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        print(self.SECRET)
-        second.__exit__(None, None, None)
-        assert capsys.readouterr().out == "[secret]\n"
-        assert sys.stdout is before
-
-    def test_a_redirection_inside_the_block_stays(self, capsys, monkeypatch):
-        with secrecy.hidden_in_prints():
-            monkeypatch.setattr(sys, "stdout", other := io.StringIO())
-        assert sys.stdout is other
+def test_a_secret_is_hidden_as_a_whole_before_a_long_message_is_cut_and_short_ones_are_not():
+    secrecy.note_secrets("0123456789abcdef", "0123456789abcdef-and-more", "hunter2", "postgres", PLAIN)
+    text = secrecy.error_text(ValueError("x" * 9_990 + PLAIN * 2))
+    assert text == "x" * 9_990 + "[secret][s… (10006 characters)"
+    assert secrecy.hide("0123456789abcdef-and-more") == "[secret]"
+    assert secrecy.hide("hunter2 of postgres") == "hunter2 of [secret]"
 
 
-class TestNames:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            *((text, True) for text in ("$TOKEN", "${TOKEN}", "Bearer $TOKEN", "Basic ${_T1}")),
-            *((text, False) for text in ("", "$", "s3cret", "$TOKEN-x", "${TOKEN", "a b $TOKEN", "$1", 1, "$A\n")),
-        ],
-    )
-    def test_a_reference_is_the_name_of_a_variable_perhaps_after_a_word(self, text, expected):
-        assert secrecy.is_reference(text) is expected
-
-    def test_references_are_replaced_by_values_that_must_be_set_and_valid(self, monkeypatch):
-        monkeypatch.setenv("TEAM", " t1 ")
-        assert secrecy.resolve({"A": "$TEAM", "B": "Bearer ${TEAM}", "C": "as it is"}) == {
-            "A": "t1", "B": "Bearer t1", "C": "as it is",
-        }  # fmt: skip
-        monkeypatch.setenv("EMPTY", "")
-        monkeypatch.setenv("TEAM", "two\nlines")
-        with pytest.raises(MissingKeyError, match="'UNSET', 'EMPTY'"):
-            secrecy.resolve({"A": "$UNSET", "B": "$EMPTY"})
-        with pytest.raises(ConfigError, match="'TEAM'"):
-            secrecy.resolve({"A": "$TEAM"})
+def test_what_looks_like_a_secret_and_values_of_variables_with_secret_names_are_hidden_in_messages(monkeypatch):
+    monkeypatch.setenv("TEAM_KEY", "of-the-team-0123")
+    monkeypatch.setenv("TEAM_NAME", "the-whole-team")
+    texts = {
+        "postgresql://ann:s3/cr'et@db/runs": "postgresql://ann:[secret]@db/runs",
+        "https://s3cret@host and ssh://git@host": "https://[secret]@host and ssh://git@host",
+        "http://host:8000/ann@home": "http://host:8000/ann@home",
+        "https://host/x?access_token=s3cret&page=2": "https://host/x?access_token=[secret]&page=2",
+        "host=db password='s3cret word' user=ann": "host=db password=[secret] user=ann",
+        "{'X-Api-Key': 's3cret', 'n': 1}": "{'X-Api-Key': [secret], 'n': 1}",
+        r'{"said": "{\"password\": \"s3cret\"}"}': r'{"said": "{\"password\": [secret]}"}',
+        "Authorization: Basic YW5uOnMzY3JldA==": "Authorization: Basic [secret]",
+        "token = tokens[0]; max_tokens=5; key=len": "token = tokens[0]; max_tokens=5; key=len",
+        "OpenAI(api_key=os.environ['TEAM_KEY'])": "OpenAI(api_key=os.environ['TEAM_KEY'])",
+        "Invalid value for '--custom-secrets': no JSON": "Invalid value for '--custom-secrets': no JSON",
+        "the-whole-team has of-the-team-0123": "the-whole-team has [secret]",
+    }
+    assert {text: secrecy.hide_keys(text) for text in texts} == texts
 
 
-class TestInEnvironment:
-    def test_variables_are_set_during_the_block_and_another_run_cannot_change_them(self, monkeypatch):
-        monkeypatch.setenv("OLD", "before")
-        monkeypatch.delenv("NEW", raising=False)
-        with secrecy.in_environment({"OLD": "now", "NEW": "now"}):
-            with pytest.raises(ConfigError, match="'NEW'"), secrecy.in_environment({"NEW": "two"}):
-                pass
-            assert (os.environ["OLD"], os.environ["NEW"]) == ("now", "now")
-        assert os.environ["OLD"] == "before"
-        assert "NEW" not in os.environ
+def test_odd_texts_take_no_long_time():
+    for text in ("://", "://a:b", "key=", "a.b-", "'password': \\'"):
+        started = time.process_time()
+        secrecy.hide_keys(text * 10_000)
+        assert time.process_time() - started < 10
 
-    async def test_concurrent_runs_share_a_variable(self, monkeypatch):
-        monkeypatch.delenv("NEW", raising=False)
-        second = asyncio.Event()
 
-        async def run(until):
-            with secrecy.in_environment({"NEW": "now"}):
-                await until()
-                return os.environ["NEW"]
+def test_known_secrets_are_hidden_in_errors_and_their_causes_or_the_error_is_replaced():
+    with pytest.raises(EnvironmentLoadError) as caught, secrecy.hidden_in_errors():
+        raise EnvironmentLoadError("env", f"{SECRET} key=sk-SECRET0123 task-specific") from KeyError(SECRET)
+    assert str(caught.value) == "Environment 'env' [secret] key=[secret] task-specific"
+    assert caught.value.__cause__.args == ("[secret]",)
 
-        async def short():
-            second.set()
+    class Number(BaseModel):
+        value: int
 
-        assert await asyncio.gather(run(second.wait), run(short)) == ["now", "now"]
-        assert "NEW" not in os.environ
+    secrecy.note_secrets(PLAIN)
+    with pytest.raises(NightjarError, match=r"input_value='\[secret\]'") as caught, secrecy.hidden_in_errors():
+        Number(value=PLAIN)
+    assert caught.value.__cause__ is None
+
+
+def test_secrets_are_hidden_in_the_log():
+    error = ValueError(SECRET)
+    record = logging.LogRecord("n", logging.ERROR, "p", 1, "it is %s", (SECRET,), (ValueError, error, None))
+    assert secrecy.hidden_in_log(record)
+    written = logging.Formatter().format(record)
+    assert written.startswith("it is [secret]\nValueError: ")
+    assert SECRET not in written
+
+
+def test_secrets_are_hidden_in_prints_to_both_streams(capfd):
+    before = sys.stdout, sys.stderr
+    with secrecy.in_environment({"TOLD": PLAIN}):
+        print("it is", os.environ["TOLD"], flush=True)
+        sys.stderr.writelines([f"and {PLAIN}\n"])
+        assert (sys.stdout.fileno(), sys.stdout.encoding) == (before[0].fileno(), before[0].encoding)
+    assert capfd.readouterr() == ("it is [secret]\n", "and [secret]\n")
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_overlapping_blocks_that_hide_prints_may_end_in_any_order(capsys):
+    secrecy.note_secrets(PLAIN)
+    before = sys.stdout
+    first, second = secrecy.hidden_in_prints(), secrecy.hidden_in_prints()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    print(PLAIN)
+    second.__exit__(None, None, None)
+    assert capsys.readouterr().out == "[secret]\n"
+    assert sys.stdout is before
+
+
+def test_a_redirection_of_prints_inside_the_block_stays(capsys, monkeypatch):
+    with secrecy.hidden_in_prints():
+        monkeypatch.setattr(sys, "stdout", other := io.StringIO())
+    assert sys.stdout is other
+
+
+def test_a_reference_is_the_name_of_a_variable_perhaps_after_a_word():
+    assert all(map(secrecy.is_reference, ("$TOKEN", "${TOKEN}", "Bearer $TOKEN", "Basic ${_T1}")))
+    others = ("", "$", "s3cret", "$TOKEN-x", "${TOKEN", "a b $TOKEN", "$1", 1, "$A\n")
+    assert not any(map(secrecy.is_reference, others))
+
+
+def test_references_are_replaced_by_values_that_must_be_set_and_valid(monkeypatch):
+    monkeypatch.setenv("TEAM", " t1 ")
+    assert secrecy.resolve({"A": "$TEAM", "B": "Bearer ${TEAM}", "C": "as it is"}) == {
+        "A": "t1", "B": "Bearer t1", "C": "as it is",
+    }  # fmt: skip
+    monkeypatch.setenv("EMPTY", "")
+    monkeypatch.setenv("TEAM", "two\nlines")
+    with pytest.raises(MissingKeyError, match="'UNSET', 'EMPTY'"):
+        secrecy.resolve({"A": "$UNSET", "B": "$EMPTY"})
+    with pytest.raises(ConfigError, match="'TEAM'"):
+        secrecy.resolve({"A": "$TEAM"})
+
+
+def test_variables_are_set_during_the_block_and_another_run_cannot_change_them(monkeypatch):
+    monkeypatch.setenv("OLD", "before")
+    monkeypatch.delenv("NEW", raising=False)
+    with secrecy.in_environment({"OLD": "now", "NEW": "now"}):
+        with pytest.raises(ConfigError, match="'NEW'"), secrecy.in_environment({"NEW": "two"}):
+            pass
+        assert (os.environ["OLD"], os.environ["NEW"]) == ("now", "now")
+    assert os.environ["OLD"] == "before"
+    assert "NEW" not in os.environ
+
+
+async def test_concurrent_runs_share_a_variable(monkeypatch):
+    monkeypatch.delenv("NEW", raising=False)
+    second = asyncio.Event()
+
+    async def run(until):
+        with secrecy.in_environment({"NEW": "now"}):
+            await until
+            return os.environ["NEW"]
+
+    async def short():
+        second.set()
+
+    assert await asyncio.gather(run(second.wait()), run(short())) == ["now", "now"]
+    assert "NEW" not in os.environ

@@ -22,33 +22,26 @@ def config(**fields):
     return RunConfig(**values | fields)
 
 
-class TestSelection:
-    def ids(self, count=10, **fields):
-        return list(select_examples(examples(count), config(**fields)))
+def ids(count=10, **fields):
+    return list(select_examples(examples(count), config(**fields)))
 
-    @pytest.mark.parametrize(
-        ("count", "asked", "ids"), [(10, 4, [0, 1, 2, 3]), (10, -1, list(range(10))), (3, 4, [0, 1, 2])]
-    )
-    def test_the_first_examples_in_the_order_of_the_dataset(self, count, asked, ids):
-        assert self.ids(count, num_examples=asked) == ids
 
-    def test_a_seed_draws_other_examples_and_the_same_each_time(self):
-        drawn = self.ids(100, shuffle_seed=7)
-        assert drawn == self.ids(100, shuffle_seed=7) != self.ids(100, shuffle_seed=8)
-        assert (len(set(drawn)), drawn != [0, 1, 2, 3]) == (4, True)
-
-    @pytest.mark.parametrize("seed", [None, 7])
-    def test_a_longer_selection_begins_like_a_shorter_one(self, seed):
+def test_the_first_examples_are_selected_and_a_seed_draws_others_the_same_each_time():
+    assert ids(10, num_examples=4) == [0, 1, 2, 3]
+    assert ids(10, num_examples=-1) == list(range(10))
+    assert ids(3, num_examples=4) == [0, 1, 2]
+    drawn = ids(100, shuffle_seed=7)
+    assert drawn == ids(100, shuffle_seed=7) != ids(100, shuffle_seed=8)
+    assert (len(set(drawn)), drawn != [0, 1, 2, 3]) == (4, True)
+    for seed in (None, 7):
         longer, shorter = (select_examples(examples(), config(num_examples=n, shuffle_seed=seed)) for n in (8, 4))
         assert list(longer.items())[:4] == list(shorter.items())
         assert fingerprint(shorter.values()) != fingerprint(longer.values())
 
-    def test_a_dataset_that_cannot_be_built_names_the_line(self):
-        def build():
-            return 1 / 0
 
-        with pytest.raises(DatasetError, match=r"'e' .*ZeroDivisionError: .* \(test_selection.py, line \d+\)"):
-            select_examples(Examples(build), config())
+def test_a_dataset_that_cannot_be_built_names_the_line():
+    with pytest.raises(DatasetError, match=r"'e' .*ZeroDivisionError: .* \(test_selection.py, line \d+\)"):
+        select_examples(Examples(lambda: 1 / 0), config())
 
 
 @pytest.fixture
@@ -68,98 +61,89 @@ def saved(tmp_path):
     return save
 
 
-class TestResuming:
-    def check(self, directory, dataset=None, env_version="1.0", **fields):
-        asked = config(**fields)
-        hashes = select_examples(dataset or examples(), asked)
-        check_same(directory, asked.identity(), list(hashes.values()), env_version)
+def check(directory, dataset=None, env_version="1.0", **fields):
+    asked = config(**fields)
+    hashes = select_examples(dataset or examples(), asked)
+    check_same(directory, asked.identity(), list(hashes.values()), env_version)
 
-    def differences(self, directory, **fields):
-        with pytest.raises(ResumeMismatchError) as caught:
-            self.check(directory, **fields)
-        return caught.value.differences
 
-    @pytest.mark.parametrize(
-        "fields",
-        [
-            {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
-            {"num_examples": 8}, {"num_examples": -1}, {"dataset": examples(50)},
-        ],
-        ids=lambda fields: " ".join(fields) or "none",
-    )  # fmt: skip
-    def test_settings_that_do_not_change_results_may_differ(self, saved, fields):
-        self.check(saved(), **fields)
+def differences(directory, **fields):
+    with pytest.raises(ResumeMismatchError) as caught:
+        check(directory, **fields)
+    return caught.value.differences
 
-    @pytest.mark.parametrize(
-        ("fields", "found"),
-        [
-            ({"env_args": {"split": "train"}}, {"env_args": ({}, {"split": "train"})}),
-            (
-                {"base_url": "http://127.0.0.1:1/v1"},
-                {"base_url": ("https://api.pinference.ai/api/v1", "http://127.0.0.1:1/v1")},
-            ),
-            ({"sampling_args": {"temperature": 1.0}}, {"sampling_args": ({}, {"temperature": 1.0})}),
-            (
-                {"api_client_type": "anthropic_messages"},
-                {"api_client_type": ("openai_chat_completions", "anthropic_messages")},
-            ),
-            ({"env_version": "1.1"}, {"env_version": ("1.0", "1.1")}),
-            ({"model": "other", "rollouts_per_example": 3}, {"model": ("m", "other"), "rollouts_per_example": (2, 3)}),
-        ],
-        ids=str,
-    )
-    def test_all_settings_that_change_results_are_listed(self, saved, fields, found):
-        assert self.differences(saved(), **fields) == found
 
-    def test_another_dataset_or_order_is_another_fingerprint(self, saved):
-        assert set(self.differences(saved(), shuffle_seed=7)) == {"shuffle_seed", "dataset_fingerprint"}
-        assert set(self.differences(saved(), dataset=examples(prefix="other"))) == {"dataset_fingerprint"}
+def test_settings_that_do_not_change_results_may_differ(saved):
+    directory = saved()
+    for fields in (
+        {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
+        {"num_examples": 8}, {"num_examples": -1}, {"dataset": examples(50)},
+    ):  # fmt: skip
+        check(directory, **fields)
 
-    @pytest.mark.parametrize("seed", [None, 7])
-    def test_there_must_not_be_fewer_examples(self, saved, seed):
-        found = self.differences(saved(shuffle_seed=seed), num_examples=3, shuffle_seed=seed)
+
+def test_all_settings_that_change_results_are_listed(saved):
+    directory, local = saved(), "http://127.0.0.1:1/v1"
+    old_type, new_type = "openai_chat_completions", "anthropic_messages"
+    for fields, found in (
+        ({"env_args": {"split": "train"}}, {"env_args": ({}, {"split": "train"})}),
+        ({"base_url": local}, {"base_url": ("https://api.pinference.ai/api/v1", local)}),
+        ({"sampling_args": {"temperature": 1.0}}, {"sampling_args": ({}, {"temperature": 1.0})}),
+        ({"api_client_type": new_type}, {"api_client_type": (old_type, new_type)}),
+        ({"env_version": "1.1"}, {"env_version": ("1.0", "1.1")}),
+        ({"model": "other", "rollouts_per_example": 3}, {"model": ("m", "other"), "rollouts_per_example": (2, 3)}),
+    ):
+        assert differences(directory, **fields) == found
+    # another dataset or order is another fingerprint
+    assert set(differences(directory, shuffle_seed=7)) == {"shuffle_seed", "dataset_fingerprint"}
+    assert set(differences(directory, dataset=examples(prefix="other"))) == {"dataset_fingerprint"}
+
+
+def test_a_resumed_run_must_not_have_fewer_examples(saved):
+    for seed in (None, 7):
+        found = differences(saved(f"seed {seed}", shuffle_seed=seed), num_examples=3, shuffle_seed=seed)
         assert found == {"num_examples": (4, 3)}
-        found = self.differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
-        assert found == {"num_examples": (10, 6)}
+    found = differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
+    assert found == {"num_examples": (10, 6)}
 
 
-class TestFinding:
-    def found(self, tmp_path, **fields):
+@pytest.fixture
+def found(tmp_path):
+    """Returns the id of the run that these settings resume."""
+
+    def found(**fields):
         directory = find_resumable(config(**fields), tmp_path)
         return directory and directory.run_id
 
-    def test_the_newest_unfinished_run_comes_before_a_finished_one(self, tmp_path, saved):
-        def old(directory, age):
-            os.utime(directory.path / "config.json", (2000 - age, 2000 - age))
+    return found
 
-        old(saved("done", status="completed", published=True), 0)
-        assert self.found(tmp_path) == "done"
-        for age, run_id in enumerate(["new", "middle", "old"], start=1000):
-            old(saved(run_id), age)
-        assert self.found(tmp_path) == "new"
 
-    @pytest.mark.parametrize(("published", "count"), [(False, 4), (True, 5), (True, -1)])
-    def test_a_complete_run_is_unfinished_if_it_is_unpublished_or_needs_more_examples(
-        self, tmp_path, saved, published, count
-    ):
+def test_the_newest_unfinished_run_comes_before_a_finished_one(found, saved):
+    def old(directory, age):
+        os.utime(directory.path / "config.json", (2000 - age, 2000 - age))
+
+    old(saved("done", status="completed", published=True), 0)
+    assert found() == "done"
+    for age, run_id in enumerate(["new", "middle", "old"], start=1000):
+        old(saved(run_id), age)
+    assert found() == "new"
+
+
+def test_a_run_is_unfinished_if_it_is_unpublished_needs_more_examples_or_was_killed_before_its_metadata(found, saved):
+    for published, count in ((False, 4), (True, 5), (True, -1)):
         saved(status="completed", published=published)
-        assert self.found(tmp_path, num_examples=count) == "r1"
+        assert found(num_examples=count) == "r1"
+    (saved().path / "metadata.json").unlink()
+    assert found() == "r1"
 
-    @pytest.mark.parametrize("fields", [{}, {"status": "completed", "published": True}], ids=["unfinished", "finished"])
-    @pytest.mark.parametrize(
-        ("field", "value"), [("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
-    )
-    def test_a_run_of_other_settings_is_an_error(self, tmp_path, saved, fields, field, value):
-        saved(**fields)
+
+@pytest.mark.parametrize("fields", [{}, {"status": "completed", "published": True}], ids=["unfinished", "finished"])
+def test_a_run_of_other_settings_is_an_error_unless_it_belongs_to_a_suite(found, saved, fields):
+    saved(**fields)
+    for field, value in (("num_examples", 3), ("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})):
         with pytest.raises(ResumeMismatchError) as caught:
-            self.found(tmp_path, **{field: value})
+            found(**{field: value})
         assert set(caught.value.differences) == {field}
-
-    def test_unless_it_belongs_to_a_suite(self, tmp_path, saved):
-        saved(suite="nightly")
-        assert self.found(tmp_path, rollouts_per_example=3) is None
-        assert self.found(tmp_path, rollouts_per_example=3, suite="nightly") is None
-
-    def test_a_run_that_was_killed_before_its_first_metadata_is_found(self, tmp_path, saved):
-        (saved().path / "metadata.json").unlink()
-        assert self.found(tmp_path) == "r1"
+    saved(suite="nightly", **fields)
+    assert found(rollouts_per_example=3) is None
+    assert found(rollouts_per_example=3, suite="nightly") is None

@@ -47,15 +47,16 @@ def one_dictionary():
 
 
 @pytest.fixture
-def nltk():
+def nltk_without_data(tmp_path, monkeypatch):
     import nltk
 
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     return nltk
 
 
 @pytest.fixture
-def wordle(small_words, one_dictionary, monkeypatch, nltk):
-    monkeypatch.setattr(nltk.data, "path", [str(small_words)])
+def wordle(small_words, one_dictionary, monkeypatch, nltk_without_data):
+    monkeypatch.setattr(nltk_without_data.data, "path", [str(small_words)])
     return lambda **kwargs: TextArenaEnv(num_train_examples=5, num_eval_examples=4, **kwargs)
 
 
@@ -67,120 +68,116 @@ def guess(text):
     return f"<think>hmm</think><guess>[{text}]</guess>"
 
 
-class TestWordle:
-    def test_gives_each_example_a_word(self, wordle):
-        """The words that verifiers 0.1.14 draws from the same list with seed 0."""
-        train, evaluate = wordle().ta_to_hf()
-        assert train["answer"] == ["bread", "bread", "crane", "apple", "bread"]
-        assert evaluate["answer"] == ["bread", "apple", "bread", "apple"]
-        assert [wordle().examples[n]["answer"] for n in range(4)] == ["bread", "apple", "bread", "apple"]
-
-    async def test_is_won_with_the_word(self, wordle, play):
-        state, client = await play(wordle(rubric=Rubric([paid])), guess("crane"), guess("bread"))
-        assert "A secret 5-letter word has been chosen" in client.asked[0][0][-1].content
-        assert "C R A N E\nX G Y X Y" in client.asked[1][0][-1].content
-        assert state["completion"][-1].content == "Congratulations! You guessed the word correctly!"
-        assert (state["reward"], state["ta_reward"], state["stop_condition"]) == (1.0, 1.0, "has_final_env_response")
-
-    async def test_ends_after_two_guesses_that_are_none(self, wordle, play):
-        state, client = await play(wordle(), "I do not know")
-        assert "You attempted an invalid move" in client.asked[1][0][-1].content
-        assert state["completion"][-1].content.startswith("Invalid Move: ")
-        assert (len(client.asked), state["ta_info"]["invalid_move"]) == (2, True)
-
-    async def test_a_message_without_a_guess_does_not_repeat_an_earlier_one(self, wordle, play):
-        _, client = await play(wordle(), guess("crane"), "hmm", guess("bread"))
-        assert "already guessed" not in client.asked[2][0][-1].content
-        assert "must be exactly 5 letters" in client.asked[2][0][-1].content
-
-    async def test_of_several_rollouts_is_a_game_for_each(self, wordle, play):
-        env = wordle(feedback_fn=lambda observation: f"Look: {observation}")
-        first, _ = await play(env, guess("crane"), guess("bread"))
-        second, client = await play(env, guess("crane"), guess("bread"))
-        assert first["ta_info"] == second["ta_info"]
-        assert client.asked[1][0][-1].content.startswith("Look: ")
-        assert "You have 5 guesses left" in client.asked[1][0][-1].content
-
-    async def test_shares_its_dictionary_between_games(self, wordle):
-        env = wordle()
-        copy, _ = env._with_word("slate")
-        assert copy.dictionary is env.ta_env.dictionary
-        assert copy.state is not env.ta_env.state
+def test_wordle_gives_each_example_a_word_and_shares_its_dictionary_between_games(wordle):
+    """The words that verifiers 0.1.14 draws from the same list with seed 0."""
+    env = wordle()
+    train, evaluate = env.ta_to_hf()
+    assert train["answer"] == ["bread", "bread", "crane", "apple", "bread"]
+    assert evaluate["answer"] == ["bread", "apple", "bread", "apple"]
+    assert [env.examples[n]["answer"] for n in range(4)] == ["bread", "apple", "bread", "apple"]
+    copy, _ = env._with_word("slate")
+    assert copy.dictionary is env.ta_env.dictionary
+    assert copy.state is not env.ta_env.state
 
 
-class TestGamesWithoutAWord:
-    @pytest.fixture
-    def number(self):
-        return TextArenaEnv("GuessTheNumber-v0", num_train_examples=9, rubric=Rubric([paid]))
-
-    async def test_start_as_the_seed_in_the_answer_says(self, number, play):
-        """``random.seed(n); random.randint(1, 20)`` gives 13 for 0, 5 for 1 and 2 for 2."""
-        for example_id, secret in enumerate([13, 5, 2]):
-            state, _ = await play(number, guess(secret), example_id=example_id)
-            assert (state["answer"], state["reward"]) == (str(example_id), 1.0)
-
-    async def test_are_scored_the_same_when_read_back_from_disk(self, number, play, make_state):
-        state, _ = await play(number, guess(13))
-        row, unsaved = records.attempt_row(state, 1, "h")
-        assert unsaved == []
-        fresh = make_state(columns=dict(number.examples[0]))
-        restored = records.restore_state(fresh, orjson.loads(orjson.dumps(row)))
-        await number.rubric.score_group([restored])
-        assert (restored["reward"], restored["ta_reward"]) == (1.0, 1.0)
-
-    async def test_continue_with_their_own_random_numbers(self, play):
-        """The tiles of 2048 appear by chance, and the same for the same seed, whatever else draws numbers."""
-        env = TextArenaEnv("2048-v0", num_train_examples=1, max_turns=6)
-        shown = []
-        for noise in range(3):
-            random.seed(noise)
-            state, _ = await play(env, *[f"<guess>[{move}]</guess>" for move in ("up", "left", "down", "right")])
-            shown.append([message.content for message in state["completion"]])
-        assert shown[0] == shown[1] == shown[2]
-
-    async def test_leave_the_random_numbers_of_others_alone_also_after_an_error(self, number, play):
-        random.seed(3)
-        expected = [random.random() for _ in range(2)]
-        random.seed(3)
-        drawn = [random.random()]
-        await play(number, guess(13))
-        assert [*drawn, random.random()] == expected
-        random.seed(3)
-        before = random.getstate()
-        with pytest.raises(KeyError), Luck(1).drawn():
-            raise KeyError
-        assert random.getstate() == before
+async def test_wordle_is_won_with_the_word(wordle, play):
+    state, client = await play(wordle(rubric=Rubric([paid])), guess("crane"), guess("bread"))
+    assert "A secret 5-letter word has been chosen" in client.asked[0][0][-1].content
+    assert "C R A N E\nX G Y X Y" in client.asked[1][0][-1].content
+    assert state["completion"][-1].content == "Congratulations! You guessed the word correctly!"
+    assert (state["reward"], state["ta_reward"], state["stop_condition"]) == (1.0, 1.0, "has_final_env_response")
 
 
-class TestWhatCannotBePlayed:
-    @pytest.mark.parametrize("game", ["Wordle", "TicTacToe-v0"], ids=["an unknown game", "a game for two"])
-    def test_is_named(self, game):
+async def test_wordle_ends_after_two_guesses_that_are_none(wordle, play):
+    state, client = await play(wordle(), "I do not know")
+    assert "You attempted an invalid move" in client.asked[1][0][-1].content
+    assert state["completion"][-1].content.startswith("Invalid Move: ")
+    assert (len(client.asked), state["ta_info"]["invalid_move"]) == (2, True)
+
+
+async def test_a_message_without_a_guess_does_not_repeat_an_earlier_one(wordle, play):
+    _, client = await play(wordle(), guess("crane"), "hmm", guess("bread"))
+    assert "already guessed" not in client.asked[2][0][-1].content
+    assert "must be exactly 5 letters" in client.asked[2][0][-1].content
+
+
+async def test_each_of_several_rollouts_has_a_game_of_its_own(wordle, play):
+    env = wordle(feedback_fn=lambda observation: f"Look: {observation}")
+    first, _ = await play(env, guess("crane"), guess("bread"))
+    second, client = await play(env, guess("crane"), guess("bread"))
+    assert first["ta_info"] == second["ta_info"]
+    assert client.asked[1][0][-1].content.startswith("Look: ")
+    assert "You have 5 guesses left" in client.asked[1][0][-1].content
+
+
+@pytest.fixture
+def number():
+    return TextArenaEnv("GuessTheNumber-v0", num_train_examples=9, rubric=Rubric([paid]))
+
+
+async def test_games_start_as_the_seed_in_the_answer_says_and_score_the_same_when_read_back(number, play, make_state):
+    """``random.seed(n); random.randint(1, 20)`` gives 13 for 0, 5 for 1 and 2 for 2."""
+    for example_id, secret in enumerate([13, 5, 2]):
+        state, _ = await play(number, guess(secret), example_id=example_id)
+        assert (state["answer"], state["reward"]) == (str(example_id), 1.0)
+    row, unsaved = records.attempt_row(state, 1, "h")
+    assert unsaved == []
+    fresh = make_state(columns=dict(number.examples[2]))
+    restored = records.restore_state(fresh, orjson.loads(orjson.dumps(row)))
+    await number.rubric.score_group([restored])
+    assert (restored["reward"], restored["ta_reward"]) == (1.0, 1.0)
+
+
+async def test_games_continue_with_their_own_random_numbers(play):
+    """The tiles of 2048 appear by chance, and the same for the same seed, whatever else draws numbers."""
+    env = TextArenaEnv("2048-v0", num_train_examples=1, max_turns=6)
+    shown = []
+    for noise in range(3):
+        random.seed(noise)
+        state, _ = await play(env, *[f"<guess>[{move}]</guess>" for move in ("up", "left", "down", "right")])
+        shown.append([message.content for message in state["completion"]])
+    assert shown[0] == shown[1] == shown[2]
+
+
+async def test_games_leave_the_random_numbers_of_others_alone_also_after_an_error(number, play):
+    random.seed(3)
+    expected = [random.random() for _ in range(2)]
+    random.seed(3)
+    drawn = [random.random()]
+    await play(number, guess(13))
+    assert [*drawn, random.random()] == expected
+    random.seed(3)
+    before = random.getstate()
+    with pytest.raises(KeyError), Luck(1).drawn():
+        raise KeyError
+    assert random.getstate() == before
+
+
+def test_a_game_that_cannot_be_played_is_named():
+    for game in ("Wordle", "TicTacToe-v0"):  # an unknown game, a game for two
         with pytest.raises(ConfigError, match=f"'{game}'"):
             TextArenaEnv(game)
 
-    @pytest.mark.long
-    def test_a_game_whose_data_is_missing_says_what_to_download(self, tmp_path, monkeypatch, capfd, nltk):
-        monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-            monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
-        with pytest.raises(ConfigError, match=r"python -m nltk.downloader words averaged_perceptron_tagger_eng"):
-            textarena_env._ensure("words")
-        assert capfd.readouterr() == ("", "")
 
-    def test_data_that_a_game_reads_without_asking_for_it_is_named_too(self, tmp_path, monkeypatch, nltk):
-        monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        with pytest.raises(ConfigError, match="cannot be downloaded: stopwords"), textarena_env.quiet_downloads():
-            nltk.corpus.stopwords.words("english")
+@pytest.mark.long
+def test_a_game_whose_data_is_missing_says_what_to_download(nltk_without_data, monkeypatch, capfd):
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
+    with pytest.raises(ConfigError, match=r"python -m nltk.downloader words averaged_perceptron_tagger_eng"):
+        textarena_env._ensure("words")
+    assert capfd.readouterr() == ("", "")
 
-    def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch, nltk):
-        monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
-        monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
-        with pytest.raises(ConfigError, match="cannot be downloaded: words"):
-            textarena_env._ensure(["words"])
 
-    def test_the_downloader_is_given_back(self, nltk):
-        original = nltk.download
-        with textarena_env.quiet_downloads():
-            assert nltk.download is not original
-        assert nltk.download is original
+def test_other_data_is_named_and_a_download_that_hangs_is_ended_and_the_downloader_given_back(
+    nltk_without_data, monkeypatch
+):
+    original = nltk_without_data.download
+    with pytest.raises(ConfigError, match="cannot be downloaded: stopwords"), textarena_env.quiet_downloads():
+        nltk_without_data.corpus.stopwords.words("english")
+    with textarena_env.quiet_downloads():
+        assert nltk_without_data.download is not original
+    assert nltk_without_data.download is original
+    monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
+    monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
+    with pytest.raises(ConfigError, match="cannot be downloaded: words"):
+        textarena_env._ensure(["words"])

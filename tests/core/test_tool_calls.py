@@ -3,63 +3,60 @@
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
-
-from nightjar.view.json_trees import MOST_VALUES, parse_container, short_json, tree
-from nightjar.view.passages import is_aligned, output_passages
-from nightjar.view.room import Room
-from nightjar.view.tool_calls import read_call
 
 HOSTILE = "<script>document.title = 'taken'</script>\u202e"
 
 
-def shown(name, arguments, result=None):
-    call = {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
-    return read_call(call, None if result is None else {"content": result}, Room())
+@pytest.fixture(scope="module")
+def view():
+    """The functions of the view that these tests use; they import a lot."""
+    from nightjar.view import json_trees, passages, room, tool_calls
+
+    return SimpleNamespace(**vars(json_trees) | vars(passages) | vars(room) | vars(tool_calls))
+
+
+@pytest.fixture
+def shown(view):
+    def shown(name, arguments, result=None):
+        call = {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
+        return view.read_call(call, None if result is None else {"content": result}, view.Room())
+
+    return shown
 
 
 def text_of(html):
     return " ".join(re.sub(r"<[^>]*>", " ", str(html)).split())
 
 
-def test_short_arguments_are_in_the_line_of_the_call_and_texts_of_several_lines_are_texts():
+def test_short_arguments_are_in_the_line_of_the_call_and_texts_of_several_lines_are_texts(shown):
     call = shown("mail", {"to": "ada", "copy": False, "tags": ["a", 1], "body": "Dear Ada,\n\nyes.", "long": "x" * 90})
     assert call.short == [("to", '"ada"'), ("copy", "false"), ("tags", '["a", 1]')]
     assert [(part.label, part.text) for part in call.arguments] == [("body", "Dear Ada,\n\nyes."), ("long", "x" * 90)]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "languages"),
-    [("python", {"code": "1 + 1"}, ["python"]), ("bash", {"cmd": "ls"}, ["bash"]), ("bash", {"code": "ls"}, ["bash"]),
-     ("run", {"sql": "SELECT 1"}, ["sql"]), ("write", {"path": "a/b.rs", "text": "fn\n"}, ["rs"]),
-     ("write", {"path": "README", "text": "a\n"}, [""]), ("say", {"text": "a\nb"}, [""]), ("python", {"code": 1}, [])],
-)  # fmt: skip
-def test_code_is_shown_in_its_language(tool, arguments, languages):
-    assert [part.language for part in shown(tool, arguments).arguments] == languages
+def test_code_is_shown_in_its_language(shown):
+    for tool, arguments, languages in (
+        ("python", {"code": "1 + 1"}, ["python"]), ("bash", {"cmd": "ls"}, ["bash"]),
+        ("bash", {"code": "ls"}, ["bash"]), ("run", {"sql": "SELECT 1"}, ["sql"]),
+        ("write", {"path": "a/b.rs", "text": "fn\n"}, ["rs"]), ("write", {"path": "README", "text": "a\n"}, [""]),
+        ("say", {"text": "a\nb"}, [""]), ("python", {"code": 1}, []),
+    ):  # fmt: skip
+        assert [part.language for part in shown(tool, arguments).arguments] == languages
 
 
-def test_nested_arguments_are_trees():
+def test_nested_arguments_are_trees_and_those_that_are_no_object_are_shown_as_they_are(shown):
     [rows] = shown("insert", {"rows": [{"name": f"row {number}", "ok": True} for number in range(9)]}).arguments
     assert (rows.kind, rows.label) == ("json", "rows")
+    for arguments in ("{not json", "5", "[1]"):
+        assert shown("f", arguments).short == [("", arguments)]
+    for arguments in ("null", "", "{}"):
+        assert shown("f", arguments).short == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("{not json", [("", "{not json")]),
-        ("5", [("", "5")]),
-        ("[1]", [("", "[1]")]),
-        ("null", []),
-        ("", []),
-        ("{}", []),
-    ],
-)
-def test_arguments_that_are_no_object_are_shown_as_they_are(arguments, expected):
-    assert shown("f", arguments).short == expected
-
-
-def test_a_result_is_output_or_a_tree_and_may_have_images():
+def test_a_result_is_output_or_a_tree_and_may_have_images(shown):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     parts = [{"type": "text", "text": "\x1b[31mred"}, image, {"type": "text", "text": json.dumps(list(range(90)))}]
     result = shown("f", {}, parts).result
@@ -68,18 +65,18 @@ def test_a_result_is_output_or_a_tree_and_may_have_images():
     assert shown("f", {}).result is None
 
 
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [("+----+---+\n| id | n |\n+----+---+", True), ("id  name\n1   Ada\n22  Bob", True), ("│ a │\n│ b │", True),
-     ("id | name\n---+-----\n 1 | Ada", True), ("one line  only", False), ("Prose.\nTwo lines.", False), ("", False)],
-)  # fmt: skip
-def test_columns_are_recognised(output, expected):
-    assert is_aligned(output) is expected
+def test_columns_and_short_values_are_recognised(view):
+    columns = {
+        "+----+---+\n| id | n |\n+----+---+": True, "id  name\n1   Ada\n22  Bob": True, "│ a │\n│ b │": True,
+        "id | name\n---+-----\n 1 | Ada": True, "one line  only": False, "Prose.\nTwo lines.": False, "": False,
+    }  # fmt: skip
+    assert {output: view.is_aligned(output) for output in columns} == columns
+    assert list(map(view.short_json, ["a", {"a": [1]}, "a\nb", "x" * 80])) == ['"a"', '{"a": [1]}', None, None]
 
 
-def test_a_tree_has_every_value_and_folds():
+def test_a_tree_has_every_value_and_folds(view):
     found = {"id": 7, "name": "Ada", "ok": True, "none": None, "text": "a\nb", "items": [{"x": 1}, list(range(50))]}
-    html = tree(found, Room())
+    html = view.tree(found, view.Room())
     assert text_of(html).startswith(
         "6 keys id 7 name Ada ok true none null text a b items 2 items 0 {&#34;x&#34;: 1} 1 50 items"
     )
@@ -87,54 +84,53 @@ def test_a_tree_has_every_value_and_folds():
     assert "10 more" in text_of(html)
 
 
-def test_a_tree_is_never_html():
+def test_a_tree_is_never_html(view):
     found = {HOSTILE: [HOSTILE, {"a": HOSTILE}], "text": f"{HOSTILE}\n" * 200}
-    html = str(tree(found, Room()))
+    html = str(view.tree(found, view.Room()))
     assert "<script" not in html
     assert "\u202e" not in html
     assert html.count("[U+202E]") == 203
 
 
 @pytest.mark.parametrize(
-    "found",
-    [{"rows": [{"id": number, "tags": ["a", "b"]} for number in range(25_000)]}, list(range(100_000)),
-     [["x" * 1_000] * 100] * 100, {str(number): {} for number in range(100_000)}, ["<" * 3_000_000],
-     [{"a" * 1_000: {"b": ["\n" * 10] * 10}}] * 5_000],
+    "make",
+    [lambda: {"rows": [{"id": number, "tags": ["a", "b"]} for number in range(25_000)]}, lambda: list(range(100_000)),
+     lambda: [["x" * 1_000] * 100] * 100, lambda: {str(number): {} for number in range(100_000)},
+     lambda: ["<" * 3_000_000], lambda: [{"a" * 1_000: {"b": ["\n" * 10] * 10}}] * 5_000],
 )  # fmt: skip
-def test_a_large_tree_is_bounded_and_quick(found):
-    text = json.dumps(found)
-    room, began = Room(), time.process_time()
-    [passage] = output_passages(text, room)
-    assert time.process_time() - began < 2
+def test_a_large_tree_is_bounded_and_quick(view, make):
+    text = json.dumps(make())
+    room, began = view.Room(), time.process_time()
+    [passage] = view.output_passages(text, room)
+    assert time.process_time() - began < 10
     assert len(passage.html or passage.screen.shown) < 2_500_000
-    assert str(passage.html).count("<div>") <= MOST_VALUES + 1
+    assert str(passage.html).count("<div>") <= view.MOST_VALUES + 1
     assert "see the raw JSON" in (passage.html or str(passage.screen.left_out and "see the raw JSON"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "text", "{", "[1, 2", "5", "null", "{}", "[]", "{'a': 1}", "[" * 9_000 + "]" * 9_000, "[" + "9" * 5_000 + "]"],
-)
-def test_other_texts_are_no_tree(text):
-    assert parse_container(text, Room()) is None
-
-
-def test_deep_json_ends_with_a_note():
+def test_other_texts_are_no_tree_and_deep_json_ends_with_a_note(view):
+    for text in (
+        "",
+        "text",
+        "{",
+        "[1, 2",
+        "5",
+        "null",
+        "{}",
+        "[]",
+        "{'a': 1}",
+        "[" * 9_000 + "]" * 9_000,
+        f"[{'9' * 5_000}]",
+    ):
+        assert view.parse_container(text, view.Room()) is None
     found = 1
     for _ in range(60):
         found = {"name": found, "a long name that fills the line": "x" * 60}
-    assert "deeper than 30 levels; see the raw JSON" in text_of(tree(found, Room()))
+    assert "deeper than 30 levels; see the raw JSON" in text_of(view.tree(found, view.Room()))
 
 
-def test_many_trees_stay_within_the_room_of_a_conversation():
-    room, text = Room(100), json.dumps([{"id": number, "name": "a name"} for number in range(5_000)])
-    shown = [part for _ in range(100) for part in output_passages(text, room)]
+def test_many_trees_stay_within_the_room_of_a_conversation(view):
+    room, text = view.Room(100), json.dumps([{"id": number, "name": "a name"} for number in range(5_000)])
+    shown = [part for _ in range(100) for part in view.output_passages(text, room)]
     assert sum(len(part.html) for part in shown if part.html) < 3_000_000
     assert {part.kind for part in shown} == {"json", "output"}
-
-
-@pytest.mark.parametrize(
-    ("value", "line"), [("a", '"a"'), ({"a": [1]}, '{"a": [1]}'), ("a\nb", None), ("x" * 80, None)]
-)
-def test_short_values_have_a_line(value, line):
-    assert short_json(value) == line
