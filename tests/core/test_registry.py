@@ -25,51 +25,41 @@ def load(tmp_path):
     return load
 
 
-class TestAnEndpoint:
-    @pytest.mark.parametrize(
-        ("text", "further"),
-        [
-            (SMALL, {}),
-            (SMALL.replace("url", "api_base_url").replace("key", "api_key_var"), {}),
-            (f'{SMALL}type = "openai_responses"', {"api_client_type": "openai_responses"}),
-            (f'{SMALL}extra_headers = {{ X-Team = "$TEAM" }}', {"headers": {"X-Team": "$TEAM"}}),
-            (
-                f"{SMALL}prices = {{ input = 0.4, output = 1.6 }}\nmax_concurrent = 8",
-                {"input_price": 0.4, "output_price": 1.6, "max_concurrent": 8},
-            ),
-        ],
-        ids=["required fields", "names of verifiers", "protocol", "headers", "prices and limit"],
-    )
-    def test_it_sets_fields_of_a_run(self, load, text, further):
+def test_an_endpoint_sets_fields_of_a_run(load):
+    prices = {"input_price": 0.4, "output_price": 1.6, "max_concurrent": 8}
+    for text, further in (
+        (SMALL, {}), (SMALL.replace("url", "api_base_url").replace("key", "api_key_var"), {}),
+        (f'{SMALL}type = "openai_responses"', {"api_client_type": "openai_responses"}),
+        (f'{SMALL}extra_headers = {{ X-Team = "$TEAM" }}', {"headers": {"X-Team": "$TEAM"}}),
+        (f"{SMALL}prices = {{ input = 0.4, output = 1.6 }}\nmax_concurrent = 8", prices),
+    ):  # fmt: skip
         assert load(text).fields("small") == {
             "model": "gpt-small", "base_url": "https://one.example/v1", "api_key_var": "ONE_KEY",
             "api_client_type": "openai_chat_completions", **further,
         }  # fmt: skip
 
-    def test_it_extends_another(self, load):
-        other = '[[endpoint]]\nendpoint_id = "other"\nextends = "small"\nheaders = { X-B = "$B" }\n'
-        third = '[[endpoint]]\nendpoint_id = "third"\nextends = "other"\nurl = "http://localhost:1/v1"\n'
-        registry = load(f'{third}{SMALL}headers = {{ X-A = "$A" }}\n{other}')
-        assert registry.fields("other")["headers"] == {"X-A": "$A", "X-B": "$B"}
-        assert registry.fields("third") == {**registry.fields("other"), "base_url": "http://localhost:1/v1"}
+
+def test_an_endpoint_extends_another(load):
+    other = '[[endpoint]]\nendpoint_id = "other"\nextends = "small"\nheaders = { X-B = "$B" }\n'
+    third = '[[endpoint]]\nendpoint_id = "third"\nextends = "other"\nurl = "http://localhost:1/v1"\n'
+    registry = load(f'{third}{SMALL}headers = {{ X-A = "$A" }}\n{other}')
+    assert registry.fields("other")["headers"] == {"X-A": "$A", "X-B": "$B"}
+    assert registry.fields("third") == {**registry.fields("other"), "base_url": "http://localhost:1/v1"}
 
 
-class TestReplicas:
-    TWO = SMALL + SMALL.replace("one", "two").replace("ONE", "TWO") + 'headers = { X-A = "$A" }\n'
-
-    def test_each_has_its_own_address_key_and_headers_and_those_of_the_run(self, load):
-        config = RunConfig(env_id="gsm8k", **load(self.TWO).fields("small")).model_copy(update={"headers": {"X": "$X"}})
-        replicas = resolve_client_configs(config.client_config())
-        assert [(each.api_base_url, each.api_key_var, each.extra_headers) for each in replicas] == [
-            ("https://one.example/v1", "ONE_KEY", {"X": "$X"}),
-            ("https://two.example/v1", "TWO_KEY", {"X-A": "$A", "X": "$X"}),
-        ]
-        assert config.model_dump(mode="json")["replicas"][1]["headers"] == {"X-A": "$A"}
-
-    def test_limits_add_up_and_an_endpoint_that_extends_replicas_has_as_many(self, load):
-        assert load(f"{SMALL}max_concurrent = 8\n{SMALL}max_concurrent = 4\n").fields("small")["max_concurrent"] == 12
-        fields = load(f'{self.TWO}[[endpoint]]\nendpoint_id = "b"\nextends = "small"\n').fields("b")
-        assert len(fields["replicas"]) == 2
+def test_each_replica_has_its_own_address_key_and_headers_and_those_of_the_run(load):
+    two = SMALL + SMALL.replace("one", "two").replace("ONE", "TWO") + 'headers = { X-A = "$A" }\n'
+    config = RunConfig(env_id="gsm8k", **load(two).fields("small")).model_copy(update={"headers": {"X": "$X"}})
+    replicas = resolve_client_configs(config.client_config())
+    assert [(each.api_base_url, each.api_key_var, each.extra_headers) for each in replicas] == [
+        ("https://one.example/v1", "ONE_KEY", {"X": "$X"}),
+        ("https://two.example/v1", "TWO_KEY", {"X-A": "$A", "X": "$X"}),
+    ]
+    assert config.model_dump(mode="json")["replicas"][1]["headers"] == {"X-A": "$A"}
+    # limits add up, and an endpoint that extends replicas has as many
+    assert load(f"{SMALL}max_concurrent = 8\n{SMALL}max_concurrent = 4\n").fields("small")["max_concurrent"] == 12
+    fields = load(f'{two}[[endpoint]]\nendpoint_id = "b"\nextends = "small"\n').fields("b")
+    assert len(fields["replicas"]) == 2
 
 
 @pytest.mark.parametrize(

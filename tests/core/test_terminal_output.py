@@ -60,8 +60,8 @@ def test_long_output_is_folded_at_a_line_and_shows_its_beginning_or_end(terminal
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "nasty",
-    drawn(["x", "\n", "\r", "\x1b", "\x1b[", "\x1b[1", "\x1b]", "\x1b[m", "\x1b[7mx\x1b[mx", "xy\b\x1b[2K", "x" * 1000 + "\b",
-     *("\x1b[38;2;1;2;3mx\r", "\x1b[Kab\x1b[1G")], 5),
+    drawn(["x", "\n", "\r", "\x1b", "\x1b[", "\x1b[1", "\x1b]", "\x1b[m", "\x1b[7mx\x1b[mx", "xy\b\x1b[2K",
+           "x" * 1000 + "\b", "\x1b[38;2;1;2;3mx\r", "\x1b[Kab\x1b[1G"], 5),
 )  # fmt: skip
 def test_a_megabyte_of_any_output_is_quick_and_makes_a_page_of_bounded_size(terminal, nasty):
     began = time.process_time()

@@ -25,16 +25,16 @@ async def test_each_block_ends_at_its_own_limit():
     async def begun_later(number):
         await asyncio.sleep(0.02 * number)
         began = time.monotonic()
-        return await sleeping(0.05, 60), time.monotonic() - began
+        return await sleeping(0.05, 600), time.monotonic() - began
 
-    ends = await asyncio.gather(*(begun_later(number) for number in range(4)), sleeping(0.2, 0), sleeping(None, 0.01))
+    ends = await asyncio.gather(*(begun_later(number) for number in range(4)), sleeping(60, 0), sleeping(None, 0.01))
     assert ends[4:] == [False, False]
-    assert all(is_over and 0.05 <= seconds < 1 for is_over, seconds in ends[:4])
+    assert all(is_over and seconds >= 0.05 for is_over, seconds in ends[:4])
 
 
 async def test_a_block_that_ends_in_time_is_not_cancelled_later():
-    assert not await sleeping(0.02, 0)
-    await asyncio.sleep(0.04)
+    assert not await sleeping(1, 0)
+    await asyncio.sleep(1.1)
     assert await sleeping(0.02, 60)
     assert asyncio.current_task().cancelling() == 0
 
@@ -48,15 +48,7 @@ async def test_the_shorter_of_two_limits_holds():
     assert (outer.has_expired, inner.has_expired) == (True, False)
 
 
-async def test_a_cancellation_from_outside_is_no_timeout():
-    task = asyncio.create_task(sleeping(30, 60))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_a_cancellation_at_the_same_time_as_the_limit_stays_a_cancellation():
+async def test_a_cancellation_from_outside_or_at_the_same_time_as_the_limit_is_no_timeout():
     async def slow():
         with time_limit(0.01):
             try:
@@ -64,6 +56,11 @@ async def test_a_cancellation_at_the_same_time_as_the_limit_stays_a_cancellation
             finally:
                 task.cancel()
 
+    task = asyncio.create_task(sleeping(30, 60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     task = asyncio.create_task(slow())
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -96,5 +93,6 @@ async def test_lengths_that_are_no_longer_used_take_no_memory():
     for milliseconds in range(1, 4):
         with time_limit(milliseconds / 1000):
             pass
-    await asyncio.sleep(0.05)
-    assert not time_limits._limits[asyncio.get_running_loop()]
+    async with asyncio.timeout(60):
+        while time_limits._limits[asyncio.get_running_loop()]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -22,25 +22,23 @@ async def test_a_function_runs_in_a_daemon_thread_with_the_context_of_the_caller
     assert len(set(names)) <= 3
 
 
-@pytest.mark.parametrize(
-    ("func", "kind", "message"), [({}.__getitem__, KeyError, "k"), (lambda _: next(iter([])), RuntimeError, "StopIt")]
-)
-async def test_an_error_of_the_function_is_raised(func, kind, message):
-    with pytest.raises(kind, match=message):
-        await WorkerThreads().run(lambda: func("k"))
-
-
-async def all_at_once(pool, count):
-    """Runs functions that end only when all of them are running."""
-    together = threading.Barrier(count)
-    async with asyncio.timeout(60):
-        await asyncio.gather(*(pool.run(together.wait) for _ in range(count)))
+async def test_an_error_of_the_function_is_raised():
+    with pytest.raises(KeyError, match="k"):
+        await WorkerThreads().run(lambda: {}["k"])
+    with pytest.raises(RuntimeError, match="StopIt"):
+        await WorkerThreads().run(lambda: next(iter([])))
 
 
 def test_several_event_loops_use_a_pool_at_once():
+    async def both_at_once():
+        """Runs functions that end only when both of them are running."""
+        together = threading.Barrier(2)
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(pool.run(together.wait) for _ in range(2)))
+
     pool = WorkerThreads()
     with ThreadPoolExecutor(3) as users:
-        for using in [users.submit(asyncio.run, all_at_once(pool, 2)) for _ in range(3)]:
+        for using in [users.submit(asyncio.run, both_at_once()) for _ in range(3)]:
             using.result(60)
 
 
