@@ -8,7 +8,10 @@ from nightjar.environments.games import reasoninggym_env as module
 from nightjar.environments.games.reasoninggym_env import ReasoningGymEnv
 from nightjar.environments.parsers import Parser
 
-rg = pytest.importorskip("reasoning_gym", reason="needs the extra 'reasoning-gym'")
+
+@pytest.fixture(scope="module", autouse=True)
+def rg():
+    return pytest.importorskip("reasoning_gym", reason="needs the extra 'reasoning-gym'")
 
 
 def legs(**kwargs):
@@ -16,7 +19,7 @@ def legs(**kwargs):
 
 
 class TestProblems:
-    def test_evaluation_problems_come_after_training_problems_also_in_datasets(self):
+    def test_evaluation_problems_come_after_training_problems_also_in_datasets(self, rg):
         env, expected = legs(seed=4), rg.create_dataset("leg_counting", size=5, seed=4)
         assert [env.examples[n]["question"] for n in range(3)] == [expected[n]["question"] for n in (2, 3, 4)]
         assert [env.examples[n]["answer"] for n in range(3)] == ["2", "3", "4"]
@@ -63,13 +66,10 @@ class TestAnswers:
         assert state["reward"] == 1.0
 
 
-class TestPrompts:
-    async def test_start_with_the_package_s_own_words(self, play):
-        _, client = await play(legs(), "7")
-        assert client.asked[0][0][0].content == rg.utils.SYSTEM_PROMPTS["default"] == module.DEFAULT_SYSTEM_PROMPT
-
-    @pytest.mark.parametrize(("given", "roles"), [(None, ["user"]), ("Be brief.", ["system", "user"])])
-    async def test_start_as_they_are_asked_to(self, play, given, roles):
+async def test_prompts_start_with_the_package_s_own_words_or_as_they_are_asked_to(play, rg):
+    _, client = await play(legs(), "7")
+    assert client.asked[0][0][0].content == rg.utils.SYSTEM_PROMPTS["default"] == module.DEFAULT_SYSTEM_PROMPT
+    for given, roles in ((None, ["user"]), ("Be brief.", ["system", "user"])):
         _, client = await play(legs(system_prompt=given), "7")
         assert [message.role for message in client.asked[0][0]] == roles
 

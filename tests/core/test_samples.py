@@ -1,7 +1,5 @@
 """Samples of rollouts in the terminal."""
 
-import pytest
-
 from nightjar.compat.verifiers.printing import print_prompt_completions_sample
 from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 from nightjar.errors import ModelError
@@ -17,15 +15,14 @@ def shown(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("outputs", [ROWS, {"outputs": ROWS, "metadata": {}}])
-def test_the_first_of_what_generate_returns(capsys, outputs):
-    print_prompt_completions_sample(outputs)
-    text = shown(capsys)
-    assert "3 of 5 rollouts" in text
-    assert all(part in text for part in ("user: 0 + 1?", "assistant: =1", "2 + 1?", "2.00"))
-    assert "3 + 1?" not in text
-    print_prompt_completions_sample(outputs, n=1)
-    assert "1 + 1?" not in shown(capsys)
+def test_the_first_rollouts_that_generate_returns_are_shown(capsys):
+    for outputs in (ROWS, {"outputs": ROWS, "metadata": {}}):
+        print_prompt_completions_sample(outputs)
+        text = shown(capsys)
+        assert all(part in text for part in ("3 of 5 rollouts", "user: 0 + 1?", "assistant: =1", "2 + 1?", "2.00"))
+        assert "3 + 1?" not in text
+        print_prompt_completions_sample(outputs, n=1)
+        assert "1 + 1?" not in shown(capsys)
 
 
 def test_columns_of_a_training_step(capsys):

@@ -1,10 +1,9 @@
 """Scratch folders: removed after use, and those of killed processes by the next process."""
 
 import os
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -20,18 +19,11 @@ USE = "from nightjar.core.files import scratch_folder\nwith scratch_folder() as 
 
 
 @pytest.fixture
-def python(tmp_path):
+def python(tmp_path, fork):
     """Starts Python code whose temporary folder is a test's own."""
     with ExitStack() as ending:
-
-        def python(code):
-            env = {**os.environ, "TMPDIR": str(tmp_path)}
-            process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
-            ending.enter_context(process)
-            ending.callback(process.kill)
-            return process
-
-        yield python
+        variables = {**os.environ, "TMPDIR": str(tmp_path)}
+        yield lambda code: ending.enter_context(fork.python(code, env=variables, stdout=PIPE))
 
 
 def hold(python):

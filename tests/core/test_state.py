@@ -15,69 +15,58 @@ def example_state(**columns):
     return State(input={"prompt": [UserMessage(content="q")], "example_id": 7, **columns}, reward=None)
 
 
-class TestInputColumns:
-    @pytest.mark.parametrize("key", ["answer", "info", "task", "example_id", "prompt"])
-    def test_a_column_is_read_from_the_input(self, key):
-        state = example_state(answer="4", info={"a": 1}, task="t")
+def test_a_column_is_read_from_and_written_to_the_input_if_that_has_it_and_a_missing_one_is_a_key_error():
+    state = example_state(answer="4", info={"a": 1}, task="t")
+    for key in ("answer", "info", "task", "example_id", "prompt"):
         assert state[key] is state.get(key) is state["input"][key]
-
-    def test_a_column_is_written_to_the_input_if_that_has_it_and_a_missing_one_is_a_key_error(self):
-        with_answer, without = example_state(answer="4"), example_state()
-        with_answer["answer"] = without["answer"] = "5"
-        assert (with_answer["input"]["answer"], without["answer"], "answer" in without["input"]) == ("5", "5", False)
-        for columns, name in (({}, "answer"), ({"difficulty": 3}, "difficulty")):
-            with pytest.raises(KeyError, match=name):
-                example_state(**columns)[name]
-        assert example_state().get("answer", "none") == "none"
+    with_answer, without = example_state(answer="4"), example_state()
+    with_answer["answer"] = without["answer"] = "5"
+    assert (with_answer["input"]["answer"], without["answer"], "answer" in without["input"]) == ("5", "5", False)
+    for columns, name in (({}, "answer"), ({"difficulty": 3}, "difficulty")):
+        with pytest.raises(KeyError, match=name):
+            example_state(**columns)[name]
+    assert example_state().get("answer", "none") == "none"
 
 
-class TestTiming:
-    def test_generation_and_scoring_add_up_in_milliseconds(self):
-        timing = RolloutTiming()
-        timing.restore(1500.0)
-        timing.add_scoring(time.time() - 200)
-        timing.add_scoring(time.time() - 300)
-        assert timing["generation_ms"] == 1500.0
-        assert timing["scoring_ms"] == pytest.approx(500_000, abs=10_000)  # machines are busy
-        assert timing["total_ms"] == pytest.approx(timing["generation_ms"] + timing["scoring_ms"], abs=0.002)
-
-    def test_a_measured_block_is_a_span_even_if_it_raises(self):
-        spans = TimeSpans()
-        with pytest.raises(KeyError), spans.measure():
-            raise KeyError("x")
-        assert len(spans.spans) == 1
-
-    def test_spans_add_up_in_seconds_but_open_ones_and_overhead_is_the_rest_of_generation(self):
-        timing = RolloutTiming()
-        timing.generation, timing.setup = TimeSpan(0.0, 10.0), TimeSpan(0.0, 1.0)
-        timing.model.spans += [TimeSpan(1.0, 2.5), TimeSpan(2.5, 6.0), TimeSpan(7.0)]
-        timing.env.spans.append(TimeSpan(6.0, 8.0))
-        assert (timing.model.duration, timing.overhead) == (5.0, 2.0)
+def test_generation_and_scoring_add_up_in_milliseconds():
+    timing = RolloutTiming()
+    timing.restore(1500.0)
+    timing.add_scoring(time.time() - 200)
+    timing.add_scoring(time.time() - 300)
+    assert timing["generation_ms"] == 1500.0
+    assert timing["scoring_ms"] == pytest.approx(500_000, abs=10_000)  # machines are busy
+    assert timing["total_ms"] == pytest.approx(timing["generation_ms"] + timing["scoring_ms"], abs=0.002)
 
 
-class TestUsage:
-    @pytest.fixture
-    def state(self):
-        return new_state({"prompt": [], "example_id": 0})
+def test_spans_add_up_in_seconds_but_open_ones_and_overhead_is_the_rest_of_generation():
+    timing, spans = RolloutTiming(), TimeSpans()
+    timing.generation, timing.setup = TimeSpan(0.0, 10.0), TimeSpan(0.0, 1.0)
+    timing.model.spans += [TimeSpan(1.0, 2.5), TimeSpan(2.5, 6.0), TimeSpan(7.0)]
+    timing.env.spans.append(TimeSpan(6.0, 8.0))
+    assert (timing.model.duration, timing.overhead) == (5.0, 2.0)
+    with pytest.raises(KeyError), spans.measure():
+        raise KeyError("x")
+    assert len(spans.spans) == 1
 
-    def test_an_environment_cannot_change_the_counts(self, state, response):
-        add_usage(state, response("x", usage=(5, 4)))
-        with pytest.raises(TypeError):
-            state["usage"]["input_tokens"] = 99
-        state["usage"] = {"input_tokens": 0, "output_tokens": 0}
-        assert usage_of(state) == {"input_tokens": 5, "output_tokens": 4}
 
-    def test_the_context_at_the_end_is_split_by_author(self, response):
-        steps = [{"response": response("a", usage=(10, 3))}, {"response": response("b", usage=(20, 4))}]
-        assert context_usage(steps) == {"final_input_tokens": 17, "final_output_tokens": 7}
+def test_an_environment_cannot_change_the_counts_of_usage(response):
+    state = new_state({"prompt": [], "example_id": 0})
+    add_usage(state, response("x", usage=(5, 4)))
+    with pytest.raises(TypeError):
+        state["usage"]["input_tokens"] = 99
+    state["usage"] = {"input_tokens": 0, "output_tokens": 0}
+    assert usage_of(state) == {"input_tokens": 5, "output_tokens": 4}
 
-    def test_usage_of_a_client_of_ones_own_may_have_a_method_called_get(self):
-        class Counts:
-            prompt_tokens, completion_tokens = 9, 4
 
-            def get(self, *names):
-                return None
+def test_the_context_at_the_end_is_split_by_author_also_if_usage_has_a_method_called_get(response):
+    class Counts:
+        prompt_tokens, completion_tokens = 9, 4
 
-        steps = [{"response": SimpleNamespace(usage=Counts())}]
-        assert compute_context_token_metrics(steps) == {"final_input_tokens": 9, "final_output_tokens": 4}
-        assert compute_context_token_metrics([]) == {"final_input_tokens": 0, "final_output_tokens": 0}
+        def get(self, *names):
+            return None
+
+    steps = [{"response": response("a", usage=(10, 3))}, {"response": response("b", usage=(20, 4))}]
+    assert context_usage(steps) == {"final_input_tokens": 17, "final_output_tokens": 7}
+    steps = [{"response": SimpleNamespace(usage=Counts())}]
+    assert compute_context_token_metrics(steps) == {"final_input_tokens": 9, "final_output_tokens": 4}
+    assert compute_context_token_metrics([]) == {"final_input_tokens": 0, "final_output_tokens": 0}
