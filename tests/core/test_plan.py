@@ -71,16 +71,13 @@ def test_rollouts_that_failed_in_scoring_are_scored_again(journal, done, make_st
     assert remaining(plan(1), journal) == [((), (0,))]
 
 
-def test_shards_are_blocks_of_equal_size_and_no_more_than_asked_for(journal):
+def test_shards_are_blocks_of_equal_size_in_the_order_of_examples(journal, done):
     for count, most, sizes in (
         (1, 16, [1]), (16, 16, [1] * 16), (17, 16, [2] * 8 + [1]), (100, 16, [7] * 14 + [2]), (160, 16, [10] * 16),
         (10, 3, [4, 4, 2]),
     ):  # fmt: skip
         shards = plan().shards(journal, list(range(count)), most)
         assert [len(shard.remaining) for shard in shards] == sizes
-
-
-def test_shards_follow_the_order_of_examples_and_finished_ones_have_nothing_remaining(journal, done):
     shards = plan().shards(journal, [9, 2, 5, 7], 2)
     assert [(each.label, each.remaining) for each in shards] == [("groups 1 to 2", (9, 2)), ("groups 3 to 4", (5, 7))]
     for example_id in (0, 1, 4):

@@ -48,7 +48,7 @@ def ledger_row(state, attempt=1, example_hash="h"):
     return orjson.loads(orjson.dumps(row))
 
 
-def test_no_error_is_null_and_a_row_stays_a_row_and_an_error_of_an_endpoint_has_its_chain():
+def test_errors_are_rows_with_their_chain_phase_and_traceback():
     row = error_row(EmptyModelResponseError("nothing"))
     assert (error_row(None), error_row(row) is row) == (None, True)
     error = caused_by(ModelError("Model 'm': overloaded"), ConnectionError("reset"))
@@ -57,9 +57,6 @@ def test_no_error_is_null_and_a_row_stays_a_row_and_an_error_of_an_endpoint_has_
         "error_chain_repr": "ModelError -> ConnectionError",
         "error_chain_str": "ModelError: Model 'm': overloaded -> ConnectionError: reset", "traceback": None,
     }  # fmt: skip
-
-
-def test_an_error_of_code_has_the_phase_and_the_traceback_of_its_cause():
     with pytest.raises(KeyError) as caught:
         {}["board"]
     rows = [error_row(error) for error in (caught.value, caused_by(ScoringError("Reward function"), caught.value))]
@@ -108,7 +105,7 @@ def test_a_step_with_messages_outside_the_conversation_or_without_a_response_is_
 result_of = functools.partial(result_row, attempts=2, example_hash="h")
 
 
-def test_a_scored_rollout_is_a_row_and_state_columns_never_replace_a_field(tool_rollout):
+def test_rollouts_are_rows_without_what_they_lack_and_state_columns_never_replace_a_field(tool_rollout, make_state):
     tool_rollout.update(reward=1.0, advantage=0.25, metrics={"correct": 1.0}, seen={1, 2}, attempts=99)
     row = result_of(tool_rollout, state_columns=["turn_count", "seen", "missing", "attempts"])
     expected = {
@@ -119,9 +116,6 @@ def test_a_scored_rollout_is_a_row_and_state_columns_never_replace_a_field(tool_
     assert {name: row[name] for name in expected} == expected
     result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
     assert row["completion"][1:] == [result, {"role": "assistant", "content": "4"}]
-
-
-def test_rows_of_failed_rollouts_and_empty_columns_leave_out_what_they_lack(make_state):
     row = result_of(make_state(error=ModelError("down")))
     assert (row["reward"], row["advantage"], row["metrics"], row["model"]) == (None, None, {}, None)
     tool = {"name": "add", "description": "adds", "parameters": {"type": "object"}}

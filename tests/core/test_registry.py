@@ -25,7 +25,7 @@ def load(tmp_path):
     return load
 
 
-def test_an_endpoint_sets_fields_of_a_run(load):
+def test_an_endpoint_sets_fields_of_a_run_and_may_extend_another(load):
     prices = {"input_price": 0.4, "output_price": 1.6, "max_concurrent": 8}
     for text, further in (
         (SMALL, {}), (SMALL.replace("url", "api_base_url").replace("key", "api_key_var"), {}),
@@ -37,9 +37,6 @@ def test_an_endpoint_sets_fields_of_a_run(load):
             "model": "gpt-small", "base_url": "https://one.example/v1", "api_key_var": "ONE_KEY",
             "api_client_type": "openai_chat_completions", **further,
         }  # fmt: skip
-
-
-def test_an_endpoint_extends_another(load):
     other = '[[endpoint]]\nendpoint_id = "other"\nextends = "small"\nheaders = { X-B = "$B" }\n'
     third = '[[endpoint]]\nendpoint_id = "third"\nextends = "other"\nurl = "http://localhost:1/v1"\n'
     registry = load(f'{third}{SMALL}headers = {{ X-A = "$A" }}\n{other}')

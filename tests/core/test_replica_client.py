@@ -56,7 +56,9 @@ def fleet(scripted_client):
     return lambda count=3, **fields: Fleet(scripted_client, count, **fields)
 
 
-async def test_groups_or_rollouts_are_sent_to_replicas_in_turn_and_all_of_their_turns_to_one(fleet):
+async def test_requests_go_to_replicas_in_turn_and_all_of_a_group_or_rollout_to_one_until_it_is_forgotten(
+    fleet, monkeypatch
+):
     assert await fleet().asks(40, 7, 7, 40, 99, 7, 1000) == "abbacba"
     for is_per_rollout, letters in ((False, "aaaaa"), (True, "abcba")):
         some = fleet(is_per_rollout=is_per_rollout)
@@ -64,9 +66,6 @@ async def test_groups_or_rollouts_are_sent_to_replicas_in_turn_and_all_of_their_
     some = fleet()
     answers = [await some.client.get_response(ASKED, "m", {}) for _ in range(4)]
     assert [answer.message.content for answer in answers] == ["a", "b", "c", "a"], "requests without a state"
-
-
-async def test_groups_that_were_asked_long_ago_are_forgotten(fleet, monkeypatch):
     monkeypatch.setattr(replicas, "REMEMBERED_GROUPS", 2)
     some = fleet()
     assert await some.asks(0, 1, 0, 2, 0) == "abaca", "example 1 is the one that was asked longest ago"
@@ -86,14 +85,11 @@ async def test_the_request_and_its_group_move_on_and_three_failures_pause_the_re
     assert some.requests(0) == 3, "groups of later turns do not get it"
 
 
-async def test_errors_of_the_request_do_not_count(fleet):
+async def test_errors_of_the_request_do_not_count_and_an_answer_resets_the_failures(fleet):
     for error in (status(400), ModelError("empty")):
         some = fleet()
         some.breaks(0, error)
         assert await some.asks(0, 0, 0, 0, 0) == "-----"
-
-
-async def test_an_answer_resets_the_failures_of_a_replica(fleet):
     some = fleet(2)
     for examples in ((0, 1, 2, 3), (6, 7, 8, 9)):
         some.breaks(0)
@@ -129,7 +125,7 @@ async def test_a_request_fails_if_all_replicas_do_and_the_error_names_each(fleet
     assert "-" not in await some.asks(*range(20, 24)), "paused replicas are used if there is no other"
 
 
-async def test_a_configuration_with_several_endpoints_becomes_one_client():
+async def test_several_endpoints_become_one_client_with_the_native_steps_of_its_replicas(canned):
     urls = ["http://localhost:1/v1", "http://localhost:2/v1"]
     config = ClientConfig(endpoint_configs=[{"api_base_url": url} for url in urls], timeout=5)
     async with resolve_client(config) as client:
@@ -138,9 +134,6 @@ async def test_a_configuration_with_several_endpoints_becomes_one_client():
         assert [(one.config.api_base_url, one.config.timeout) for one in client.client] == [(url, 5) for url in urls]
     async with resolve_client(ClientConfig(endpoint_configs=[{"api_base_url": urls[0]}])) as client:
         assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, urls[0])
-
-
-async def test_a_client_is_made_of_at_least_one_client_and_has_the_native_steps_of_its_replicas(canned):
     for clients, match in (([], "at least one client"), (ClientConfig(), "Use resolve_client")):
         with pytest.raises(ConfigError, match=match):
             ReplicaClient(clients)

@@ -48,7 +48,7 @@ async def test_arguments_are_given_by_name_in_any_order(answered, make_state):
     assert seen >= {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"}
 
 
-async def test_arguments_are_bound_default_or_known_by_name(answered):
+async def test_arguments_are_bound_default_or_known_by_name_also_in_a_plain_dict(answered):
     for func, task, expected in (
         (functools.partial(correct, answer="5"), "", 1.0),
         (functools.partial(lambda **everything: float(everything["answer"]), answer="9"), "", 9.0),
@@ -59,16 +59,16 @@ async def test_arguments_are_bound_default_or_known_by_name(answered):
         state = answered("5", task=task)
         await score(func, state)
         assert state["reward"] == expected
+    state = {"prompt": "2+2?", "completion": [AssistantMessage(content="4")], "answer": "4", "trajectory": []}
+    await Rubric([correct]).score_rollout(state)
+    assert state["reward"] == 1.0
 
 
-async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(answered):
+async def test_unknown_arguments_and_a_provider_that_raises_cost_the_rollout(answered):
     state = answered()
     await Rubric([lambda colour, answer, shade: 1]).score_rollout(state)
     named = str(state["error"])
     assert all(word in named for word in ("'<lambda>'", "'colour', 'shade'", "answer, completion, example_id"))
-
-
-async def test_objects_of_a_provider_are_given_which_costs_the_rollout_if_it_raises(answered):
     rubric, state = Rubric([lambda length: length]), answered("seven")
     rubric.add_score_object_provider(lambda state: {"length": len(state["completion"][0].content)})
     await rubric.score_rollout(state)
@@ -79,24 +79,25 @@ async def test_objects_of_a_provider_are_given_which_costs_the_rollout_if_it_rai
     assert str(state["error"]) == "Reward function 'length': 'nothing'"
 
 
-async def test_a_state_may_be_a_plain_dict():
-    state = {"prompt": "2+2?", "completion": [AssistantMessage(content="4")], "answer": "4", "trajectory": []}
-    await Rubric([correct]).score_rollout(state)
-    assert state["reward"] == 1.0
-
-
 async def metrics(rubric, state):
     await rubric.score_rollout(state)
     return state["metrics"]
 
 
-async def test_a_partial_is_recorded_by_what_it_wraps_and_a_callable_by_its_class(answered):
+async def test_functions_are_recorded_by_what_they_wrap_their_class_or_reward(answered):
     class Politeness:
         async def __call__(self, completion):
             return 0.5
 
     rubric, state = Rubric([functools.partial(length), Politeness()]), answered("5")
     assert await metrics(rubric, state) == {"length": 1.0, "Politeness": 0.5}
+
+    def reward(completion):
+        return 0.25
+
+    state = answered()
+    assert await metrics(Rubric([reward, correct]), state) == {"reward": 0.25, "correct": 1.0}
+    assert state["reward"] == 1.25
 
 
 async def test_two_functions_of_one_name_are_both_recorded(answered, caplog):
@@ -112,15 +113,6 @@ async def test_two_functions_of_one_name_are_both_recorded(answered, caplog):
     assert await metrics(rubric, state) == {"style": 0.25, "style_2": 0.5, "style_3": 0.125}
     assert state["reward"] == 0.875
     assert "Two reward functions are called 'style': the second is recorded as 'style_2'" in caplog.text
-
-
-async def test_a_function_called_reward_leaves_the_reward_alone(answered):
-    def reward(completion):
-        return 0.25
-
-    state = answered()
-    assert await metrics(Rubric([reward, correct]), state) == {"reward": 0.25, "correct": 1.0}
-    assert state["reward"] == 1.25
 
 
 async def test_every_plural_is_a_list_over_the_group_but_an_annotation_makes_no_group_function(answered):

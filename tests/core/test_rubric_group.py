@@ -88,7 +88,7 @@ async def test_objects_of_providers_reach_all_rubrics(pair):
     assert [state["metrics"] for state in pair] == [{"near": 1.0, "nearest": 1.0}, {"near": 0.5, "nearest": 0.0}]
 
 
-async def test_advantages_and_steps_are_of_the_sum_and_not_of_the_first_rubric(make_state):
+async def test_advantages_are_of_the_sum_unless_a_rubric_works_them_out_itself(make_state, pair):
     by_index = lambda state: float(state["input"]["rollout_index"])  # noqa: E731
     states = [make_state(0, index, completion=[], trajectory=[{"reward": None, "advantage": None}]) for index in (0, 1)]
     await RubricGroup([Rubric([by_index]), Rubric([good])]).score_group(states)
@@ -96,8 +96,6 @@ async def test_advantages_and_steps_are_of_the_sum_and_not_of_the_first_rubric(m
     steps = [state["trajectory"][0] for state in states]
     assert steps == [{"reward": 1.0, "advantage": -0.5}, {"reward": 2.0, "advantage": 0.5}]
 
-
-async def test_advantages_that_a_rubric_works_out_itself_are_kept(pair):
     class Ranked(Rubric):
         has_advantages = True
 

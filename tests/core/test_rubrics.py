@@ -36,7 +36,7 @@ async def test_the_reward_is_the_weighted_sum_of_the_metrics_and_zero_without_fu
     assert (state["metrics"], state["reward"]) == ({}, 0.0)
 
 
-async def test_a_program_may_change_the_lists_of_functions_and_weights_or_set_others(answered):
+async def test_a_program_may_change_the_lists_of_functions_and_weights_but_each_function_needs_a_weight(answered):
     rubric, state, again = Rubric([correct]), answered("four"), answered("four")
     rubric.funcs.append(length)
     rubric.weights.append(0.5)
@@ -45,9 +45,6 @@ async def test_a_program_may_change_the_lists_of_functions_and_weights_or_set_ot
     rubric.funcs, rubric.weights = [], []
     await rubric.score_rollout(again)
     assert (again["reward"], again["metrics"]) == (0.0, {})
-
-
-async def test_a_function_without_a_weight_is_an_error(answered):
     rubric = Rubric([correct])
     rubric.funcs.append(length)
     with pytest.raises(ValueError, match=r"weights \(1\) .* functions \(2\)"):
@@ -87,7 +84,7 @@ async def test_a_rollout_with_an_error_is_not_scored_and_dummy_scores_call_no_fu
     assert called == []
 
 
-async def test_a_hanging_function_times_out(answered):
+async def test_a_hanging_function_times_out_and_its_own_timeout_keeps_its_message(answered):
     async def hang(completion):
         await asyncio.sleep(60)
 
@@ -95,6 +92,13 @@ async def test_a_hanging_function_times_out(answered):
     rubric.set_timeout_seconds(0.01)
     await rubric.score_rollout(state)
     assert "took longer than 0.01 s" in str(state["error"])
+
+    def ask_judge(completion):
+        raise TimeoutError("the judge did not answer")
+
+    state = answered()
+    await Rubric([ask_judge]).score_rollout(state)
+    assert str(state["error"]) == "Reward function 'ask_judge': the judge did not answer"
 
 
 @pytest.mark.parametrize("blocks_in", ["the function", "the conversion of its score"])
@@ -157,24 +161,12 @@ async def test_sync_and_async_functions_are_called_in_their_order_and_each_in_it
     assert state["metrics"] == {"a": 1.0, "b": 2.0, "c": 4.0, "d": 8.0, "gives_an_awaitable": 3.0}
 
 
-async def test_a_timeout_that_the_function_raises_itself_keeps_its_message(answered):
-    def ask_judge(completion):
-        raise TimeoutError("the judge did not answer")
-
-    state = answered()
-    await Rubric([ask_judge]).score_rollout(state)
-    assert str(state["error"]) == "Reward function 'ask_judge': the judge did not answer"
-
-
-async def test_the_advantage_is_the_reward_minus_the_mean_of_the_scored_rollouts(answered):
+async def test_advantages_are_rewards_minus_the_mean_and_steps_without_one_get_it(answered):
     states = [answered("4"), answered("5", 1), answered("6", 2), answered("4", 3)]
     states[2]["error"] = ModelError("down")
     await Rubric([correct]).score_group(states)
     third = pytest.approx(1 / 3)
     assert [state["advantage"] for state in states] == [third, pytest.approx(-2 / 3), None, third]
-
-
-async def test_steps_without_an_advantage_get_that_of_the_rollout(answered):
     state = answered()
     state["trajectory"] = [{"reward": None, "advantage": None}, {"reward": 0.25, "advantage": 0.5}]
     await Rubric([correct]).score_rollout(state)

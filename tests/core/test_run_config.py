@@ -17,13 +17,20 @@ def parse(**values):
     return parse_run_config({"env_id": "gsm8k", **values})
 
 
-def test_defaults_are_those_of_prime_eval_run():
+def test_defaults_are_those_of_prime_eval_run_and_a_configuration_is_read_back_equal_and_frozen():
     expected = {
         "model": "openai/gpt-4.1-mini", "num_examples": 5, "rollouts_per_example": 3, "max_concurrent": 32,
         "base_url": "https://api.pinference.ai/api/v1", "api_key_var": "PRIME_API_KEY", "max_retries": 0,
         "max_shards": None, "tolerated_failures": 0.0, "sampling_args": {},
     }  # fmt: skip
     assert parse(temperature=None).model_dump(include=expected.keys()) == expected
+    config = parse(env_args={"a": [1]}, sampling_args={"temperature": 0.5}, shuffle_seed=3, num_examples=-1)
+    with pytest.raises(ValidationError, match="frozen"):
+        config.model = "other"
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    values = {"base_url": "http://localhost:8000/v1", "api_key_var": "K"}
+    client = parse(**values, request_timeout=7).client_config()
+    assert (client.api_base_url, client.api_key_var, client.timeout) == ("http://localhost:8000/v1", "K", 7.0)
 
 
 def test_an_error_names_the_field_and_its_value():
@@ -35,16 +42,6 @@ def test_an_error_names_the_field_and_its_value():
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=rf"^{field}: .*\(found {value!r}\)$"):
             parse(**{field: value})
-
-
-def test_a_configuration_cannot_be_changed_is_read_back_equal_from_json_and_gives_that_of_the_client():
-    config = parse(env_args={"a": [1]}, sampling_args={"temperature": 0.5}, shuffle_seed=3, num_examples=-1)
-    with pytest.raises(ValidationError, match="frozen"):
-        config.model = "other"
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
-    values = {"base_url": "http://localhost:8000/v1", "api_key_var": "K"}
-    client = parse(**values, request_timeout=7).client_config()
-    assert (client.api_base_url, client.api_key_var, client.timeout) == ("http://localhost:8000/v1", "K", 7.0)
 
 
 def test_secrets_are_refused_and_not_shown():
@@ -75,16 +72,13 @@ def test_the_error_names_the_middleware_and_odd_sources_of_an_environment_are_re
             parse(env_source=source)
 
 
-def test_harmless_values_with_similar_names_are_accepted():
+def test_similar_names_are_no_secrets_and_headers_by_name_reach_the_client(monkeypatch):
     harmless = {
         "judge_api_key_var": "JUDGE_KEY", "api_key": "$KEY", "token": None, "max_token": "8", "key": "answer",
         "pad_token": "<pad>", "secret_word": "apple", "backend": "hf_transformers", "password": "",
         "prompt": "Basic task-solving",
     }  # fmt: skip
     assert parse(env_args=harmless).env_args == harmless
-
-
-def test_headers_by_name_reach_the_client(monkeypatch):
     monkeypatch.setenv("TEAM", "s3cret")
     config = parse(headers={"X-Team": "$TEAM"}, sampling_args={"extra_headers": {"X-Other": "${TEAM}"}})
     assert request_headers(config.client_config()) == {"X-Team": "s3cret"}

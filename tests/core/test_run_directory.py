@@ -33,7 +33,7 @@ def test_all_spellings_of_an_environment_are_found(tmp_path):
     assert runs_folders(tmp_path / "elsewhere" / "my-env--m", "my-env", "m") == []
 
 
-def test_reserved_room_is_used_once_if_there_is_no_other_and_freed_at_the_end(tmp_path):
+def test_reserved_room_is_used_once_grows_with_the_metadata_and_is_freed_at_the_end(tmp_path):
     """A folder where the new file would be made keeps it from being made, as a full disk does."""
     full = tmp_path / "r1"
     with RunDirectory(full) as directory:
@@ -53,10 +53,7 @@ def test_reserved_room_is_used_once_if_there_is_no_other_and_freed_at_the_end(tm
         assert directory.read_metadata() == {"status": "failed"}
         directory.reserve_room()
     assert not reserve.exists()
-
-
-def test_reserved_room_grows_with_the_metadata(tmp_path):
-    with RunDirectory(tmp_path / "r1") as directory:
+    with RunDirectory(tmp_path / "r2") as directory:
         directory.write_metadata({"status": "running", "tags": ["x" * 60_000]})
         assert not (directory.path / ".metadata.json.reserve").exists()
         directory.reserve_room()

@@ -25,12 +25,18 @@ def known(monkeypatch):
     secrecy.note_secrets(SECRET)
 
 
-def test_a_secret_is_hidden_in_texts_json_urls_and_pythons_notation():
+def test_secrets_are_hidden_in_texts_json_urls_pythons_notation_and_the_log():
     assert secrecy.hide(f"a {SECRET} b") == "a [secret] b"
     assert orjson.loads(secrecy.hide_bytes(orjson.dumps({"a": f"x{SECRET}y"}))) == {"a": "x[secret]y"}
     secrecy.note_secrets("Bearer tell/nobody'\"+4711")
     for shape in ("tell%2Fnobody%27%22%2B4711", "tell/nobody\\'\"+4711", "tell/nobody'\"+4711"):
         assert secrecy.hide(f"sent {shape} to https://host") == "sent [secret] to https://host"
+    error = ValueError(SECRET)
+    record = logging.LogRecord("n", logging.ERROR, "p", 1, "it is %s", (SECRET,), (ValueError, error, None))
+    assert secrecy.hidden_in_log(record)
+    written = logging.Formatter().format(record)
+    assert written.startswith("it is [secret]\nValueError: ")
+    assert SECRET not in written
 
 
 def test_a_secret_is_hidden_as_a_whole_before_a_long_message_is_cut_and_short_ones_are_not():
@@ -83,15 +89,6 @@ def test_known_secrets_are_hidden_in_errors_and_their_causes_or_the_error_is_rep
     assert caught.value.__cause__ is None
 
 
-def test_secrets_are_hidden_in_the_log():
-    error = ValueError(SECRET)
-    record = logging.LogRecord("n", logging.ERROR, "p", 1, "it is %s", (SECRET,), (ValueError, error, None))
-    assert secrecy.hidden_in_log(record)
-    written = logging.Formatter().format(record)
-    assert written.startswith("it is [secret]\nValueError: ")
-    assert SECRET not in written
-
-
 def test_secrets_are_hidden_in_prints_to_both_streams(capfd):
     before = sys.stdout, sys.stderr
     with secrecy.in_environment({"TOLD": PLAIN}):
@@ -102,7 +99,7 @@ def test_secrets_are_hidden_in_prints_to_both_streams(capfd):
     assert (sys.stdout, sys.stderr) == before
 
 
-def test_overlapping_blocks_that_hide_prints_may_end_in_any_order(capsys):
+def test_blocks_that_hide_prints_may_overlap_and_a_redirection_inside_stays(capsys, monkeypatch):
     secrecy.note_secrets(PLAIN)
     before = sys.stdout
     first, second = secrecy.hidden_in_prints(), secrecy.hidden_in_prints()
@@ -113,21 +110,15 @@ def test_overlapping_blocks_that_hide_prints_may_end_in_any_order(capsys):
     second.__exit__(None, None, None)
     assert capsys.readouterr().out == "[secret]\n"
     assert sys.stdout is before
-
-
-def test_a_redirection_of_prints_inside_the_block_stays(capsys, monkeypatch):
     with secrecy.hidden_in_prints():
         monkeypatch.setattr(sys, "stdout", other := io.StringIO())
     assert sys.stdout is other
 
 
-def test_a_reference_is_the_name_of_a_variable_perhaps_after_a_word():
+def test_references_to_variables_are_replaced_by_values_that_must_be_set_and_valid(monkeypatch):
     assert all(map(secrecy.is_reference, ("$TOKEN", "${TOKEN}", "Bearer $TOKEN", "Basic ${_T1}")))
     others = ("", "$", "s3cret", "$TOKEN-x", "${TOKEN", "a b $TOKEN", "$1", 1, "$A\n")
     assert not any(map(secrecy.is_reference, others))
-
-
-def test_references_are_replaced_by_values_that_must_be_set_and_valid(monkeypatch):
     monkeypatch.setenv("TEAM", " t1 ")
     assert secrecy.resolve({"A": "$TEAM", "B": "Bearer ${TEAM}", "C": "as it is"}) == {
         "A": "t1", "B": "Bearer t1", "C": "as it is",

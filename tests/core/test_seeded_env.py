@@ -119,11 +119,15 @@ class Odd(EvalEnvironment):
         return self.result
 
 
-def test_images_and_a_system_prompt_are_sent():
+def test_few_more_problems_are_seeded_than_needed_and_images_and_a_system_prompt_are_sent():
     _, [asked] = evaluated(as_environment(Odd()))
     assert asked["messages"][0] == {"role": "system", "content": "Look."}
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     assert asked["messages"][1]["content"] == [image, {"type": "text", "text": "?"}]
+    benchmark = Odd()
+    benchmark.size = 100
+    evaluated(as_environment(benchmark), num_examples=5)
+    assert benchmark.seeded == 7
 
 
 def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0():
@@ -148,13 +152,6 @@ def test_errors_before_the_first_request_name_the_benchmark():
     for benchmark, match in ((unknown, "-1"), (Broken(), r"seed\(0\) raised IndexError: list index out of range")):
         with pytest.raises(DatasetError, match=f"'unnamed'.*{match}"):
             evaluated(as_environment(benchmark))
-
-
-def test_few_more_problems_are_seeded_than_needed():
-    benchmark = Odd()
-    benchmark.size = 100
-    evaluated(as_environment(benchmark), num_examples=5)
-    assert benchmark.seeded == 7
 
 
 def test_a_judge_scores_answers_that_need_one():

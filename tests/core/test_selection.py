@@ -73,13 +73,18 @@ def differences(directory, **fields):
     return caught.value.differences
 
 
-def test_settings_that_do_not_change_results_may_differ(saved):
+def test_a_run_may_be_resumed_with_settings_that_do_not_change_results_and_no_fewer_examples(saved):
     directory = saved()
     for fields in (
         {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
         {"num_examples": 8}, {"num_examples": -1}, {"dataset": examples(50)},
     ):  # fmt: skip
         check(directory, **fields)
+    for seed in (None, 7):
+        found = differences(saved(f"seed {seed}", shuffle_seed=seed), num_examples=3, shuffle_seed=seed)
+        assert found == {"num_examples": (4, 3)}
+    found = differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
+    assert found == {"num_examples": (10, 6)}
 
 
 def test_all_settings_that_change_results_are_listed(saved):
@@ -97,14 +102,6 @@ def test_all_settings_that_change_results_are_listed(saved):
     # another dataset or order is another fingerprint
     assert set(differences(directory, shuffle_seed=7)) == {"shuffle_seed", "dataset_fingerprint"}
     assert set(differences(directory, dataset=examples(prefix="other"))) == {"dataset_fingerprint"}
-
-
-def test_a_resumed_run_must_not_have_fewer_examples(saved):
-    for seed in (None, 7):
-        found = differences(saved(f"seed {seed}", shuffle_seed=seed), num_examples=3, shuffle_seed=seed)
-        assert found == {"num_examples": (4, 3)}
-    found = differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
-    assert found == {"num_examples": (10, 6)}
 
 
 @pytest.fixture

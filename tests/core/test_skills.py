@@ -157,16 +157,13 @@ def test_the_installed_package_is_read_and_not_run(data, skills, tmp_path, monke
     assert skills("gpqa", data_dir=str(elsewhere.parent)).eval_type == "multichoice"
 
 
-def test_a_uri_loads_an_environment(data, tmp_path):
+def test_a_uri_loads_an_environment_and_benchmarks_are_listed(data, tmp_path):
     env = load_environment(f"skills://sums?data_dir={tmp_path / 'dataset'}&split=test")
     assert [env.examples[number]["answer"] for number in range(2)] == [r"\frac{3}{4}", "4"]
     with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose one of: data_dir"):
         load_environment("skills://sums?splt=test")
     with pytest.raises(ConfigError, match="skills://"):
         load_environment("skills://")
-
-
-def test_benchmarks_are_listed(data, tmp_path):
     from typer.testing import CliRunner
 
     from nightjar.cli.app import app

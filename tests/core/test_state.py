@@ -28,7 +28,7 @@ def test_a_column_is_read_from_and_written_to_the_input_if_that_has_it_and_a_mis
     assert example_state().get("answer", "none") == "none"
 
 
-def test_generation_and_scoring_add_up_in_milliseconds():
+def test_times_add_up_and_overhead_is_the_rest_of_generation():
     timing = RolloutTiming()
     timing.restore(1500.0)
     timing.add_scoring(time.time() - 200)
@@ -36,9 +36,6 @@ def test_generation_and_scoring_add_up_in_milliseconds():
     assert timing["generation_ms"] == 1500.0
     assert timing["scoring_ms"] == pytest.approx(500_000, abs=10_000)  # machines are busy
     assert timing["total_ms"] == pytest.approx(timing["generation_ms"] + timing["scoring_ms"], abs=0.002)
-
-
-def test_spans_add_up_in_seconds_but_open_ones_and_overhead_is_the_rest_of_generation():
     timing, spans = RolloutTiming(), TimeSpans()
     timing.generation, timing.setup = TimeSpan(0.0, 10.0), TimeSpan(0.0, 1.0)
     timing.model.spans += [TimeSpan(1.0, 2.5), TimeSpan(2.5, 6.0), TimeSpan(7.0)]

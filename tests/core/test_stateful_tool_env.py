@@ -75,13 +75,11 @@ def offered(env, name="add"):
     return next(tool for tool in env.tool_defs if tool.name == name)
 
 
-async def test_arguments_are_completed_from_the_state_which_overrides_the_model_s(play):
+async def test_arguments_are_completed_from_the_state_in_place_or_by_a_coroutine(play):
     state = await play(Adding())
     assert (state["completion"][1].content, state["updated"]) == ("7", ["add"])
     assert await answer(Adding(), '{"x": 4, "offset": 1000}') == "7"
 
-
-async def test_arguments_may_be_changed_in_place_or_completed_by_a_coroutine():
     async def update(self, tool_name, tool_args, messages, state, **kwargs):
         return tool_args | {"offset": 10}
 
@@ -101,10 +99,13 @@ async def test_the_hook_sees_the_conversation_and_further_arguments():
     assert seen == {"messages": 2, "depth": 2}
 
 
-async def test_the_hook_is_not_called_for_arguments_that_cannot_be_read(play):
+async def test_arguments_that_cannot_be_read_and_tools_fail_as_in_a_tool_env(play):
     state = await play(Adding(), arguments="[1]")
     assert state["completion"][1].content == "Expected tool arguments to be a dict, got list: [1]"
     assert "updated" not in state
+    state = await play(Adding(stop_errors=[TypeError]), arguments='{"y": 4}')
+    assert isinstance(state["error"], ToolCallError)
+    assert await answer(Adding(), '{"y": 4}') == "add() got an unexpected keyword argument 'y'"
 
 
 async def test_an_exception_of_the_hook_is_the_rollout_s_error(play):
@@ -119,13 +120,7 @@ async def test_an_exception_of_the_hook_is_the_rollout_s_error(play):
     assert "'Completing' returned [{'x': 4}]" in str(state["error"])
 
 
-async def test_tools_fail_as_in_a_tool_env(play):
-    state = await play(Adding(stop_errors=[TypeError]), arguments='{"y": 4}')
-    assert isinstance(state["error"], ToolCallError)
-    assert await answer(Adding(), '{"y": 4}') == "add() got an unexpected keyword argument 'y'"
-
-
-def test_hidden_arguments_are_not_offered():
+def test_hidden_arguments_are_not_offered_but_all_of_tools_from_the_constructor():
     env = Adding()
     assert offered(env).parameters == {
         "type": "object", "title": "add_args",
@@ -135,6 +130,14 @@ def test_hidden_arguments_are_not_offered():
     assert env.skipped_args == {"add": ["offset"]}
     with pytest.raises(TypeError, match="update_tool_args"):
         StatefulToolEnv(dataset=DATASET)
+
+    def look(x: int) -> int: ...
+
+    env = Adding([look])
+    assert env.skipped_args == {"add": ["offset"]}
+    env.remove_tool(look)
+    env.remove_tool(add)
+    assert (env.tools, env.tool_map, env.tool_defs, env.skipped_args) == ([], {}, [], {})
 
 
 def test_hidden_arguments_may_have_any_type_and_leave_no_trace_but_types_of_others_stay_defined():
@@ -171,16 +174,6 @@ async def test_methods_and_partials_may_have_hidden_arguments():
     env.add_tool(functools.partial(add, offset=2), args_to_skip=["nothing"])
     assert list(offered(env).parameters["properties"]) == ["x"]
     assert await answer(env, '{"x": 4}') == "6"
-
-
-def test_tools_from_the_constructor_hide_nothing_and_can_be_removed():
-    def look(x: int) -> int: ...
-
-    env = Adding([look])
-    assert env.skipped_args == {"add": ["offset"]}
-    env.remove_tool(look)
-    env.remove_tool(add)
-    assert (env.tools, env.tool_map, env.tool_defs, env.skipped_args) == ([], {}, [], {})
 
 
 def test_filter_signature_does_not_change_the_function_and_finds_its_hints():

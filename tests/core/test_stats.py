@@ -22,13 +22,10 @@ def test_estimators_are_the_share_of_draws_with_a_correct_one_or_that_are_all_co
         assert estimator(n, correct, k) == pytest.approx(float(share)), (n, correct, k)
 
 
-def test_k_outside_of_1_to_n_is_refused():
+def test_k_must_be_1_to_n_and_many_rollouts_do_not_overflow():
     for estimator, k in itertools.product((pass_at_k, pass_all_k), (0, -1, 4)):
         with pytest.raises(ValueError, match=f"k must be between 1 and n = 3, found {k}"):
             estimator(3, 1, k)
-
-
-def test_pass_at_k_of_many_rollouts_does_not_overflow():
     # Chen et al.'s stable form: 1 - prod(1 - k / i for i in n-c+1 .. n)
     stable = 1 - math.prod(1 - 100 / i for i in range(2000 - 30 + 1, 2001))
     assert pass_at_k(2000, 30, 100) == pytest.approx(stable)

@@ -41,15 +41,12 @@ env_id = "math-python"
 """
 
 
-def test_an_evaluation_overrides_the_values_of_its_suite(load):
+def test_flags_override_the_evaluation_which_overrides_its_suite(load):
     first, second = load(SEED)
     assert (first.config.num_examples, first.config.env_args) == (100, {"difficulty": "hard"})
     assert (second.config.num_examples, second.config.env_args) == (50, {})
     assert (first.sources["num_examples"], second.sources["num_examples"]) == ("[[eval]]", "suite")
     assert {each.config.suite for each in (first, second)} == {"nightly"}
-
-
-def test_flags_override_both_the_evaluation_and_its_suite(load):
     first, second = load(SEED, num_examples=7, max_concurrent=8, temperature=0.5)
     assert [(each.config.num_examples, each.config.max_concurrent) for each in (first, second)] == [(7, 8)] * 2
     assert (first.sources["num_examples"], first.sources["env_args"]) == ("flag", "[[eval]]")
@@ -113,10 +110,18 @@ def test_headers_of_a_suite_belong_to_its_endpoint_if_it_names_one(load, tmp_pat
         assert one.config.tags == ["night", "mine"], "tags of the command line are added"
 
 
-def test_a_flag_for_one_evaluation_is_refused(load):
+def test_flags_for_one_evaluation_or_over_a_sweep_are_refused(load):
     for name in ("name", "env_args", "env_source", "part", "hf_hub_dataset_name"):
         with pytest.raises(ConfigError, match=f"{name}: belongs to one evaluation of a suite"):
             load(SEED, **{name: "x"})
+    repeated = "rollouts_per_example"
+    for flag, value, name in (
+        (repeated, 2, repeated), ("temperature", 0.5, "temperature"),
+        ("sampling_args", {"temperature": 0.5}, "temperature"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"{flag}: the suite has several values of {name} \(.*toml, line 3\)"):
+            load(SWEEP, **{flag: value})
+    assert len(load(SWEEP, num_examples=3)) == 4
 
 
 SWEEP = """\
@@ -129,24 +134,10 @@ temperature = [0.0, 1.0]
 """
 
 
-def test_a_flag_does_not_override_a_sweep(load):
-    repeated = "rollouts_per_example"
-    for flag, value, name in (
-        (repeated, 2, repeated), ("temperature", 0.5, "temperature"),
-        ("sampling_args", {"temperature": 0.5}, "temperature"),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=rf"{flag}: the suite has several values of {name} \(.*toml, line 3\)"):
-            load(SWEEP, **{flag: value})
-    assert len(load(SWEEP, num_examples=3)) == 4
-
-
-def test_evaluations_of_the_same_environment_get_names(load):
+def test_evaluations_of_the_same_environment_get_names_and_a_sweep_is_one_for_each_combination(load):
     three = load('[[eval]]\nid = "gsm8k"\n[[eval]]\nid = "gsm8k"\nseed = 1\n[[eval]]\nid = "gsm8k"\nname = "cold"\n')
     assert [each.label for each in three] == ["gsm8k", "gsm8k-2", "cold"]
     assert [each.config.name for each in three] == [None, "gsm8k-2", "cold"]
-
-
-def test_a_sweep_is_an_evaluation_for_each_combination(load):
     four = load(
         "[[ablation]]\nenv_id = 'gsm8k'\n[ablation.env_args]\ndeep = true\n"
         "[ablation.sweep]\ntemperature = [0, 1.0]\n[ablation.sweep.args]\nlargest = [9, 99]\n"

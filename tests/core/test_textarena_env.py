@@ -80,22 +80,16 @@ def test_wordle_gives_each_example_a_word_and_shares_its_dictionary_between_game
     assert copy.state is not env.ta_env.state
 
 
-async def test_wordle_is_won_with_the_word(wordle, play):
+async def test_wordle_is_won_with_the_word_and_ends_after_two_guesses_that_are_none(wordle, play):
     state, client = await play(wordle(rubric=Rubric([paid])), guess("crane"), guess("bread"))
     assert "A secret 5-letter word has been chosen" in client.asked[0][0][-1].content
     assert "C R A N E\nX G Y X Y" in client.asked[1][0][-1].content
     assert state["completion"][-1].content == "Congratulations! You guessed the word correctly!"
     assert (state["reward"], state["ta_reward"], state["stop_condition"]) == (1.0, 1.0, "has_final_env_response")
-
-
-async def test_wordle_ends_after_two_guesses_that_are_none(wordle, play):
     state, client = await play(wordle(), "I do not know")
     assert "You attempted an invalid move" in client.asked[1][0][-1].content
     assert state["completion"][-1].content.startswith("Invalid Move: ")
     assert (len(client.asked), state["ta_info"]["invalid_move"]) == (2, True)
-
-
-async def test_a_message_without_a_guess_does_not_repeat_an_earlier_one(wordle, play):
     _, client = await play(wordle(), guess("crane"), "hmm", guess("bread"))
     assert "already guessed" not in client.asked[2][0][-1].content
     assert "must be exactly 5 letters" in client.asked[2][0][-1].content

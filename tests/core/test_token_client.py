@@ -74,16 +74,13 @@ async def test_token_ids_are_those_of_the_turns_before_and_the_environment_s_res
     assert len(talk.sent().body["messages"]) == 6, "the messages go along"
 
 
-async def test_token_ids_begin_with_the_very_ids_of_the_turn_before(rollout):
+async def test_token_ids_begin_with_the_very_ids_of_the_turn_before_also_after_tools(rollout):
     talk = rollout(["Four it is", "Yes"])
     await talk.turn()
     step = talk.state["trajectory"][0]["tokens"]
     step["completion_ids"][0] = 1  # the model sampled other tokens than its text is tokenized to
     await talk.turn(UserMessage(content="Sure?"))
     assert talk.sent().body["tokens"][: len(step["prompt_ids"]) + 1] == [*step["prompt_ids"], 1]
-
-
-async def test_token_ids_after_tools(rollout):
     calls = [tool_call("add", a=1), tool_call("add", a=2)]
     talk = rollout([calls, "Three"], tools=[ADD])
     await talk.turn()
@@ -92,21 +89,18 @@ async def test_token_ids_after_tools(rollout):
     assert talk.sent().body["tokens"] == await talk.ids_of(talk.messages[:-1])
 
 
-async def test_an_sdk_client_of_the_user_s_own_does_as_well(rollout):
-    talk = rollout(["Four", "Yes"])
-    talk.client = OpenAIChatCompletionsTokenClient(talk.client.client.with_options(max_retries=0))
-    await talk.turn()
-    assert await talk.turn(UserMessage(content="Sure?")) == BY_TOKENS
-    await talk.client.close()
-
-
-async def test_arguments_and_headers_are_those_of_any_request(rollout):
+async def test_requests_have_the_arguments_and_headers_of_any_request_also_of_a_client_of_the_user_s_own(rollout):
     talk = rollout(["Four", "Yes"], extra_headers_from_state={"X-Example": "example_id"})
     await talk.turn()
     await talk.turn(UserMessage(content="Sure?"), temperature=0.5, extra_body={"top_k": 3})
     _, headers, body = talk.sent()
     assert (body["temperature"], body["top_k"], body["max_completion_tokens"]) == (0.5, 3, 50)
     assert (body["logprobs"], body["return_token_ids"], headers["X-Example"]) == (True, True, "0")
+    talk = rollout(["Four", "Yes"])
+    talk.client = OpenAIChatCompletionsTokenClient(talk.client.client.with_options(max_retries=0))
+    await talk.turn()
+    assert await talk.turn(UserMessage(content="Sure?")) == BY_TOKENS
+    await talk.client.close()
 
 
 def tokenizer(whole, start):

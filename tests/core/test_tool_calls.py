@@ -31,10 +31,16 @@ def text_of(html):
     return " ".join(re.sub(r"<[^>]*>", " ", str(html)).split())
 
 
-def test_short_arguments_are_in_the_line_of_the_call_and_texts_of_several_lines_are_texts(shown):
+def test_arguments_are_lines_texts_or_trees_and_those_that_are_no_object_shown_as_they_are(shown):
     call = shown("mail", {"to": "ada", "copy": False, "tags": ["a", 1], "body": "Dear Ada,\n\nyes.", "long": "x" * 90})
     assert call.short == [("to", '"ada"'), ("copy", "false"), ("tags", '["a", 1]')]
     assert [(part.label, part.text) for part in call.arguments] == [("body", "Dear Ada,\n\nyes."), ("long", "x" * 90)]
+    [rows] = shown("insert", {"rows": [{"name": f"row {number}", "ok": True} for number in range(9)]}).arguments
+    assert (rows.kind, rows.label) == ("json", "rows")
+    for arguments in ("{not json", "5", "[1]"):
+        assert shown("f", arguments).short == [("", arguments)]
+    for arguments in ("null", "", "{}"):
+        assert shown("f", arguments).short == []
 
 
 def test_code_is_shown_in_its_language(shown):
@@ -45,15 +51,6 @@ def test_code_is_shown_in_its_language(shown):
         ("say", {"text": "a\nb"}, [""]), ("python", {"code": 1}, []),
     ):  # fmt: skip
         assert [part.language for part in shown(tool, arguments).arguments] == languages
-
-
-def test_nested_arguments_are_trees_and_those_that_are_no_object_are_shown_as_they_are(shown):
-    [rows] = shown("insert", {"rows": [{"name": f"row {number}", "ok": True} for number in range(9)]}).arguments
-    assert (rows.kind, rows.label) == ("json", "rows")
-    for arguments in ("{not json", "5", "[1]"):
-        assert shown("f", arguments).short == [("", arguments)]
-    for arguments in ("null", "", "{}"):
-        assert shown("f", arguments).short == []
 
 
 def test_a_result_is_output_or_a_tree_and_may_have_images(shown):
@@ -74,7 +71,7 @@ def test_columns_and_short_values_are_recognised(view):
     assert list(map(view.short_json, ["a", {"a": [1]}, "a\nb", "x" * 80])) == ['"a"', '{"a": [1]}', None, None]
 
 
-def test_a_tree_has_every_value_and_folds(view):
+def test_a_tree_has_every_value_folds_and_is_never_html(view):
     found = {"id": 7, "name": "Ada", "ok": True, "none": None, "text": "a\nb", "items": [{"x": 1}, list(range(50))]}
     html = view.tree(found, view.Room())
     assert text_of(html).startswith(
@@ -82,9 +79,6 @@ def test_a_tree_has_every_value_and_folds(view):
     )
     assert html.count("<details open>") == 2
     assert "10 more" in text_of(html)
-
-
-def test_a_tree_is_never_html(view):
     found = {HOSTILE: [HOSTILE, {"a": HOSTILE}], "text": f"{HOSTILE}\n" * 200}
     html = str(view.tree(found, view.Room()))
     assert "<script" not in html

@@ -114,7 +114,7 @@ async def test_a_blocking_tool_holds_up_no_other_rollout(play):
     assert [state["completion"][1].content for state, _ in played] == ["met", "met"]
 
 
-async def test_results_become_text():
+async def test_results_become_text_but_content_parts_stay_content_parts():
     def give():
         return result
 
@@ -122,8 +122,6 @@ async def test_results_become_text():
     for result in (16, None, {"a": 1}, [1, 2], *([part] for part in odd_parts)):
         assert await answer(tool_env(give), "give", {}) == str(result)
 
-
-async def test_content_parts_stay_content_parts_and_anything_else_is_none():
     def give() -> list:
         return parts
 
@@ -150,13 +148,11 @@ async def test_errors_of_calls_are_shown_to_the_model_and_the_other_calls_are_ma
     assert dict(zip(texts, [message.content for message in said], strict=True)) == texts
 
 
-async def test_arguments_may_have_any_name():
+async def test_arguments_may_have_any_name_and_those_with_stars_take_lists_and_objects():
     for name in ("self", "func", "tool_name", "args", "kwargs"):
         exec(f"def tool({name}: int): return {name}", scope := {})
         assert await answer(tool_env(scope["tool"]), "tool", {name: 3}) == "3"
 
-
-async def test_arguments_with_stars_take_lists_and_objects():
     def put(first: int, *rest: int, last: int = 0, **named: int) -> str:
         return f"{first} {rest} {last} {named}"
 
@@ -202,14 +198,12 @@ async def test_stop_errors_end_the_rollout_with_their_cause(play, call, error, c
     assert (state["error"], state["completion"][1].content) == (None, "no luck")
 
 
-async def test_an_error_formatter_words_the_errors_and_may_raise(play):
+async def test_an_error_formatter_words_the_errors_and_a_tool_that_ends_more_than_itself_costs_its_rollout(play):
     env = tool_env(fail, error_formatter=lambda error: f"Error: {type(error).__name__}")
     assert await answer(env, "fail", {}) == "Error: ValueError"
     state, _ = await play(tool_env(fail, error_formatter=lambda error: error.reason), [("fail", {})], "never")
     assert isinstance(state["error"], AttributeError)
 
-
-async def test_a_tool_that_ends_more_than_itself_costs_its_rollout(play):
     async def quit_() -> None:
         raise leave
 
@@ -218,13 +212,10 @@ async def test_a_tool_that_ends_more_than_itself_costs_its_rollout(play):
         assert leave.__name__ in str(state["error"])
 
 
-async def test_an_environment_s_response_needs_tool_calls():
+async def test_an_environment_s_response_needs_tool_calls_and_a_message_without_any_ends_the_rollout():
     for last in ([AssistantMessage(content="hi")], [UserMessage(content="?")], []):
         with pytest.raises(ToolError, match=r"env_response\(\) of 'ToolEnv' needs tool calls, found"):
             await tool_env(square).env_response(last, State())
-
-
-async def test_a_message_without_calls_ends_the_rollout():
     no_calls = [AssistantMessage(content="16")], [AssistantMessage(content="16", tool_calls=[])]
     others = [], [asking(("square", {}))], [TextMessage(content="16")]
     for said, stops in (*((said, True) for said in no_calls), *((said, False) for said in others)):
@@ -232,16 +223,13 @@ async def test_a_message_without_calls_ends_the_rollout():
     assert not await tool_env(square).no_tools_called(State(trajectory=[]))
 
 
-async def test_an_added_tool_is_offered_called_and_counted():
+async def test_added_and_removed_tools_are_offered_called_and_counted_or_gone():
     env = tool_env(square)
     env.add_tool(offset)
     assert env.tools == [square, offset]
     assert [tool.name for tool in env.tool_defs] == ["square", "offset"]
     assert env.tool_monitor_rubric.tool_names == ["square", "offset"]
     assert await answer(env, "offset", {"x": 1}) == "2"
-
-
-async def test_a_removed_tool_is_gone_and_one_that_is_not_there_cannot_be_removed():
     env = tool_env(square, offset)
     env.remove_tool(square)
     assert (env.tools, list(env.tool_map)) == ([offset], ["offset"])
@@ -262,16 +250,13 @@ def test_one_name_has_one_tool_the_last(caplog):
     assert "Two tools are called 'square'" in caplog.text
 
 
-def test_the_monitor_rubric_has_further_functions_and_counts_a_tool_once():
+async def test_the_monitor_rubric_counts_a_tool_once_also_in_conversations_as_dicts():
     rubric = ToolMonitorRubric(["a"], funcs=[len], weights=[2.0])
     rubric.add_tool_metric("a")
     rubric.remove_tool_metric("b")
     assert rubric.tool_names == ["a"]
     assert [func.__name__ for func in rubric.funcs] == ["len", "total_tool_calls", "a_calls"]
     assert rubric.weights == [2.0, 0.0, 0.0]
-
-
-async def test_conversations_as_dicts_are_counted_too():
     called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "arguments": "{}"}]}
     completion = [called, {"role": "tool", "tool_call_id": "1", "content": "a"}, {"role": "assistant"}]
     assert await ToolMonitorRubric().total_tool_calls(completion) == 1

@@ -118,7 +118,7 @@ def test_name_description_and_parameters_of_a_tool():
     }  # fmt: skip
 
 
-def test_types_of_a_required_parameter():
+def test_types_of_a_required_parameter_also_of_a_discriminated_union():
     def tool(x): ...
 
     found = []
@@ -126,6 +126,11 @@ def test_types_of_a_required_parameter():
         tool.__annotations__["x"] = hint
         found.append((hint, only(tool)))
     assert found == SCHEMAS
+
+    def tool(x: Annotated[Cat | Dog, Field(discriminator="kind")]): ...
+
+    found = only(tool)
+    assert ("oneOf" in found, found["anyOf"]) == (False, [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}])
 
 
 @pytest.mark.parametrize(
@@ -154,13 +159,6 @@ def test_a_described_model_is_written_out_and_a_recursive_one_once():
     assert properties(paint) == {"x": color, "y": {"$ref": "#/$defs/Color"}}
     found = only(walk)
     assert (found["description"], found["properties"]["below"]["items"]) == ("The first.", {"$ref": "#/$defs/Node"})
-
-
-def test_choices_of_a_discriminated_union_are_any_of_them():
-    def tool(x: Annotated[Cat | Dog, Field(discriminator="kind")]): ...
-
-    found = only(tool)
-    assert ("oneOf" in found, found["anyOf"]) == (False, [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}])
 
 
 def test_defaults_are_in_the_schema_but_none_and_those_that_json_cannot_express():
@@ -297,7 +295,7 @@ def test_free_keys_make_a_tool_that_is_not_strict(hint, schema):
     assert made.parameters["properties"]["z"]["default"] is None
 
 
-def test_a_schema_that_is_made_strict_is_not_changed_itself():
+def test_a_type_that_cannot_be_resolved_is_refused_and_a_schema_that_is_made_strict_not_changed_itself():
     schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
     strict = strict_schema(schema)
     assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}
@@ -307,8 +305,6 @@ def test_a_schema_that_is_made_strict_is_not_changed_itself():
     with pytest.raises(NotStrictError, match="takes any keys"):
         strict_schema({"type": "object", "additionalProperties": {}})
 
-
-def test_a_type_without_a_schema_and_a_hint_that_cannot_be_resolved_are_refused():
     def tool(session: pytest.Config): ...
 
     with pytest.raises(ConfigError, match=r"Tool 'tool' .*session.* cannot be offered to a model: .*Config"):

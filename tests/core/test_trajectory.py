@@ -91,7 +91,7 @@ async def test_a_step_that_is_cut_makes_the_rollout_truncated(play, with_tokens)
     assert (state["is_truncated"], state["error"]) == (True, None)
 
 
-async def test_tokens_extras_and_rewards_of_steps_come_back_from_the_ledger(play, with_tokens):
+async def test_steps_come_back_from_the_ledger_also_those_that_an_environment_makes_itself(play, with_tokens):
     class Judged(Talk):
         async def add_trajectory_step(self, state, trajectory_step):
             trajectory_step["extras"]["board"] = [1, 2]
@@ -102,8 +102,6 @@ async def test_tokens_extras_and_rewards_of_steps_come_back_from_the_ledger(play
     for name in ("tokens", "extras", "reward", "is_truncated", "prompt", "completion"):
         assert [step[name] for step in restored["trajectory"]] == [step[name] for step in state["trajectory"]]
 
-
-async def test_steps_that_an_environment_makes_itself_come_back_too(play):
     class Own(Talk):
         async def add_model_response(self, state, prompt_messages, response):
             completion = [AssistantMessage(content="mine")]

@@ -123,7 +123,7 @@ def test_defaults_of_an_environment(evals, tmp_path):
     assert eval_script.get_env_eval_defaults("no-such-environment") == {}
 
 
-def test_an_endpoint_of_the_registry_is_used(evals, registry):
+def test_an_endpoint_of_the_registry_is_used_with_the_headers_of_its_rows_and_of_the_flags(evals, registry):
     [config] = evals("arithmetic", "-m", "one", "--header", "X-B: b")
     client = config.client_config
     assert (config.model, client.api_base_url, client.api_key_var, client.extra_headers) == (
@@ -136,9 +136,6 @@ def test_an_endpoint_of_the_registry_is_used(evals, registry):
     assert evals("arithmetic", "-m", "one", "-b", "http://b/v1", "-k", "K")[0].model == "one"
     ids = {name: evals("arithmetic", "-m", name)[0].endpoint_id for name in ("one", "two", "three")}
     assert ids == {"one": "one", "two": "two", "three": None}
-
-
-def test_replicas_have_the_headers_of_their_rows_and_of_the_flags(evals, registry):
     with (registry / "endpoints.toml").open("a") as file:
         file.write('headers = { X-A = "row", X-B = "row" }\n')
     client = evals("arithmetic", "-m", "two", "--header", "X-B: flag")[0].client_config
@@ -175,7 +172,7 @@ def load(tmp_path):
     return load
 
 
-def test_an_evaluation_overrides_the_file_but_no_nested_keys(load, tmp_path):
+def test_an_evaluation_overrides_the_file_and_an_ablation_gives_each_combination(load, tmp_path):
     text = """
         model = "a"
         num_examples = 9
@@ -187,17 +184,11 @@ def test_an_evaluation_overrides_the_file_but_no_nested_keys(load, tmp_path):
     shared = {"model": "a", "endpoints_path": str(tmp_path / "my/endpoints.toml")}
     assert first == {**shared, "num_examples": 3, "env_id": "one", "env_args": {"x": 1, "y": 2}}
     assert second == {**shared, "num_examples": 9, "env_id": "two", "env_args": {"x": 5}}
-
-
-def test_an_ablation_gives_each_combination(load):
     sweep = '{ temperature = [0.0, 1.0], args = { x = ["a", "b"] } }'
     found = load(f'ablation = [{{ env_id = "one", env_args = {{ z = 0 }}, sweep = {sweep} }}]')
     assert [(each["temperature"], each["env_args"]) for each in found] == [
         (temperature, {"z": 0, "x": x}) for temperature in (0.0, 1.0) for x in ("a", "b")
     ]
-
-
-def test_a_model_and_an_endpoint_replace_each_other(load):
     for shared, own in (("model", "endpoint_id"), ("endpoint_id", "model")):
         for section in (
             f'[[eval]]\nenv_id = "a"\n{own} = "y"',

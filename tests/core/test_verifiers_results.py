@@ -28,7 +28,7 @@ FAILED = row(reward=None, metrics={}, error={"error": "ModelError", "error_chain
 METADATA = {"env_id": "sums", "model": "a/b", "num_examples": 2, "rollouts_per_example": 2, "avg_reward": 0.5}
 
 
-def test_means_of_rewards_and_of_the_rubrics_metrics_are_over_rows_that_have_a_number():
+def test_means_of_metrics_are_over_rows_that_have_a_number_and_pass_at_k_over_whole_examples():
     rows = [row(), row(reward=0.0), FAILED, row(token_usage={"input_tokens": 4, "final_output_tokens": 2})]
     found = {}
     for kind in (metrics.RewardMetric, metrics.ErrorRateMetric, metrics.InputTokensMetric,
@@ -46,9 +46,6 @@ def test_means_of_rewards_and_of_the_rubrics_metrics_are_over_rows_that_have_a_n
     assert metric.compute() == {"a": 0.5, "b": 3.0}
     metric.reset()
     assert metric.compute() == {}
-
-
-def test_pass_at_k_of_whole_examples():
     metric = metrics.PassAtKMetric(4, threshold=0.5)
     metric.add_outputs([row(0, reward) for reward in (1, 0, 0, 0.5)] + [row(1, 1.0)] * 3)
     at_k, all_k = metric.compute()
@@ -110,12 +107,17 @@ class Point(BaseModel):
     y: int | None = None
 
 
-def test_any_value_is_made_json():
+def test_any_value_is_made_json_and_metadata_are_saved_and_compared_on_a_resume(tmp_path):
     value = {"model": Point(), "path": Path("a/b"), "day": date(2026, 1, 2), "set": {1}, 3: object}
     saved = results.make_serializable(value)
     assert saved == {"model": {"x": 1}, "path": "a/b", "day": "2026-01-02", "set": [1], "3": repr(object)}
     assert is_json_serializable(saved)
     assert not is_json_serializable(value)
+    results.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
+    assert json.loads((tmp_path / "metadata.json").read_text()) == METADATA
+    results.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
+    with pytest.raises(ValueError, match=r"model: saved=.a/b., current=.c.; num_examples: saved=2, c"):
+        results.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
 
 
 def test_rows_are_loaded_and_appended_after_a_damaged_last_line_which_is_warned_of(tmp_path, caplog):
@@ -137,14 +139,6 @@ def test_rows_are_loaded_and_appended_after_a_damaged_last_line_which_is_warned_
     (tmp_path / "results.jsonl").write_text('nonsense\n{"example_id": 4}\n')
     with pytest.raises(json.JSONDecodeError, match="line 1"):
         results.load_outputs(tmp_path)
-
-
-def test_metadata_are_saved_without_path_and_date_and_compared_on_a_resume(tmp_path):
-    results.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
-    assert json.loads((tmp_path / "metadata.json").read_text()) == METADATA
-    results.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
-    with pytest.raises(ValueError, match=r"model: saved=.a/b., current=.c.; num_examples: saved=2, c"):
-        results.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
 
 
 def test_a_failed_upload_is_logged(caplog, monkeypatch):
@@ -209,14 +203,11 @@ def caused(error, cause):
 FAILED_TOOL = caused(ToolCallError("add"), caused(SandboxError("gone"), OSError("no space")))
 
 
-def test_a_chain_ends_at_the_first_error_of_another_kind():
+def test_error_chains_end_at_the_first_error_of_another_kind_and_have_a_text():
     assert [type(error) for error in ErrorChain(FAILED_TOOL).chain] == [ToolCallError, SandboxError, OSError]
     assert (get_error_chain(None), get_error_chain(FAILED_TOOL, SandboxError)) == ([], [])
     assert get_vf_error_chain(FAILED_TOOL) == [FAILED_TOOL, FAILED_TOOL.__cause__]
     assert len(ErrorChain(FAILED_TOOL, get_vf_error_chain).chain) == 2
-
-
-def test_chains_have_a_text_a_representation_kinds_and_are_equal_by_their_classes():
     chain = ErrorChain(FAILED_TOOL)
     texts = (
         "ToolCallError -> SandboxError -> OSError",

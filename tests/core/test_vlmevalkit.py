@@ -213,9 +213,6 @@ async def test_short_answers_are_scored_as_the_kit_does(table, environment_of):
         assert env.dataset_type == "VQA"
         found[name, answer, reference] = (await env.verify(answer, reference)).reward
     assert found == worth
-
-
-async def test_yes_and_no_are_found_in_answers(table, environment_of):
     table("MME", {"index": 0, "image": png(RED), "question": "Red?", "answer": "Yes"})
     env = environment_of("MME")
     answers = ("Yes.", "yes, it's red", "No", "yes or no", "Yesterday", "")

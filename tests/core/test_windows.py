@@ -19,7 +19,7 @@ def windows_of(np, windows, values, /, **wanted):
     return {test.nights: test for test in windows.window_tests(values, normal, **{"count": 7, **wanted})}
 
 
-def test_one_window_by_hand(stats, np, windows):
+def test_one_window_by_hand_also_with_examples_without_a_value(stats, np, windows):
     # three examples, three nights and the last one; differences 1 - 0, 2/3 - 0, 1/3 - 1
     found = windows_of(np, windows, [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 1]])[1]
     assert found.damage == pytest.approx((1 + 2 / 3 - 2 / 3) / 3)
@@ -28,6 +28,9 @@ def test_one_window_by_hand(stats, np, windows):
     # from night to night: the variances are 1/4, 1/3, 1/3, times 1 + 1/3: sqrt(11/9) / 3 = 0.3685
     assert found.stderr == pytest.approx((7 / 27) ** 0.5)
     assert found.p == pytest.approx(stats.t.sf((1 / 3) / (7 / 27) ** 0.5, 2))
+    found = windows_of(np, windows, [[1, np.nan, 1, 0], [1, 1, np.nan, 0], [0, 1, 1, np.nan]])[1]
+    assert found.pairs == 3
+    assert found.damage == pytest.approx(1 / 3)
 
 
 def test_one_window_is_the_t_test_of_scipy_where_examples_spread(np, stats, windows):
@@ -38,7 +41,7 @@ def test_one_window_is_the_t_test_of_scipy_where_examples_spread(np, stats, wind
     assert (found.damage, found.p) == pytest.approx((before.mean() - after.mean(), expected.pvalue))
 
 
-def test_nothing_right_where_little_ever_is_proves_little(np, stats, windows):
+def test_little_where_little_ever_is_proves_little_but_a_change_everywhere_much(np, stats, windows):
     # of 100 examples, two are right each night, others each time, and tonight none: a matter of chance
     nights = np.zeros((8, 100))
     for night in range(7):
@@ -48,17 +51,8 @@ def test_nothing_right_where_little_ever_is_proves_little(np, stats, windows):
     assert found.p > 0.05
     # the differences alone would have said so
     assert stats.ttest_1samp(nights[:7].mean(axis=0), 0, alternative="greater").pvalue < 1e-4
-
-
-def test_what_never_changes_and_then_does_everywhere_is_worse(np, windows):
     assert windows_of(np, windows, [[0.9] * 100] * 3 + [[0.55] * 100], margin=0.05)[1].p < 1e-10
     assert windows_of(np, windows, [[1.0] * 10] * 4, margin=0.05)[1].p == 1.0
-
-
-def test_an_example_without_a_value_is_no_pair(np, windows):
-    found = windows_of(np, windows, [[1, np.nan, 1, 0], [1, 1, np.nan, 0], [0, 1, 1, np.nan]])[1]
-    assert found.pairs == 3
-    assert found.damage == pytest.approx(1 / 3)
 
 
 def test_each_window_is_compared_with_the_normal_nights_before_it(np, windows):

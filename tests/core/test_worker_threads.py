@@ -42,12 +42,22 @@ def test_several_event_loops_use_a_pool_at_once():
             using.result(60)
 
 
-async def test_a_hanging_call_is_abandoned_and_later_calls_run():
+async def test_a_hanging_call_is_abandoned_and_one_that_is_cancelled_while_it_waits_never_runs():
     pool, released = WorkerThreads(), threading.Event()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(pool.run(released.wait), 0.01)
     assert await asyncio.wait_for(pool.run(lambda: "next"), 60) == "next"
     released.set()
+    pool, released, made = WorkerThreads(), threading.Event(), []
+    first = asyncio.create_task(pool.run(released.wait))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(pool.run(lambda: made.append(True)))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    released.set()
+    await first
+    assert made == []
 
 
 async def test_calls_that_end_while_they_are_cancelled_use_up_no_threads():
@@ -67,16 +77,3 @@ async def test_calls_that_end_while_they_are_cancelled_use_up_no_threads():
         time.sleep(0.002)  # noqa: ASYNC251 - the loop is busy meanwhile
         await asyncio.gather(task, return_exceptions=True)
     assert await asyncio.wait_for(pool.run(lambda: "next"), 60) == "next"
-
-
-async def test_a_call_that_is_cancelled_while_it_waits_never_runs():
-    pool, released, made = WorkerThreads(), threading.Event(), []
-    first = asyncio.create_task(pool.run(released.wait))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(pool.run(lambda: made.append(True)))
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    released.set()
-    await first
-    assert made == []
