@@ -76,7 +76,7 @@ def test_an_attempt_has_its_identity_the_number_of_its_messages_and_extras_or_it
     assert (row["error"]["error"], row["token_usage"]["input_tokens"], row["state"]) == ("ModelError", 9, None)
 
 
-def test_everything_that_scoring_needs_and_the_response_of_every_step_are_restored(tool_rollout, make_state):
+def test_everything_that_scoring_needs_is_restored_also_messages_outside_the_conversation(tool_rollout, make_state):
     restored = restore_state(make_state(7, 1), ledger_row(tool_rollout))
     for key in ("completion", "is_completed", "is_truncated", "stop_condition", "usage", "turn_count"):
         assert restored[key] == tool_rollout[key]
@@ -88,9 +88,6 @@ def test_everything_that_scoring_needs_and_the_response_of_every_step_are_restor
     assert {(a.id, a.model, a.usage.prompt_tokens) for a in answers} == {("r", "served", 3)}
     assert [a.message.finish_reason for a in answers] == ["tool_calls", "stop"]
     assert answers[0].message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 2, "b": 2}')]
-
-
-def test_a_step_with_messages_outside_the_conversation_or_without_a_response_is_restored(tool_rollout, make_state):
     tool_rollout["trajectory"][1]["prompt"] = [UserMessage(content="a summary")]
     row = ledger_row(tool_rollout)
     assert row["state"]["trajectory"][1]["prompt"] == [{"role": "user", "content": "a summary"}]

@@ -89,7 +89,7 @@ async def test_earlier_turns_are_not_requested_again(serve, no_waiting, rate):
     assert (usage["input_tokens"], usage["output_tokens"]) == (2 + 6 + 10, 6), "tokens are counted once"
 
 
-async def test_tools_are_not_called_again(serve, no_waiting):
+async def test_tools_are_not_called_again_and_each_request_has_its_own_retries(serve, no_waiting):
     called = []
 
     def look(where: str) -> str:
@@ -101,9 +101,6 @@ async def test_tools_are_not_called_again(serve, no_waiting):
     [row] = await evaluate(ToolEnv(tools=[look], dataset=[{"question": "Look!"}]), client)
     assert (called, row["error"]) == (["here", "there"], None)
     assert (server.stats().received, server.stats().answered) == (5, 3)
-
-
-async def test_each_request_has_its_own_retries(serve, no_waiting):
     server, client = serve(faults=faults_at("rate_500", False, True, True, False, True, True, False), max_retries=2)
     [row] = await evaluate(Talk(), client)
     assert (row["error"], server.stats().received) == (None, 7)
@@ -128,7 +125,7 @@ async def test_a_failed_attempt_is_repeated_from_its_start(serve, no_waiting):
     assert server.stats().received == 6
 
 
-async def test_permanent_errors_are_not_retried(serve, no_waiting):
+async def test_permanent_errors_and_prompts_that_are_too_long_are_not_retried(serve, no_waiting):
     class Refusing(Counting):
         def answer(self, messages):
             if last_user_text(messages) == "turn 2?":
@@ -139,24 +136,18 @@ async def test_permanent_errors_are_not_retried(serve, no_waiting):
     [row] = await evaluate(Talk(), client, max_retries=5)
     assert "I do not know" in row["error"]["message"]
     assert (server.stats().received, row["attempts"]) == (2, 1)
-
-
-async def test_a_prompt_that_is_too_long_is_no_error_and_not_retried(serve, no_waiting):
     server, client = serve(max_context_tokens=5)
     [row] = await evaluate(Talk(), client, max_retries=5)
     assert (row["error"], row["stop_condition"], row["is_truncated"]) == (None, "prompt_too_long", True)
     assert server.stats().received == 2
 
 
-async def test_waits_count_against_the_time_of_the_rollout(serve, monkeypatch):
+async def test_waits_are_those_that_the_endpoint_asks_for_and_count_against_the_time_of_the_rollout(serve, monkeypatch):
     monkeypatch.setattr("nightjar.clients.retries.wait_seconds", lambda *_: 60.0)
     server, client = serve(faults=faults_at("rate_500", False, True))
     [row] = await evaluate(Talk(timeout_seconds=0.3), client, max_retries=5)
     assert (row["error"], row["stop_condition"], row["reward"]) == (None, "timeout_reached", 1.0)
     assert server.stats().received == 2
-
-
-async def test_waits_are_those_that_the_endpoint_asks_for(serve, monkeypatch):
     asked_for = []
 
     def note(attempts, failure, _):

@@ -84,7 +84,7 @@ async def metrics(rubric, state):
     return state["metrics"]
 
 
-async def test_functions_are_recorded_by_what_they_wrap_their_class_or_reward(answered):
+async def test_functions_are_recorded_by_what_they_wrap_or_their_class_and_two_of_one_name_both(answered, caplog):
     class Politeness:
         async def __call__(self, completion):
             return 0.5
@@ -99,8 +99,6 @@ async def test_functions_are_recorded_by_what_they_wrap_their_class_or_reward(an
     assert await metrics(Rubric([reward, correct]), state) == {"reward": 0.25, "correct": 1.0}
     assert state["reward"] == 1.25
 
-
-async def test_two_functions_of_one_name_are_both_recorded(answered, caplog):
     def make(score):
         def style(completion):
             return score
@@ -115,7 +113,7 @@ async def test_two_functions_of_one_name_are_both_recorded(answered, caplog):
     assert "Two reward functions are called 'style': the second is recorded as 'style_2'" in caplog.text
 
 
-async def test_every_plural_is_a_list_over_the_group_but_an_annotation_makes_no_group_function(answered):
+async def test_group_functions_are_given_lists_over_the_rollouts_that_have_not_failed(answered):
     seen = []
 
     def group(prompts, completions, answers, infos, tasks, states, difficulty):
@@ -128,9 +126,6 @@ async def test_every_plural_is_a_list_over_the_group_but_an_annotation_makes_no_
     await Rubric([group]).score_group([answered(difficulty=3), answered("5", 1, difficulty=3)])
     assert seen == [[2, 2, 2, 2, 2, 2, [3, 3]]]
     assert not Rubric([single]).has_group_rewards
-
-
-async def test_failed_rollouts_are_not_shown_to_group_functions_and_too_few_scores_cost_the_group(answered):
     states = [answered(), answered("5", 1)]
     states[0]["error"] = ModelError("down")
     await Rubric([lambda states: [float(len(states))] * len(states)]).score_group(states)

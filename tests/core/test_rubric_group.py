@@ -53,7 +53,7 @@ async def test_a_rollout_that_one_rubric_cannot_score_has_no_reward_and_is_not_s
     assert pair[1]["metrics"] == {"broken": 1.0, "share": 1.0}
 
 
-def test_a_group_has_the_functions_weights_objects_and_timeouts_of_all_rubrics():
+def test_a_group_has_all_functions_and_those_added_to_it_go_to_its_first_rubric(caplog):
     group = RubricGroup([Rubric([good], [2.0]), Rubric([fair, share], [3.0, 0.0])])
     assert (group.funcs, group.weights) == ([good, fair, share], [2.0, 3.0, 0.0])
     assert group.has_group_rewards
@@ -62,9 +62,6 @@ def test_a_group_has_the_functions_weights_objects_and_timeouts_of_all_rubrics()
     assert [(r.class_objects["judge"], r.scoring_timeout_seconds) for r in group.rubrics] == [("Dredd", 5.0)] * 2
     with pytest.raises(ValueError, match="at least one rubric"):
         RubricGroup([])
-
-
-def test_functions_and_metrics_are_added_to_the_first_rubric_with_a_warning(caplog):
     first, second = Rubric([good]), Rubric([])
     group = RubricGroup([first, second])
     with caplog.at_level(logging.WARNING):

@@ -53,7 +53,7 @@ async def test_a_program_may_change_the_lists_of_functions_and_weights_but_each_
         Rubric([correct, length], [1.0])
 
 
-async def test_a_function_that_raises_costs_its_rollout_and_no_other(answered):
+async def test_a_function_that_raises_or_returns_no_finite_number_costs_its_rollout_and_no_other(answered):
     def fragile(completion):
         return 1 / (len(completion[-1].content) - 1)
 
@@ -65,9 +65,6 @@ async def test_a_function_that_raises_costs_its_rollout_and_no_other(answered):
     error = states[0]["error"]
     assert (type(error), type(error.__cause__), states[0]["advantage"]) == (ScoringError, ZeroDivisionError, None)
     assert str(error) == "Reward function 'fragile': division by zero"
-
-
-async def test_a_score_that_is_no_finite_number_is_an_error(answered):
     for score in ("good", None, {"a": 1}, float("nan"), float("inf")):
         state = answered()
         await Rubric([lambda completion, score=score: score]).score_rollout(state)
@@ -173,7 +170,7 @@ async def test_advantages_are_rewards_minus_the_mean_and_steps_without_one_get_i
     assert state["trajectory"] == [{"reward": 1.0, "advantage": 0.0}, {"reward": 0.25, "advantage": 0.5}]
 
 
-async def test_handlers_name_what_they_want(answered):
+async def test_handlers_name_what_they_want_and_a_clean_up_may_be_replaced(answered):
     seen = []
 
     class Closing(Rubric):
@@ -190,6 +187,17 @@ async def test_handlers_name_what_they_want(answered):
     await rubric.cleanup(answered(level=3))
     await rubric.teardown()
     assert seen == [(0, "4", "s1", 3), "s1"]
+    rubric, cleaned = Rubric(), []
+    group = RubricGroup([rubric])
+    assert not group.has_cleanup
+
+    async def note(state):
+        cleaned.append(state["example_id"])
+
+    rubric.cleanup = note
+    assert group.has_cleanup
+    await group.cleanup(answered())
+    assert cleaned == [0]
 
 
 async def test_an_added_handler_takes_its_place_by_priority_and_name(answered):
@@ -208,20 +216,6 @@ async def test_an_added_handler_takes_its_place_by_priority_and_name(answered):
     rubric.add_cleanup_handler(cleanup(priority=10)(named("first")))
     await rubric.cleanup(answered())
     assert order == ["first", "early", "last_but_one", "zero"]
-
-
-async def test_a_clean_up_may_be_replaced_in_an_object_too(answered):
-    rubric, cleaned = Rubric(), []
-    group = RubricGroup([rubric])
-    assert not group.has_cleanup
-
-    async def note(state):
-        cleaned.append(state["example_id"])
-
-    rubric.cleanup = note
-    assert group.has_cleanup
-    await group.cleanup(answered())
-    assert cleaned == [0]
 
 
 async def test_a_handler_that_raises_does_not_keep_the_others_from_running(answered, caplog):

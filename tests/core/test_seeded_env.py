@@ -130,7 +130,7 @@ def test_few_more_problems_are_seeded_than_needed_and_images_and_a_system_prompt
     assert benchmark.seeded == 7
 
 
-def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0():
+def test_seeds_and_answers_that_fail_are_errors_and_not_0():
     judged, env = VerifyResult(0.0, None, {"needs_judge": True}), Odd()
     for result, message in (
         (None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
@@ -141,8 +141,6 @@ def test_an_answer_that_cannot_be_scored_is_an_error_and_not_0():
         assert row["reward"] is None
         assert message in row["error"]["message"]
 
-
-def test_errors_before_the_first_request_name_the_benchmark():
     class Broken(Odd):
         async def seed(self, idx):
             raise IndexError("list index out of range")
@@ -165,7 +163,7 @@ def test_a_judge_scores_answers_that_need_one():
     assert [text.index("SAID") < text.index("Reference answer") for text in asked] == [True, False]
 
 
-def test_prompts_of_files_and_unknown_fields(tmp_path):
+def test_prompts_and_rows_of_files_and_functions(tmp_path):
     (tmp_path / "ask.jinja").write_text("{% for x in xs %}{{ x }};{% endfor %}")
     assert prompt_of("ask.jinja", tmp_path)({"xs": [1, 2]}) == "1;2;"
     (tmp_path / "ask.txt").write_text("Say {word}.")
@@ -177,9 +175,6 @@ def test_prompts_of_files_and_unknown_fields(tmp_path):
         prompt_of("ask.jinja", tmp_path)({})
     with pytest.raises(DatasetError, match="no prompt file"):
         prompt_of("nowhere.jinja", tmp_path)
-
-
-def test_rows_of_files_and_functions(tmp_path):
     (tmp_path / "a.tsv").write_text("q\tt\n1,5\t2\n")
     (tmp_path / "a.csv").write_text("q,t\n1,2\n3,4\n")
     (tmp_path / "a.jsonl").write_text('{"q": 1}\n{"q": 2}\n')

@@ -73,7 +73,7 @@ def differences(directory, **fields):
     return caught.value.differences
 
 
-def test_a_run_may_be_resumed_with_settings_that_do_not_change_results_and_no_fewer_examples(saved):
+def test_only_settings_that_do_not_change_results_may_differ_on_a_resume(saved):
     directory = saved()
     for fields in (
         {}, {"max_concurrent": 1}, {"max_retries": 9}, {"api_key_var": "K"}, {"request_timeout": 1},
@@ -85,9 +85,6 @@ def test_a_run_may_be_resumed_with_settings_that_do_not_change_results_and_no_fe
         assert found == {"num_examples": (4, 3)}
     found = differences(saved("all", num_examples=-1), num_examples=-1, dataset=examples(6))
     assert found == {"num_examples": (10, 6)}
-
-
-def test_all_settings_that_change_results_are_listed(saved):
     directory, local = saved(), "http://127.0.0.1:1/v1"
     old_type, new_type = "openai_chat_completions", "anthropic_messages"
     for fields, found in (

@@ -102,7 +102,7 @@ async def test_answers_are_compared_as(data, skills, name, right, wrong):
     assert rewards == dict.fromkeys(right, 1.0) | dict.fromkeys(wrong, 0.0)
 
 
-async def test_rows_and_settings_control_the_extraction(data, skills):
+async def test_rows_and_settings_control_the_extraction_and_unsupported_scoring_is_refused(data, skills):
     row = {"problem": "?", "expected_answer": "C", "extract_regex": r"=> (\w)", "extract_from_boxed": False}
     data("rows", [row | {"relaxed": False}], 'METRICS_TYPE = "multichoice"')
     env = skills("rows")
@@ -111,9 +111,6 @@ async def test_rows_and_settings_control_the_extraction(data, skills):
     data("big", [{"problem": "?", "expected_answer": "1007"}], settings.strip())
     env = skills("big")
     assert [await reward(env, text) for text in (r"\boxed{7}", r"\boxed{8}", r"\boxed{x}")] == [1.0, 0.0, 0.0]
-
-
-def test_unsupported_scoring_is_refused(data, skills):
     for settings, match in {
         'METRICS_TYPE = "ifeval"': "'odd' by 'ifeval', which Nightjar does not support. .* math, multichoice",
         'METRICS_TYPE = "math"\nGENERATION_ARGS = "++eval_type=dsbench"': "by 'dsbench'",

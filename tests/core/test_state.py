@@ -46,7 +46,7 @@ def test_times_add_up_and_overhead_is_the_rest_of_generation():
     assert len(spans.spans) == 1
 
 
-def test_an_environment_cannot_change_the_counts_of_usage(response):
+def test_usage_cannot_be_changed_and_the_context_at_the_end_is_split_by_author(response):
     state = new_state({"prompt": [], "example_id": 0})
     add_usage(state, response("x", usage=(5, 4)))
     with pytest.raises(TypeError):
@@ -54,8 +54,6 @@ def test_an_environment_cannot_change_the_counts_of_usage(response):
     state["usage"] = {"input_tokens": 0, "output_tokens": 0}
     assert usage_of(state) == {"input_tokens": 5, "output_tokens": 4}
 
-
-def test_the_context_at_the_end_is_split_by_author_also_if_usage_has_a_method_called_get(response):
     class Counts:
         prompt_tokens, completion_tokens = 9, 4
 

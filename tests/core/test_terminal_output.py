@@ -20,16 +20,13 @@ def changed_files():
     return changed_files
 
 
-def test_text_is_what_a_terminal_shows(terminal):
+def test_text_and_colours_are_what_a_terminal_shows(terminal):
     texts = {
         "a\r\nb\n": "a\nb", "abcdef\rxy": "xycdef", "50 %\r\x1b[K7 %": "7 %", "abc\x1b[2Kd": "d",
         "abc\x1b[1Gx": "xbc", "ab\bc": "ac", "\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1b]8;;\x1b\\": "ab",
         "\x1b[9999za\x1b[?25lb\x1b(Bc\x1bPq\x1b\\d\x1b": "abcd", f"\x1b[{'1' * 5_000}ma\x1b[²mb": "a²mb",
     }  # fmt: skip
     assert {output: "".join(piece.text for piece in terminal.pieces(output)) for output in texts} == texts
-
-
-def test_colours_become_classes_last_over_lines_and_overwritten_text_keeps_its_own(terminal):
     looks = {
         "1;31": "f1 bold", "92": "f10", "30;47": "f0 g7", "38;5;208": "f208", "48;5;17": "g17",
         "38;2;255;0;0": "f196", "48;2;0;0;255": "g21", "7": "fpaper gink", "7;32;41": "f1 g2",
@@ -87,16 +84,13 @@ Binary files a/y.png and b/y.png differ
 """
 
 
-def test_a_diff_is_split_into_files(changed_files):
+def test_a_diff_is_split_into_files_and_what_is_no_diff_shown_as_it_is(changed_files):
     files = changed_files(DIFF)
     assert [(file.name, file.added, file.removed) for file in files] == [
         ("x.py", 1, 1), ("added file", 1, 0), ("y.png", 0, 0)
     ]  # fmt: skip
     assert [lines.kind for lines in files[0].lines] == ["head", "same", "gone", "new", "same"]
     assert "\n".join(lines.text for file in files for lines in file.lines) == DIFF.rstrip("\n")
-
-
-def test_what_is_no_diff_is_shown_as_it_is(changed_files):
     for odd in ("text", "@@ -1,9999999999 +1 @@\n+x", "--- a", "+++\n", "\n" * 100, "+" * 1_000_000):
         [file] = changed_files(odd)
         assert "\n".join(lines.text for lines in file.lines) == odd.rstrip("\n")[:200_000]

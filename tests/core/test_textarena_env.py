@@ -122,7 +122,7 @@ async def test_games_start_as_the_seed_in_the_answer_says_and_score_the_same_whe
     assert (restored["reward"], restored["ta_reward"]) == (1.0, 1.0)
 
 
-async def test_games_continue_with_their_own_random_numbers(play):
+async def test_games_have_random_numbers_of_their_own_and_leave_those_of_others_alone(play, number):
     """The tiles of 2048 appear by chance, and the same for the same seed, whatever else draws numbers."""
     env = TextArenaEnv("2048-v0", num_train_examples=1, max_turns=6)
     shown = []
@@ -131,9 +131,6 @@ async def test_games_continue_with_their_own_random_numbers(play):
         state, _ = await play(env, *[f"<guess>[{move}]</guess>" for move in ("up", "left", "down", "right")])
         shown.append([message.content for message in state["completion"]])
     assert shown[0] == shown[1] == shown[2]
-
-
-async def test_games_leave_the_random_numbers_of_others_alone_also_after_an_error(number, play):
     random.seed(3)
     expected = [random.random() for _ in range(2)]
     random.seed(3)

@@ -21,7 +21,7 @@ async def sleeping(limit, seconds):
     return False
 
 
-async def test_each_block_ends_at_its_own_limit():
+async def test_each_block_ends_at_its_own_limit_and_is_not_cancelled_later():
     async def begun_later(number):
         await asyncio.sleep(0.02 * number)
         began = time.monotonic()
@@ -30,9 +30,6 @@ async def test_each_block_ends_at_its_own_limit():
     ends = await asyncio.gather(*(begun_later(number) for number in range(4)), sleeping(60, 0), sleeping(None, 0.01))
     assert ends[4:] == [False, False]
     assert all(is_over and seconds >= 0.05 for is_over, seconds in ends[:4])
-
-
-async def test_a_block_that_ends_in_time_is_not_cancelled_later():
     assert not await sleeping(1, 0)
     await asyncio.sleep(1.1)
     assert await sleeping(0.02, 60)
@@ -66,7 +63,7 @@ async def test_a_cancellation_from_outside_or_at_the_same_time_as_the_limit_is_n
         await task
 
 
-def test_many_blocks_take_one_timer_and_each_event_loop_has_its_own():
+def test_many_blocks_take_one_timer_of_their_event_loop_which_is_not_kept_alive():
     timers = []
 
     async def many():
@@ -77,9 +74,6 @@ def test_many_blocks_take_one_timer_and_each_event_loop_has_its_own():
         return len(timers) - before
 
     assert [asyncio.run(many()) for _ in range(2)] == [1, 1]
-
-
-def test_a_closed_event_loop_is_not_kept_alive():
     loop = asyncio.new_event_loop()
     loop.run_until_complete(sleeping(30, 0))
     loop.close()

@@ -31,7 +31,7 @@ def text_of(html):
     return " ".join(re.sub(r"<[^>]*>", " ", str(html)).split())
 
 
-def test_arguments_are_lines_texts_or_trees_and_those_that_are_no_object_shown_as_they_are(shown):
+def test_arguments_are_lines_texts_trees_or_code_in_its_language(shown):
     call = shown("mail", {"to": "ada", "copy": False, "tags": ["a", 1], "body": "Dear Ada,\n\nyes.", "long": "x" * 90})
     assert call.short == [("to", '"ada"'), ("copy", "false"), ("tags", '["a", 1]')]
     assert [(part.label, part.text) for part in call.arguments] == [("body", "Dear Ada,\n\nyes."), ("long", "x" * 90)]
@@ -41,9 +41,6 @@ def test_arguments_are_lines_texts_or_trees_and_those_that_are_no_object_shown_a
         assert shown("f", arguments).short == [("", arguments)]
     for arguments in ("null", "", "{}"):
         assert shown("f", arguments).short == []
-
-
-def test_code_is_shown_in_its_language(shown):
     for tool, arguments, languages in (
         ("python", {"code": "1 + 1"}, ["python"]), ("bash", {"cmd": "ls"}, ["bash"]),
         ("bash", {"code": "ls"}, ["bash"]), ("run", {"sql": "SELECT 1"}, ["sql"]),
@@ -62,13 +59,31 @@ def test_a_result_is_output_or_a_tree_and_may_have_images(shown):
     assert shown("f", {}).result is None
 
 
-def test_columns_and_short_values_are_recognised(view):
+def test_columns_short_values_and_trees_are_recognised_and_deep_json_ends_with_a_note(view):
     columns = {
         "+----+---+\n| id | n |\n+----+---+": True, "id  name\n1   Ada\n22  Bob": True, "│ a │\n│ b │": True,
         "id | name\n---+-----\n 1 | Ada": True, "one line  only": False, "Prose.\nTwo lines.": False, "": False,
     }  # fmt: skip
     assert {output: view.is_aligned(output) for output in columns} == columns
     assert list(map(view.short_json, ["a", {"a": [1]}, "a\nb", "x" * 80])) == ['"a"', '{"a": [1]}', None, None]
+    for text in (
+        "",
+        "text",
+        "{",
+        "[1, 2",
+        "5",
+        "null",
+        "{}",
+        "[]",
+        "{'a': 1}",
+        "[" * 9_000 + "]" * 9_000,
+        f"[{'9' * 5_000}]",
+    ):
+        assert view.parse_container(text, view.Room()) is None
+    found = 1
+    for _ in range(60):
+        found = {"name": found, "a long name that fills the line": "x" * 60}
+    assert "deeper than 30 levels; see the raw JSON" in text_of(view.tree(found, view.Room()))
 
 
 def test_a_tree_has_every_value_folds_and_is_never_html(view):
@@ -100,27 +115,6 @@ def test_a_large_tree_is_bounded_and_quick(view, make):
     assert len(passage.html or passage.screen.shown) < 2_500_000
     assert str(passage.html).count("<div>") <= view.MOST_VALUES + 1
     assert "see the raw JSON" in (passage.html or str(passage.screen.left_out and "see the raw JSON"))
-
-
-def test_other_texts_are_no_tree_and_deep_json_ends_with_a_note(view):
-    for text in (
-        "",
-        "text",
-        "{",
-        "[1, 2",
-        "5",
-        "null",
-        "{}",
-        "[]",
-        "{'a': 1}",
-        "[" * 9_000 + "]" * 9_000,
-        f"[{'9' * 5_000}]",
-    ):
-        assert view.parse_container(text, view.Room()) is None
-    found = 1
-    for _ in range(60):
-        found = {"name": found, "a long name that fills the line": "x" * 60}
-    assert "deeper than 30 levels; see the raw JSON" in text_of(view.tree(found, view.Room()))
 
 
 def test_many_trees_stay_within_the_room_of_a_conversation(view):

@@ -63,15 +63,12 @@ def play(attempt, response):
     return lambda env, *said: attempt(env, *map(turn, said))
 
 
-async def test_the_model_calls_a_tool_and_then_answers(play):
+async def test_the_model_calls_tools_in_ten_turns_by_default_and_then_answers(play):
     state, client = await play(tool_env(square), [("square", {"x": 4})], "It is 16.")
     assert state["completion"][1] == ToolMessage(content="16", tool_call_id="call_0")
     assert state["completion"][2].content == "It is 16."
     assert (state["stop_condition"], state["error"]) == ("no_tools_called", None)
     assert client.asked[1][0][-1] == state["completion"][1]
-
-
-async def test_there_are_ten_turns_by_default(play):
     for how, turns in (({}, 10), ({"max_turns": 3}, 3)):
         _, client = await play(tool_env(square, **how), [("square", {"x": 4})])
         assert len(client.asked) == turns
@@ -223,7 +220,7 @@ async def test_an_environment_s_response_needs_tool_calls_and_a_message_without_
     assert not await tool_env(square).no_tools_called(State(trajectory=[]))
 
 
-async def test_added_and_removed_tools_are_offered_called_and_counted_or_gone():
+async def test_added_and_removed_tools_are_offered_called_and_counted_or_gone_and_one_name_has_one_tool(caplog):
     env = tool_env(square)
     env.add_tool(offset)
     assert env.tools == [square, offset]
@@ -239,8 +236,6 @@ async def test_added_and_removed_tools_are_offered_called_and_counted_or_gone():
     with pytest.raises(ValueError, match=r"Tool 'offset' is not offered\. Choose one of: square"):
         tool_env(square).remove_tool(offset)
 
-
-def test_one_name_has_one_tool_the_last(caplog):
     def other(x: int, base: int) -> int: ...
 
     other.__name__ = "square"

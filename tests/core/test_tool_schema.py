@@ -178,7 +178,7 @@ def test_defaults_are_in_the_schema_but_none_and_those_that_json_cannot_express(
     }
 
 
-def test_a_parameter_with_a_star_is_an_array_and_keywords_make_an_object_that_is_not_strict():
+def test_parameters_with_stars_are_arrays_or_objects_and_may_have_any_name():
     def tool(first, *rest: str, last: bool = False):
         """Joins.
 
@@ -197,9 +197,6 @@ def test_a_parameter_with_a_star_is_an_array_and_keywords_make_an_object_that_is
     made = convert_func_to_tool_def(tool)
     named = {"type": "object", "title": "Named", "additionalProperties": {"type": "integer"}}
     assert (made.strict, made.parameters["properties"]["named"]) == (False, named)
-
-
-def test_a_parameter_may_have_any_name():
     """The original refuses the first two, and warns of the next three."""
     names = ["_x", "model_config", "json", "schema", "copy", "self_", "field_0"]
     exec(f"def tool(a: int, {': int, '.join(names)}: int): ...", scope := {})
@@ -208,7 +205,7 @@ def test_a_parameter_may_have_any_name():
         assert [*properties(scope["tool"])] == ["a", *names]
 
 
-def test_methods_and_callables_are_tools():
+def test_methods_callables_partials_and_decorated_functions_are_tools():
     class Shop:
         """Sells."""
 
@@ -227,9 +224,6 @@ def test_methods_and_callables_are_tools():
     assert [(tool.name, tool.description, [*tool.parameters["properties"]]) for tool in tools] == [
         ("buy", "Buys.", ["item"]), ("open", "", ["hour"]), ("close", "", ["hour"]), ("Shop", "Sells.", ["query"]),
     ]  # fmt: skip
-
-
-def test_decorated_functions_are_what_they_wrap_and_partials_offer_their_unbound_parameters():
     """The original refuses partials."""
 
     def tool(x: int, y: int, z: int = 3):
@@ -252,7 +246,7 @@ STYLES = {
 }
 
 
-def test_every_style_of_docstring_says_the_same():
+def test_docstrings_of_every_style_say_the_same_and_annotations_the_rest():
     def tool(x: int): ...
 
     for style, gap in (("google", "\n\n"), ("google", "\n"), ("numpy", "\n\n"), ("sphinx", "\n\n")):
@@ -260,8 +254,6 @@ def test_every_style_of_docstring_says_the_same():
         assert convert_func_to_tool_def(tool).description == "Does it.\n\nIn two paragraphs.", style
         assert only(tool)["description"].split() == ["How", "often,", "at", "most."], style
 
-
-def test_annotations_describe_what_the_docstring_does_not_and_there_may_be_none():
     def tool(a: Annotated[int, "one"], b: Annotated[int, Field(description="two")], c: Annotated[int, "three"]): ...
 
     tool.__doc__ = "Counts.\n\nArgs:\n    c: drei"

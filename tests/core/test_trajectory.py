@@ -85,13 +85,11 @@ def play(attempt):
     return play
 
 
-async def test_a_step_that_is_cut_makes_the_rollout_truncated(play, with_tokens):
+async def test_steps_that_are_cut_truncate_the_rollout_and_all_steps_come_back_from_the_ledger(play, with_tokens):
     state, _ = await play(Talk(max_turns=2, max_seq_len=6), with_tokens())
     assert [step["tokens"]["completion_ids"] for step in state["trajectory"]] == [[21, 22, 23]] * 2
     assert (state["is_truncated"], state["error"]) == (True, None)
 
-
-async def test_steps_come_back_from_the_ledger_also_those_that_an_environment_makes_itself(play, with_tokens):
     class Judged(Talk):
         async def add_trajectory_step(self, state, trajectory_step):
             trajectory_step["extras"]["board"] = [1, 2]

@@ -37,7 +37,7 @@ TYPED = [
 ]  # fmt: skip
 
 
-def test_a_value_is_parsed_as_its_field_and_can_be_removed():
+def test_a_value_is_parsed_as_its_field_and_can_be_removed_and_concurrent_changes_lose_nothing():
     for key, text, value in TYPED:
         assert set_setting(key, text) == value
         assert settings() == {key: value}
@@ -45,6 +45,13 @@ def test_a_value_is_parsed_as_its_field_and_can_be_removed():
         assert unset_setting(key)
         assert (settings(), config_path().read_text()) == ({}, "")
         assert not unset_setting(key)
+    write("# mine\n[eval]\nmodel = 'm'  # the small one\n")
+    set_setting("eval.max_concurrent", "8")
+    assert config_path().read_text() == "# mine\n[eval]\nmodel = 'm'  # the small one\nmax_concurrent = 8\n"
+    keys = [key for key in known_settings() if key.startswith("eval.max_")]
+    with ThreadPoolExecutor(len(keys)) as threads:
+        assert [*threads.map(set_setting, keys, "1" * len(keys))] == [1] * len(keys)
+    assert settings() == {"eval.model": "m"} | dict.fromkeys(keys, 1)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +151,3 @@ def test_an_error_names_the_damaged_file_which_is_not_changed():
                 use()
             assert all(part in str(caught.value) for part in (str(config_path()), message))
         assert config_path().read_text() == text
-
-
-def test_comments_and_other_settings_stay_and_concurrent_changes_lose_nothing():
-    write("# mine\n[eval]\nmodel = 'm'  # the small one\n")
-    set_setting("eval.max_concurrent", "8")
-    assert config_path().read_text() == "# mine\n[eval]\nmodel = 'm'  # the small one\nmax_concurrent = 8\n"
-    keys = [key for key in known_settings() if key.startswith("eval.max_")]
-    with ThreadPoolExecutor(len(keys)) as threads:
-        assert [*threads.map(set_setting, keys, "1" * len(keys))] == [1] * len(keys)
-    assert settings() == {"eval.model": "m"} | dict.fromkeys(keys, 1)

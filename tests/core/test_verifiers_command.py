@@ -87,7 +87,7 @@ def test_an_invalid_registry_is_empty_with_a_warning_and_a_missing_one_is_empty(
         config.load_endpoints("endpoints.py")
 
 
-def test_defaults_and_a_provider_with_a_flag_that_overrides_it(evals):
+def test_defaults_providers_and_flags_set_fields(evals):
     [config] = evals("arithmetic")
     assert (config.model, config.num_examples, config.rollouts_per_example) == ("openai/gpt-4.1-mini", 5, 3)
     assert (config.max_concurrent, config.sampling_args) == (32, {"max_tokens": None})
@@ -97,9 +97,6 @@ def test_defaults_and_a_provider_with_a_flag_that_overrides_it(evals):
     assert (client.client_type, client.api_base_url, client.api_key_var) == (
         "anthropic_messages", "https://api.anthropic.com", "MY_KEY",
     )  # fmt: skip
-
-
-def test_flags_set_fields(evals):
     numbers = {"-n": 7, "-r": 2, "-T": 0.5, "-t": 9, "--timeout": 3}
     texts = {"-a": '{"x": 1}', "-S": '{"temperature": 0}', "-C": "a,b", "--header": "X-A: b: c"}
     [config] = evals("arithmetic", *chain(*(numbers | texts).items()), "-i", "-s")
@@ -143,7 +140,7 @@ def test_an_endpoint_of_the_registry_is_used_with_the_headers_of_its_rows_and_of
     assert headers == [{"X-B": "flag"}, {"X-A": "row", "X-B": "flag"}]
 
 
-def test_invalid_flags_are_errors(evals, tmp_path):
+def test_invalid_flags_and_files_are_errors(evals, tmp_path, load):
     for words, match in ((["--header", "nonsense"], "--header .*'nonsense'"), (["--resume", "nowhere"], "nowhere")):
         with pytest.raises(ValueError, match=match):
             evals("arithmetic", *words)
@@ -151,6 +148,13 @@ def test_invalid_flags_are_errors(evals, tmp_path):
     (tmp_path / "evals.toml").write_text(text)
     with pytest.raises(ValueError, match=r"TOML.*rows\.json"):
         evals("evals.toml")
+    for text, match in {
+        "[[ablation]]\nenv_id = 'a'": "non-empty", "[[eval]]\nenv_id = 'a'\nnum_exmples = 3": "num_exmples",
+        "model = 'a'": "..eval", "modell = 'a'\n[[eval]]\nenv_id = 'a'": "modell", "[[eval]]\nmodel = 'a'": "env_id",
+        "[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']": "model",
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=match):
+            load(text)
 
 
 def test_the_command_runs(monkeypatch, capsys, tmp_path):
@@ -195,16 +199,6 @@ def test_an_evaluation_overrides_the_file_and_an_ablation_gives_each_combination
             f'[[ablation]]\nenv_id = "a"\nsweep = {{{own} = ["y"]}}',
         ):
             assert load(f'{shared} = "x"\n{section}') == [{"env_id": "a", own: "y"}]
-
-
-def test_an_invalid_file_is_an_error(load):
-    for text, match in {
-        "[[ablation]]\nenv_id = 'a'": "non-empty", "[[eval]]\nenv_id = 'a'\nnum_exmples = 3": "num_exmples",
-        "model = 'a'": "..eval", "modell = 'a'\n[[eval]]\nenv_id = 'a'": "modell", "[[eval]]\nmodel = 'a'": "env_id",
-        "[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']": "model",
-    }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=match):
-            load(text)
 
 
 def test_the_command_runs_the_evaluations_of_a_file(evals, registry, tmp_path):

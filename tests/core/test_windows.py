@@ -55,14 +55,11 @@ def test_little_where_little_ever_is_proves_little_but_a_change_everywhere_much(
     assert windows_of(np, windows, [[1.0] * 10] * 4, margin=0.05)[1].p == 1.0
 
 
-def test_each_window_is_compared_with_the_normal_nights_before_it(np, windows):
+def test_windows_are_compared_with_normal_nights_before_them_within_the_same_settings(np, windows):
     found = windows_of(np, windows, np.eye(12, 3), count=3, is_normal=[True] * 9 + [False] * 3)
     assert {nights: test.baseline for nights, test in found.items()} == {
         1: (6, 7, 8), 2: (6, 7, 8), 4: (5, 6, 7), 8: (1, 2, 3),
     }  # fmt: skip
-
-
-def test_no_window_reaches_beyond_a_change_of_settings_and_there_is_none_without_a_night_before(np, windows):
     found = windows_of(np, windows, np.eye(8, 3), settings=["a"] * 5 + ["b"] * 3)
     assert {nights: test.baseline for nights, test in found.items()} == {1: (5, 6), 2: (5,)}
     first = windows_of(np, windows, np.eye(6, 3), settings=["a"] * 5 + ["b"])
