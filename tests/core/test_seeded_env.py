@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,11 +12,7 @@ from nightjar.environments import SingleTurnEnv, load_environment
 from nightjar.environments.packages.catalog import find_environment, list_environments
 from nightjar.environments.packages.lookup import environments_in
 from nightjar.environments.rubrics import Rubric
-from nightjar.environments.seeded.benchmark import BenchmarkDefinition, ByobEnvironment, verified
-from nightjar.environments.seeded.bridge import as_environment
 from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
-from nightjar.environments.seeded.lookup import as_benchmark
-from nightjar.environments.seeded.rows import load_rows, prompt_of
 from nightjar.errors import ConfigError, DatasetError, EnvironmentLoadError
 from nightjar.evaluation.config.run_config import parse_run_config
 from nightjar.model_server import FixedAnswer, ModelServer
@@ -48,6 +45,14 @@ BENCHMARKS = """
         async def verify(self, response, expected, sandbox=None, **metadata):
             return VerifyResult(float(response == expected), response, {"category": metadata["category"]})
 """
+
+
+@pytest.fixture(scope="module")
+def seeded():
+    """The functions of these modules, which import Jinja."""
+    from nightjar.environments.seeded import benchmark, bridge, lookup, rows
+
+    return SimpleNamespace(**vars(benchmark) | vars(bridge) | vars(lookup) | vars(rows))
 
 
 @pytest.fixture
@@ -119,25 +124,25 @@ class Odd(EvalEnvironment):
         return self.result
 
 
-def test_few_more_problems_are_seeded_than_needed_and_images_and_a_system_prompt_are_sent():
-    _, [asked] = evaluated(as_environment(Odd()))
+def test_few_more_problems_are_seeded_than_needed_and_images_and_a_system_prompt_are_sent(seeded):
+    _, [asked] = evaluated(seeded.as_environment(Odd()))
     assert asked["messages"][0] == {"role": "system", "content": "Look."}
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     assert asked["messages"][1]["content"] == [image, {"type": "text", "text": "?"}]
     benchmark = Odd()
     benchmark.size = 100
-    evaluated(as_environment(benchmark), num_examples=5)
+    evaluated(seeded.as_environment(benchmark), num_examples=5)
     assert benchmark.seeded == 7
 
 
-def test_seeds_and_answers_that_fail_are_errors_and_not_0():
+def test_seeds_and_answers_that_fail_are_errors_and_not_0(seeded):
     judged, env = VerifyResult(0.0, None, {"needs_judge": True}), Odd()
     for result, message in (
         (None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
         (judged, "needs a judge. Set judge_client"),
     ):  # fmt: skip
         env.result = result
-        [row] = evaluated(as_environment(env))[0]["outputs"]
+        [row] = evaluated(seeded.as_environment(env))[0]["outputs"]
         assert row["reward"] is None
         assert message in row["error"]["message"]
 
@@ -149,79 +154,79 @@ def test_seeds_and_answers_that_fail_are_errors_and_not_0():
     unknown.size = -1
     for benchmark, match in ((unknown, "-1"), (Broken(), r"seed\(0\) raised IndexError: list index out of range")):
         with pytest.raises(DatasetError, match=f"'unnamed'.*{match}"):
-            evaluated(as_environment(benchmark))
+            evaluated(seeded.as_environment(benchmark))
 
 
-def test_a_judge_scores_answers_that_need_one():
+def test_a_judge_scores_answers_that_need_one(seeded):
     env = Odd()
     env.result = VerifyResult(0.0, None, {"needs_judge": True, "judge_config": {"swap_check": True}})
     with ModelServer(FixedAnswer('{"score": 4}'), keep_requests=10) as judge:
-        bridged = as_environment(env, judge_model="j", judge_base_url=judge.url)
+        bridged = seeded.as_environment(env, judge_model="j", judge_base_url=judge.url)
         [row] = evaluated(bridged, answer="SAID")[0]["outputs"]
         asked = [request.body["messages"][0]["content"] for request in judge.requests]
     assert (row["reward"], row["metrics"]["correct"]) == (0.8, 1.0)
     assert [text.index("SAID") < text.index("Reference answer") for text in asked] == [True, False]
 
 
-def test_prompts_and_rows_of_files_and_functions(tmp_path):
+def test_prompts_and_rows_of_files_and_functions(seeded, tmp_path):
     (tmp_path / "ask.jinja").write_text("{% for x in xs %}{{ x }};{% endfor %}")
-    assert prompt_of("ask.jinja", tmp_path)({"xs": [1, 2]}) == "1;2;"
+    assert seeded.prompt_of("ask.jinja", tmp_path)({"xs": [1, 2]}) == "1;2;"
     (tmp_path / "ask.txt").write_text("Say {word}.")
-    assert prompt_of("ask.txt", tmp_path)({"word": "yes"}) == "Say yes."
+    assert seeded.prompt_of("ask.txt", tmp_path)({"word": "yes"}) == "Say yes."
     for prompt in ("{wrod}", "ask.txt"):
         with pytest.raises(DatasetError, match=r"Cannot fill the prompt from a row: KeyError.* The row has: x"):
-            prompt_of(prompt, tmp_path)({"x": 1})
+            seeded.prompt_of(prompt, tmp_path)({"x": 1})
     with pytest.raises(DatasetError, match="'xs' is undefined"):
-        prompt_of("ask.jinja", tmp_path)({})
+        seeded.prompt_of("ask.jinja", tmp_path)({})
     with pytest.raises(DatasetError, match="no prompt file"):
-        prompt_of("nowhere.jinja", tmp_path)
+        seeded.prompt_of("nowhere.jinja", tmp_path)
     (tmp_path / "a.tsv").write_text("q\tt\n1,5\t2\n")
     (tmp_path / "a.csv").write_text("q,t\n1,2\n3,4\n")
     (tmp_path / "a.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
-    assert load_rows("a.tsv", folder=tmp_path) == [{"q": "1,5", "t": "2"}]
-    assert load_rows("a.csv", 1, tmp_path) == [{"q": "1", "t": "2"}]
-    assert load_rows("a.jsonl", 1, tmp_path) == [{"q": 1}]
-    assert load_rows(lambda num_examples: [{"n": num_examples}], 3) == [{"n": 3}]
+    assert seeded.load_rows("a.tsv", folder=tmp_path) == [{"q": "1,5", "t": "2"}]
+    assert seeded.load_rows("a.csv", 1, tmp_path) == [{"q": "1", "t": "2"}]
+    assert seeded.load_rows("a.jsonl", 1, tmp_path) == [{"q": 1}]
+    assert seeded.load_rows(lambda num_examples: [{"n": num_examples}], 3) == [{"n": 3}]
     (tmp_path / "b.csv").write_text("q,t\n1\n")
     with pytest.raises(DatasetError, match=r"b\.csv, row 1: it has more or fewer fields"):
-        load_rows("b.csv", folder=tmp_path)
+        seeded.load_rows("b.csv", folder=tmp_path)
     with pytest.raises(DatasetError, match="no such file"):
-        load_rows("c.csv")
+        seeded.load_rows("c.csv")
     with pytest.raises(DatasetError, match="unknown part 'spilt'"):
-        load_rows("hf://a/b?spilt=test")
+        seeded.load_rows("hf://a/b?spilt=test")
 
 
-def test_rows_are_prepared_in_order_and_renamed():
+def test_rows_are_prepared_in_order_and_renamed(seeded):
     rows = [{"old": number, "target": "t"} for number in range(3)]
-    prepared = BenchmarkDefinition(
+    prepared = seeded.BenchmarkDefinition(
         "b", rows, "{new} {drawn}", field_mapping={"old": "new"},
         prepare_row=lambda row, number, generator: {**row, "drawn": generator.randrange(1000)},
     )  # fmt: skip
-    few, all_ = ByobEnvironment(prepared, num_examples=2), ByobEnvironment(prepared)
+    few, all_ = seeded.ByobEnvironment(prepared, num_examples=2), seeded.ByobEnvironment(prepared)
     assert few.dataset == all_.dataset[:2]
     assert asyncio.run(all_.seed(1)).prompt == "1 114"
     with pytest.raises(DatasetError, match="Row 1 of benchmark 'b' has no 'answer', its target_field"):
-        asyncio.run(ByobEnvironment(BenchmarkDefinition("b", rows, "", "answer")).seed(0))
+        asyncio.run(seeded.ByobEnvironment(seeded.BenchmarkDefinition("b", rows, "", "answer")).seed(0))
     with pytest.raises(ConfigError, match="needs: pip install 'no-such-package>=3'"):
-        ByobEnvironment(BenchmarkDefinition("b", rows, "", requirements=["no-such-package>=3", "pytest"]))
+        seeded.ByobEnvironment(seeded.BenchmarkDefinition("b", rows, "", requirements=["no-such-package>=3", "pytest"]))
 
 
-def test_a_scorer_returns_a_number():
-    assert verified({"method": "text", "score": 0.25}).reward == 0.25
-    assert verified({"first": 1, "correct": False}).reward == 0.0
-    assert verified(True).reward == 1.0
+def test_a_scorer_returns_a_number(seeded):
+    assert seeded.verified({"method": "text", "score": 0.25}).reward == 0.25
+    assert seeded.verified({"first": 1, "correct": False}).reward == 0.0
+    assert seeded.verified(True).reward == 1.0
     for scored in ({"method": "text"}, {"correct": "yes"}, None):
         with pytest.raises(ValueError, match="A scorer must return a dict with a number"):
-            verified(scored)
+            seeded.verified(scored)
 
 
-async def test_an_environment_with_one_turn_is_a_benchmark():
+async def test_an_environment_with_one_turn_is_a_benchmark(seeded):
     def right(completion, answer, info):
         return float(completion[-1]["content"] == answer and info == {"unit": "m"})
 
     rows = [{"question": "2+2?", "answer": "4", "info": {"unit": "m"}}]
     env = SingleTurnEnv(dataset=rows, rubric=Rubric([right]), system_prompt="Be brief.")
-    served = as_benchmark(env)
+    served = seeded.as_benchmark(env)
     seed = await served.seed(0)
     assert (seed.prompt, seed.metadata, len(seed.messages)) == ("2+2?", {"unit": "m", "problem_idx": 0}, 2)
     result = await served.verify("4", seed.expected_answer, **seed.metadata)
@@ -229,4 +234,4 @@ async def test_an_environment_with_one_turn_is_a_benchmark():
     with pytest.raises(IndexError, match=r"idx=1 out of range \[0, 1\)"):
         await served.seed(1)
     benchmark = Odd()
-    assert as_benchmark(as_environment(benchmark)) is benchmark
+    assert seeded.as_benchmark(seeded.as_environment(benchmark)) is benchmark
