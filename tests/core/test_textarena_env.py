@@ -2,8 +2,9 @@
 
 import json
 import random
-from functools import cache
+from copy import copy
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -37,12 +38,13 @@ def small_words(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def one_dictionary():
-    """Reads TextArena's dictionary once, which takes seconds, and not for each environment."""
+def small_dictionary():
+    """Has TextArena's dictionary know four words, in place of reading all, which takes seconds."""
     from textarena.envs.Wordle import env as wordle_game
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wordle_game, "EnglishDictionary", cache(wordle_game.EnglishDictionary))
+        dictionary = SimpleNamespace(is_english_word=WORDS.__contains__)
+        patch.setattr(wordle_game, "EnglishDictionary", lambda **_: copy(dictionary))
         yield
 
 
@@ -55,7 +57,7 @@ def nltk_without_data(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def wordle(small_words, one_dictionary, monkeypatch, nltk_without_data):
+def wordle(small_words, small_dictionary, monkeypatch, nltk_without_data):
     monkeypatch.setattr(nltk_without_data.data, "path", [str(small_words)])
     return lambda **kwargs: TextArenaEnv(num_train_examples=5, num_eval_examples=4, **kwargs)
 
@@ -75,9 +77,9 @@ def test_wordle_gives_each_example_a_word_and_shares_its_dictionary_between_game
     assert train["answer"] == ["bread", "bread", "crane", "apple", "bread"]
     assert evaluate["answer"] == ["bread", "apple", "bread", "apple"]
     assert [env.examples[n]["answer"] for n in range(4)] == ["bread", "apple", "bread", "apple"]
-    copy, _ = env._with_word("slate")
-    assert copy.dictionary is env.ta_env.dictionary
-    assert copy.state is not env.ta_env.state
+    another, _ = env._with_word("slate")
+    assert another.dictionary is env.ta_env.dictionary
+    assert another.state is not env.ta_env.state
 
 
 async def test_wordle_is_won_with_the_word_and_ends_after_two_guesses_that_are_none(wordle, play):
