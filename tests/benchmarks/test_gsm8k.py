@@ -13,7 +13,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the recorded answers in {DATA}")
 
 
-@pytest.mark.parametrize(("text", "answer"), [
+SOLUTIONS = [
     # box before hash before stated number before last number
     (r"A: 1 #### 2 \boxed{3} 4", "3"), (r"\boxed{3} then \boxed{5}", "5"), ("Answer: 1\n#### 2\n4", "2"),
     ("Answer: 1\nso 4", "1"), ("Answer: 1\nAnswer: 2", "2"), ("4 * 4 = 16\nA: 1", "1"),
@@ -33,39 +33,38 @@ with_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the recorded an
     ("#### Step 1\n16 - 3 = 13\n#### Step 2\nThe total is 18.", "18"),
     ("#### 1. Eggs\n16 - 3 = 13\n#### 2. Money\n13 * 2 = 26", "26"),
     ("#### Answer: 18 eggs\nIt took 5 steps.", "18"),
-])  # fmt: skip
-def test_the_answer_of_a_solution(text, answer):
-    assert extract_answer(text) == answer
-
-
-@pytest.mark.parametrize(("text", "answer"), [
+]  # fmt: skip
+RIGHT = [
     (r"\boxed{18}", "18"), (r"\boxed{\$1,234.00}", "1234"), ("A: $1,234.00.", "1234"),
     ("The result is 0.50", ".5"), ("#### 1,000", "1000"), ("So -3.", "-3"), ("Answer: −5", "-5"),
     ("Answer: １，２００", "1200"), ("Answer: 1 200 clips", "1200"),
     ("<think>\\boxed{4}\nThe answer is 5.</think>It is 18.", "18"),
-])  # fmt: skip
-def test_the_same_number_is_right_however_it_is_written(text, answer):
-    assert correct_answer([AssistantMessage(content=text)], answer, AfterThinkParser(extract_answer)) == 1.0
-
-
-@pytest.mark.parametrize(("text", "answer"), [
+]  # fmt: skip
+WRONG = [
     ("18.5", "18"), ("180", "18"), ("", "18"), ("no idea", "18"), ("-18", "18"), (r"\boxed{\frac{5}{2}}", "5"),
     ("no idea", "none"),
-])  # fmt: skip
-def test_another_number_or_none_is_wrong(text, answer):
-    assert correct_answer([AssistantMessage(content=text)], answer, AfterThinkParser(extract_answer)) == 0.0
+]  # fmt: skip
 
 
-class TestDataset:
-    @pytest.mark.parametrize(("answer", "text"), [("16 - 3 = 13\n#### 13", "13"), ("72", "72"), (72, "72")])
-    def test_a_reference_is_cut_to_its_answer(self, answer, text):
-        assert reference_answer(answer) == text
+def test_the_answer_of_a_solution():
+    assert [(text, extract_answer(text)) for text, _ in SOLUTIONS] == SOLUTIONS
 
-    def test_from_a_file(self, tmp_path):
-        path = tmp_path / "d.jsonl"
-        path.write_text(json.dumps({"question": "2+2?", "answer": "2+2=4\n#### 4", "level": 1}))
-        example = load_environment(str(path), system_prompt=None).examples[0]
-        assert (example["prompt"], example["answer"]) == ([{"role": "user", "content": "2+2?"}], "4")
+
+def test_the_same_number_is_right_however_it_is_written_and_another_or_none_is_wrong():
+    parser = AfterThinkParser(extract_answer)
+
+    def scores(cases):
+        return [correct_answer([AssistantMessage(content=text)], answer, parser) for text, answer in cases]
+
+    assert scores(RIGHT) == [1.0] * len(RIGHT)
+    assert scores(WRONG) == [0.0] * len(WRONG)
+
+
+def test_a_reference_is_cut_to_its_answer_also_from_a_file(rows_file):
+    assert [reference_answer(answer) for answer in ("16 - 3 = 13\n#### 13", "72", 72)] == ["13", "72", "72"]
+    path = rows_file({"question": "2+2?", "answer": "2+2=4\n#### 4", "level": 1})
+    example = load_environment(path, system_prompt=None).examples[0]
+    assert (example["prompt"], example["answer"]) == ([{"role": "user", "content": "2+2?"}], "4")
 
 
 def rows(name):
@@ -90,18 +89,20 @@ HOW_MODELS_END = [
 ]  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @with_data
-@pytest.mark.parametrize("end", HOW_MODELS_END)
-def test_every_reference_answer_is_right_however_it_is_said(rewards, end):
-    env = load_environment(str(DATA / "test.jsonl"))
-    answers = [row["answer"].split("#### ")[1] for row in rows("test.jsonl")]
-    said = ["16 - 3 = 13\n" + end.format(answer=answer) for answer in answers]
-    assert set(rewards(env, list(zip(env.examples, said, strict=True)))) == {1.0}
-
-
-@with_data
-def test_every_reference_solution_is_right_by_itself():
+def test_every_reference_answer_is_right_however_it_is_said_and_every_reference_solution_is():
     parser = AfterThinkParser(extract_answer)
-    scores = [correct_answer(row["answer"], reference_answer(row["answer"]), parser) for row in rows("test.jsonl")]
-    assert set(scores) == {1.0}
+    answers = [row["answer"] for row in rows("test.jsonl")]
+    said = {
+        end: ["16 - 3 = 13\n" + end.format(answer=answer.split("#### ")[1]) for answer in answers]
+        for end in HOW_MODELS_END
+    }
+    for end, texts in {**said, "the solution": answers}.items():
+        pairs = zip(texts, answers, strict=True)
+        assert {correct_answer(text, reference_answer(answer), parser) for text, answer in pairs} == {1.0}, end
+
+
+@with_data
+def test_every_reference_answer_is_right_in_the_environment(all_right):
+    all_right(load_environment(str(DATA / "test.jsonl")), "#### {answer}".format_map, 1319)

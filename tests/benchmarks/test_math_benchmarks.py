@@ -1,65 +1,74 @@
 """MGSM, MATH-500 and Math with Python: numbers of eleven languages, and answers that are the same mathematics."""
 
 import pytest
+from drawing import drawn
 
 from nightjar.benchmarks import math500, math_python, mgsm
 from nightjar.errors import ConfigError, DatasetError
 
+REPLIES = [
+    ("bn", "উত্তর: ১২", "12"), ("bn", "উত্তরঃ ১২০০", "1200"),
+    ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"), ("de", "3 + 7 = 10\nAntwort: 10", "10"),
+    ("de", "**Antwort:** 10 Hefte", "10"), ("de", "**Antwort**\n18", "18"), ("de", "Die Antwort ist 18.", "18"),
+    ("de", "Antwort: 18,00 €", "18.00"), ("de", "Antwort: 1.234", "1234"), ("de", "Antwort: 1'200", "1200"),
+    ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
+    ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
+    ("de", "Um die Frage zu beantworten: 18", ""), ("de", "Answer: 18", ""), ("en", "Answer: 1,234", "1234"),
+    ("en", "Answer: 1.234", "1.234"), ("en", "Answer: $12.00", "12.00"), ("en", "The answer is 1200.", "1200"),
+    ("en", r"Answer: $\boxed{1{,}200}$", "1200"), ("es", "Respuesta: 1.234", "1234"),
+    ("es", "Respuesta final: 1200", "1200"), ("fr", "Réponse : 1 234", "1234"),
+    ("fr", "Réponse : 1\u202f234,50 €", "1234.50"), ("fr", "Re\u0301ponse : 18", "18"), ("ja", "答え: ５", "5"),
+    ("ja", "答えは1200です", "1200"), ("ja", "答え：１，２００㎡", "1200"), ("ru", "Ответ: 7\nОтвет: 8", "8"),
+    ("ru", "ОТВЕТ: 1 200 рублей", "1200"), ("sw", "Jibu: 2 + 3 = 5", "5"), ("sw", "Jibu ni: 1200", "1200"),
+    ("te", "సమాధానం: ౧౨", "12"), ("th", "คำตอบ: ๑๒", "12"), ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
+    ("zh", "答案：5个", "5"), ("zh", "答案是 18", "18"), ("de", "10", "10"), ("de", "**1.200** €", "1200"),
+    ("en", "It is 10", ""), ("en", "3 + 7 = 10", ""), ("de", "Antwort: keine", ""), ("en", "", ""),
+]  # fmt: skip
 
-class TestMGSM:
-    @pytest.mark.parametrize(("language", "reply", "answer"), [
-        ("bn", "উত্তর: ১২", "12"), ("bn", "উত্তরঃ ১২০০", "1200"),
-        ("bn", "সুতরাং উত্তর হল ১,২০,০০০ টাকা।", "120000"), ("de", "3 + 7 = 10\nAntwort: 10", "10"),
-        ("de", "**Antwort:** 10 Hefte", "10"), ("de", "**Antwort**\n18", "18"), ("de", "Die Antwort ist 18.", "18"),
-        ("de", "Antwort: 18,00 €", "18.00"), ("de", "Antwort: 1.234", "1234"), ("de", "Antwort: 1'200", "1200"),
-        ("de", "Antwort: 18\nIch hoffe, meine Antworten helfen.", "18"),
-        ("de", "Letzte Zeile: „Antwort:“ und nur die Zahl.\n3 + 7 = 10\nAntwort: 10", "10"),
-        ("de", "Um die Frage zu beantworten: 18", ""), ("de", "Answer: 18", ""), ("en", "Answer: 1,234", "1234"),
-        ("en", "Answer: 1.234", "1.234"), ("en", "Answer: $12.00", "12.00"), ("en", "The answer is 1200.", "1200"),
-        ("en", r"Answer: $\boxed{1{,}200}$", "1200"), ("es", "Respuesta: 1.234", "1234"),
-        ("es", "Respuesta final: 1200", "1200"), ("fr", "Réponse : 1 234", "1234"),
-        ("fr", "Réponse : 1\u202f234,50 €", "1234.50"), ("fr", "Re\u0301ponse : 18", "18"), ("ja", "答え: ５", "5"),
-        ("ja", "答えは1200です", "1200"), ("ja", "答え：１，２００㎡", "1200"), ("ru", "Ответ: 7\nОтвет: 8", "8"),
-        ("ru", "ОТВЕТ: 1 200 рублей", "1200"), ("sw", "Jibu: 2 + 3 = 5", "5"), ("sw", "Jibu ni: 1200", "1200"),
-        ("te", "సమాధానం: ౧౨", "12"), ("th", "คำตอบ: ๑๒", "12"), ("th", "คําตอบคือ ๑,๒๐๐ บาท", "1200"),
-        ("zh", "答案：5个", "5"), ("zh", "答案是 18", "18"), ("de", "10", "10"), ("de", "**1.200** €", "1200"),
-        ("en", "It is 10", ""), ("en", "3 + 7 = 10", ""), ("de", "Antwort: keine", ""), ("en", "", ""),
-    ])  # fmt: skip
-    def test_the_last_number_behind_the_languages_word_for_an_answer(self, language, reply, answer):
-        assert mgsm.extract_answer(reply, language) == answer
 
-    def test_what_is_thought_aloud_is_no_reply(self, tmp_path, score):
-        (tmp_path / "mgsm_de.tsv").write_text("Wie viele?\t1,200\n")
-        env = mgsm.load_environment(str(tmp_path), "de")
-        state = score(env, env.examples[0], "<think>Antwort: 5</think>Antwort: 1.200")
-        assert (state["reward"], state["parsed_answer"]) == (1.0, "1200")
-        assert score(env, env.examples[0], "<think>Antwort: 1.200</think>Keine")["reward"] == 0.0
+def mgsm_environment(tmp_path, language, *row):
+    (tmp_path / f"mgsm_{language}.tsv").write_text("\t".join(row) + "\n")
+    return mgsm.load_environment(str(tmp_path), language)
 
-    @pytest.mark.parametrize(("reply", "answer"), [("Answer: 18", "180"), ("Answer: 180", "18"), ("Answer: 0", "18")])
-    def test_zeros_at_the_end_count(self, tmp_path, score, reply, answer):
-        (tmp_path / "mgsm_en.tsv").write_text(f"How many?\t{answer}\n")
-        env = mgsm.load_environment(str(tmp_path), "en")
-        assert score(env, env.examples[0], reply)["reward"] == 0.0
 
-    def test_every_reference_number_is_right_and_nothing_is_wrong(self, data, all_right):
-        def reply(example):
-            return f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}"
+def test_mgsm_takes_the_last_number_behind_the_languages_word_for_an_answer():
+    assert [(language, reply, mgsm.extract_answer(reply, language)) for language, reply, _ in REPLIES] == REPLIES
 
-        all_right(mgsm.load_environment(str(data / "mgsm")), reply, 2_750)
 
-    def test_some_languages(self, data):
-        examples = list(mgsm.load_environment(str(data / "mgsm"), "de, sw").examples)
-        assert [example["info"] for example in (examples[0], examples[-1])] == [
-            {"category": "de", "language": "de", "script": "latin", "problem": 1},
-            {"category": "sw", "language": "sw", "script": "latin", "problem": 250},
-        ]
-        assert len(examples) == 500
+def test_mgsm_reads_no_answer_in_what_is_thought_aloud(tmp_path, score):
+    env = mgsm_environment(tmp_path, "de", "Wie viele?", "1,200")
+    state = score(env, env.examples[0], "<think>Antwort: 5</think>Antwort: 1.200")
+    assert (state["reward"], state["parsed_answer"]) == (1.0, "1200")
+    assert score(env, env.examples[0], "<think>Antwort: 1.200</think>Keine")["reward"] == 0.0
 
-    def test_an_unknown_language_or_folder_is_an_error(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"no language 'xx'. Choose one of: bn, de, en"):
-            mgsm.load_environment(languages=["xx"])
-        with pytest.raises(DatasetError, match=r"a folder with files such as mgsm_de.tsv"):
-            len(mgsm.load_environment(str(tmp_path / "none")).examples)
+
+def test_mgsm_counts_zeros_at_the_end(tmp_path, score):
+    for answer, wrong in (("180", ["18"]), ("18", ["180", "0"])):
+        env = mgsm_environment(tmp_path, "en", "How many?", answer)
+        assert [score(env, env.examples[0], f"Answer: {number}")["reward"] for number in wrong] == [0.0] * len(wrong)
+
+
+def test_mgsm_reference_numbers_are_right_and_blanks_are_not(data, all_right):
+    def reply(example):
+        return f"…\n{mgsm.LANGUAGES[example['info']['language']].answer}: {example['answer']}"
+
+    all_right(mgsm.load_environment(str(data / "mgsm")), reply, 2_750)
+
+
+def test_mgsm_takes_some_languages(data):
+    examples = list(mgsm.load_environment(str(data / "mgsm"), "de, sw").examples)
+    assert [example["info"] for example in (examples[0], examples[-1])] == [
+        {"category": "de", "language": "de", "script": "latin", "problem": 1},
+        {"category": "sw", "language": "sw", "script": "latin", "problem": 250},
+    ]
+    assert len(examples) == 500
+
+
+def test_mgsm_has_an_error_for_an_unknown_language_or_folder(tmp_path):
+    with pytest.raises(ConfigError, match=r"no language 'xx'. Choose one of: bn, de, en"):
+        mgsm.load_environment(languages=["xx"])
+    with pytest.raises(DatasetError, match=r"a folder with files such as mgsm_de.tsv"):
+        len(mgsm.load_environment(str(tmp_path / "none")).examples)
 
 
 MATH = [
@@ -94,24 +103,17 @@ MATH = [
 ]  # fmt: skip
 
 
-class TestMATH500:
-    def example(self, rows_file, answer):
-        row = {"problem": "?", "answer": answer, "subject": "Algebra", "level": 5}
-        env = math500.load_environment(rows_file(row))
-        return env, env.examples[0]
-
-    @pytest.mark.long
-    @pytest.mark.parametrize(("answer", "right", "wrong"), MATH)
-    def test_the_same_mathematics(self, rows_file, rewards, answer, right, wrong):
-        env, example = self.example(rows_file, answer)
-        said = [(example, right), (example, f"\\boxed{{{answer}}}"), (example, wrong), (example, "")]
-        assert rewards(env, said) == [1.0, 1.0, 0.0, 0.0]
-
-    def test_info_has_subject_and_level(self, rows_file):
-        assert self.example(rows_file, "1")[1]["info"] == {"category": "Algebra", "level": "5"}
+@pytest.mark.long
+@pytest.mark.parametrize(("answer", "right", "wrong"), drawn(MATH, 10))
+def test_math500_takes_the_same_mathematics(rows_file, rewards, answer, right, wrong):
+    env = math500.load_environment(rows_file({"problem": "?", "answer": answer, "subject": "Algebra", "level": 5}))
+    [example] = env.examples
+    assert example["info"] == {"category": "Algebra", "level": "5"}
+    said = [(example, reply) for reply in (right, f"\\boxed{{{answer}}}", wrong, "")]
+    assert rewards(env, said) == [1.0, 1.0, 0.0, 0.0]
 
 
-def test_the_answer_of_a_competition_problem_is_the_last_box_of_its_solution(rows_file):
+def test_math_python_takes_the_last_box_of_a_solution_as_its_answer(rows_file):
     row = {"problem": "?", "solution": r"Not \boxed{1}. So \boxed{\frac{1}{2}}.", "type": "Algebra"}
     env = math_python.load_environment(rows_file(row))
     [example] = env.examples

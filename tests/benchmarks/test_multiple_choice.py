@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections import Counter
 
 import pytest
 
@@ -48,133 +47,139 @@ UNSTATED = [
 ]  # fmt: skip
 
 
-class TestMMLU:
-    @pytest.mark.parametrize(("reply", "reward"), [
-        ("Answer: B", 1.0), ("**Answer:** (B)", 1.0), ("B", 1.0), ("b)", 1.0), (r"So it is \boxed{B}.", 1.0),
-        ("Answer: A? No.\nAnswer: B", 1.0), ("Answer: C", 0.0), ("A or B", 0.0),
-        ("Answer: because 2 and 2 is 4", 0.0), ("4", 0.0), ("", 0.0), ("<think>Answer: C</think>\nAnswer: B", 1.0),
-        ("<think>Answer: B</think>", 0.0),
-    ])  # fmt: skip
-    def test_the_letter_that_a_reply_ends_up_with(self, rows_file, score, reply, reward):
-        env = mmlu.load_environment(rows_file(MMLU_ROW))
-        assert score(env, env.examples[0], reply)["reward"] == reward
+LETTERS = {
+    "Answer: B": 1.0, "**Answer:** (B)": 1.0, "B": 1.0, "b)": 1.0, r"So it is \boxed{B}.": 1.0,
+    "Answer: A? No.\nAnswer: B": 1.0, "Answer: C": 0.0, "A or B": 0.0, "Answer: because 2 and 2 is 4": 0.0, "4": 0.0,
+    "": 0.0, "<think>Answer: C</think>\nAnswer: B": 1.0, "<think>Answer: B</think>": 0.0,
+}  # fmt: skip
 
-    @pytest.mark.parametrize("reply", [*STATED, *OTHER_LANGUAGES])
-    def test_however_it_is_stated(self, reply):
-        assert stated_letter(reply) == "B"
 
-    @pytest.mark.parametrize("reply", ["Answer: B) {}", "**Answer: (B) {}**", "The correct answer is [B] {}."])
-    def test_whatever_the_option_says(self, reply):
-        assert {text: stated_letter(reply.format(text)) for text in OWN_TEXT} == dict.fromkeys(OWN_TEXT, "B")
+def test_mmlu_rewards_the_letter_that_a_reply_ends_up_with(rows_file, rewards):
+    env = mmlu.load_environment(rows_file(MMLU_ROW))
+    found = rewards(env, [(env.examples[0], reply) for reply in LETTERS])
+    assert dict(zip(LETTERS, found, strict=True)) == LETTERS
 
-    @pytest.mark.parametrize("reply", UNSTATED)
-    def test_several_letters_and_words_are_no_letter(self, reply):
-        assert stated_letter(reply) is None
 
-    @pytest.mark.parametrize("part", ["answer ", "Answer: A, ", "answer is (", "option - ", "A, ", " ", "answer: the "])
-    def test_a_model_that_says_the_same_for_ever(self, part):
+def test_a_letter_is_read_however_it_is_stated_whatever_its_option_says():
+    replies = [*STATED, *OTHER_LANGUAGES]
+    for form in ("Answer: B) {}", "**Answer: (B) {}**", "The correct answer is [B] {}."):
+        replies += map(form.format, OWN_TEXT)
+    assert {reply: stated_letter(reply) for reply in replies} == dict.fromkeys(replies, "B")
+
+
+def test_several_letters_and_words_are_no_letter():
+    assert {reply: stated_letter(reply) for reply in UNSTATED} == dict.fromkeys(UNSTATED)
+
+
+def test_a_model_that_says_the_same_for_ever_is_read_in_time():
+    for part in ("answer ", "Answer: A, ", "answer is (", "option - ", "A, ", " ", "answer: the "):
         stated_letter(f"answer {part * 20_000}")
 
-    def test_choices_are_lettered_in_their_order(self, rows_file):
-        [example] = mmlu.load_environment(rows_file(MMLU_ROW)).examples
-        assert "A) 3\nB) 4\nC) 5\nD) 6" in example["prompt"][-1]["content"]
-        assert example["info"] == {"category": "stem", "subject": "elementary_mathematics", "choices_seed": None}
 
-    def test_a_seed_shuffles_each_question_by_itself(self, rows_file):
-        rows = [{**MMLU_ROW, "question": f"{number}?"} for number in range(40)]
-        path, fewer = rows_file(*rows), rows_file(*rows[20:], name="fewer.jsonl")
-        all_of_them = list(mmlu.load_environment(path, choices_seed=3).examples)
-        assert Counter(example["answer"] for example in all_of_them).keys() == set("ABCD")
-        assert all(f"{example['answer']}) 4" in example["prompt"][-1]["content"] for example in all_of_them)
-        later = list(mmlu.load_environment(fewer, choices_seed=3).examples)
-        assert [example["prompt"] for example in later] == [example["prompt"] for example in all_of_them[20:]]
-
-    def test_a_row_without_choices(self, rows_file):
-        with pytest.raises(DatasetError, match="line 1: no 'choices'"):
-            len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
-
-    @pytest.mark.long
-    @pytest.mark.parametrize("choices_seed", [None, 5])
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right, choices_seed):
-        env = mmlu.load_environment(str(data / "mmlu" / "test.jsonl.gz"), choices_seed=choices_seed)
-        examples = all_right(env, "Answer: {answer}".format_map, mmlu.DATA.num_examples)
-        assert {example["info"]["subject"] for example in examples} == set(mmlu.CATEGORY_OF)
+def test_mmlu_letters_choices_in_their_order(rows_file):
+    [example] = mmlu.load_environment(rows_file(MMLU_ROW)).examples
+    assert "A) 3\nB) 4\nC) 5\nD) 6" in example["prompt"][-1]["content"]
+    assert example["info"] == {"category": "stem", "subject": "elementary_mathematics", "choices_seed": None}
 
 
-class TestMMLUPro:
-    @pytest.mark.parametrize(("reply", "letter"), [
-        ("The answer is (C).", "C"), ("The answer is C", "C"), ("Answer: D", "D"),
-        ("The answer is (A). Or B, answer: B", "A"), ("It can be B. In the end D is right.", "D"),
-        ("the answer is unclear", None), ("", None),
-    ])  # fmt: skip
-    def test_the_authors_patterns_one_after_another(self, reply, letter):
-        assert mmlu_pro.extract_letter(reply) == letter
+def test_mmlu_seed_shuffles_each_question_by_itself(rows_file):
+    rows = [{**MMLU_ROW, "question": f"{number}?"} for number in range(40)]
+    path, fewer = rows_file(*rows), rows_file(*rows[20:], name="fewer.jsonl")
+    all_of_them = list(mmlu.load_environment(path, choices_seed=3).examples)
+    assert {example["answer"] for example in all_of_them} == set("ABCD")
+    assert all(f"{example['answer']}) 4" in example["prompt"][-1]["content"] for example in all_of_them)
+    later = list(mmlu.load_environment(fewer, choices_seed=3).examples)
+    assert [example["prompt"] for example in later] == [example["prompt"] for example in all_of_them[20:]]
 
-    @pytest.mark.parametrize(("num_patterns", "reward"), [(3, 1.0), (2, 0.0)])
-    def test_after_the_thoughts_and_with_fewer_patterns(self, rows_file, score, num_patterns, reward):
+
+def test_mmlu_has_an_error_for_a_row_without_choices(rows_file):
+    with pytest.raises(DatasetError, match="line 1: no 'choices'"):
+        len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
+
+
+@pytest.mark.long
+def test_mmlu_reference_letters_are_right_and_blanks_are_not_where_choices_are_shuffled(data, all_right):
+    env = mmlu.load_environment(str(data / "mmlu" / "test.jsonl.gz"), choices_seed=5)
+    examples = all_right(env, "Answer: {answer}".format_map, mmlu.DATA.num_examples)
+    assert {example["info"]["subject"] for example in examples} == set(mmlu.CATEGORY_OF)
+
+
+def test_mmlu_pro_tries_the_authors_patterns_one_after_another():
+    expected = {
+        "The answer is (C).": "C", "The answer is C": "C", "Answer: D": "D",
+        "The answer is (A). Or B, answer: B": "A", "It can be B. In the end D is right.": "D",
+        "the answer is unclear": None, "": None,
+    }  # fmt: skip
+    assert {reply: mmlu_pro.extract_letter(reply) for reply in expected} == expected
+
+
+def test_mmlu_pro_reads_behind_the_thoughts_with_fewer_patterns_and_takes_blanks_off_the_options(rows_file, score):
+    for num_patterns, reward in ((3, 1.0), (2, 0.0)):
         env = mmlu_pro.load_environment(rows_file(PRO_ROW), num_patterns=num_patterns)
         assert score(env, env.examples[0], "<think>The answer is (B).</think> It is A.")["reward"] == reward
-
-    def test_blanks_that_give_the_right_option_away_are_taken_off(self, rows_file):
-        [example] = mmlu_pro.load_environment(rows_file(PRO_ROW)).examples
-        assert "A) 4\nB) 5\nC) 6\n" in example["prompt"][-1]["content"]
-        assert (example["answer"], example["info"]["category"]) == ("A", "math")
-
-    def test_solved_questions_of_the_same_field_come_before(self, rows_file):
-        solved = [
-            {**PRO_ROW, "question": f"{field} {number}?", "category": field, "cot_content": f"A: {number}."}
-            for field in ("law", "math")
-            for number in range(3)
-        ]
-        shots = rows_file(*solved, name="shots.jsonl")
-        env = mmlu_pro.load_environment(rows_file(PRO_ROW), num_few_shot=2, few_shot_dataset=shots)
-        said = [message["content"] for message in env.examples[0]["prompt"]]
-        assert [text.partition("?")[0] for text in said] == ["math 0", "0.", "math 1", "1.", "2+2"]
-
-    @pytest.mark.long
-    def test_a_real_models_answers_are_read_as_their_authors_read_them(self, data, rewards):
-        """Of 12,032 recorded answers 49.46 % are right, and each is read as the letter that was published with it."""
-        env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
-        examples = {example["info"]["question_id"]: example for example in env.examples}
-        with gzip.open(data / "mmlu_pro" / "recorded-jamba-1.5-large.jsonl.gz", "rt", encoding="utf-8") as file:
-            recorded = [json.loads(line) for line in file]
-        other = [row for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]]
-        assert [row["question_id"] for row in other] == []
-        found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
-        assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
-
-    @pytest.mark.long
-    def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, all_right):
-        env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
-        examples = all_right(env, "The answer is ({answer}).".format_map)
-        assert len({example["info"]["category"] for example in examples}) == 14
+    assert "A) 4\nB) 5\nC) 6\n" in env.examples[0]["prompt"][-1]["content"]
+    assert (env.examples[0]["answer"], env.examples[0]["info"]["category"]) == ("A", "math")
 
 
-class TestGPQA:
-    def test_the_order_is_that_of_the_seed_and_the_letter_goes_with_it(self, rows_file):
-        path = rows_file(GPQA_ROW)
-        letters = set()
-        for seed in range(20):
-            [example] = gpqa.load_environment(path, choices_seed=seed).examples
-            assert f"{example['answer']}) Argon\n" in example["prompt"][-1]["content"]
-            assert example["info"] == {"category": "Chemistry", "subdomain": "Inorganic", "choices_seed": seed}
-            letters.add(example["answer"])
-        assert letters == set("ABCD")
+def test_mmlu_pro_shows_solved_questions_of_the_same_field_before(rows_file):
+    solved = [
+        {**PRO_ROW, "question": f"{field} {number}?", "category": field, "cot_content": f"A: {number}."}
+        for field in ("law", "math")
+        for number in range(3)
+    ]
+    shots = rows_file(*solved, name="shots.jsonl")
+    env = mmlu_pro.load_environment(rows_file(PRO_ROW), num_few_shot=2, few_shot_dataset=shots)
+    said = [message["content"] for message in env.examples[0]["prompt"]]
+    assert [text.partition("?")[0] for text in said] == ["math 0", "0.", "math 1", "1.", "2+2"]
 
-    def test_twelve_questions(self, rows_file, rewards):
-        env = gpqa.load_environment(rows_file(*({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
-        examples = list(env.examples)
-        said = [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples]
-        assert rewards(env, said) == [1.0] * 12
-        assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
 
-    def test_an_unknown_subset_is_an_error(self):
-        with pytest.raises(ConfigError, match=r"no subset 'gold'. Choose one of: diamond, main, extended"):
-            gpqa.load_environment(subset="gold")
+@pytest.mark.long
+def test_mmlu_pro_reads_a_real_models_answers_as_their_authors_read_them(data, rewards):
+    """Of 12,032 recorded answers 49.46 % are right, and each is read as the letter that was published with it."""
+    env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
+    examples = {example["info"]["question_id"]: example for example in env.examples}
+    with gzip.open(data / "mmlu_pro" / "recorded-jamba-1.5-large.jsonl.gz", "rt", encoding="utf-8") as file:
+        recorded = [json.loads(line) for line in file]
+    other = [row for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]]
+    assert [row["question_id"] for row in other] == []
+    found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
+    assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
 
-    @pytest.mark.long
-    def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(DatasetError, match=r"accept the terms .* Idavidrein/gpqa, and set HF_TOKEN"):
-            len(gpqa.load_environment().examples)
+
+@pytest.mark.long
+def test_mmlu_pro_reference_letters_are_right_and_blanks_are_not(data, all_right):
+    env = mmlu_pro.load_environment(str(data / "mmlu_pro" / "test.jsonl.gz"))
+    examples = all_right(env, "The answer is ({answer}).".format_map)
+    assert len({example["info"]["category"] for example in examples}) == 14
+
+
+def test_gpqa_order_is_that_of_the_seed_and_the_letter_goes_with_it(rows_file):
+    path = rows_file(GPQA_ROW)
+    letters = set()
+    for seed in range(20):
+        [example] = gpqa.load_environment(path, choices_seed=seed).examples
+        assert f"{example['answer']}) Argon\n" in example["prompt"][-1]["content"]
+        assert example["info"] == {"category": "Chemistry", "subdomain": "Inorganic", "choices_seed": seed}
+        letters.add(example["answer"])
+    assert letters == set("ABCD")
+
+
+def test_gpqa_references_are_right_and_blanks_are_not(rows_file, rewards):
+    env = gpqa.load_environment(rows_file(*({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
+    examples = list(env.examples)
+    said = [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples]
+    assert rewards(env, said) == [1.0] * 12
+    assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
+
+
+def test_gpqa_has_an_error_for_an_unknown_subset():
+    with pytest.raises(ConfigError, match=r"no subset 'gold'. Choose one of: diamond, main, extended"):
+        gpqa.load_environment(subset="gold")
+
+
+@pytest.mark.long
+def test_gpqa_error_without_access_says_what_to_accept(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DatasetError, match=r"accept the terms .* Idavidrein/gpqa, and set HF_TOKEN"):
+        len(gpqa.load_environment().examples)

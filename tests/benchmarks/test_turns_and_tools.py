@@ -16,20 +16,21 @@ class TestHumanEval:
         assert rewards(env, [(example, example["answer"]) for example in examples]) == [1.0] * 164
         assert rewards(env, [(example, "") for example in examples[:12]]) == [0.0] * 12
 
-    @pytest.mark.parametrize("reply", [
-        "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
-        "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
-        "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
-        "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
-    ])  # fmt: skip
-    def test_what_is_not_the_function_does_not_pass(self, rows_file, score, needs_sandbox, reply):
+    def test_what_is_not_the_function_does_not_pass(self, rows_file, rewards, needs_sandbox):
         row = {
             "task_id": "X/0", "prompt": "def inc(n):\n    'Adds 1.'\n", "canonical_solution": "    return n + 1\n",
             "test": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "inc",
         }  # fmt: skip
         env = humaneval.load_environment(rows_file(row))
-        assert score(env, env.examples[0], reply)["reward"] == 0.0
-        assert score(env, env.examples[0], f"So:\n```python\n{row['prompt']}    return n + 1\n```")["reward"] == 1.0
+        wrong = [
+            "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
+            "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
+            "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
+            "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
+        ]  # fmt: skip
+        replies = [*wrong, f"So:\n```python\n{row['prompt']}    return n + 1\n```"]
+        found = rewards(env, [(env.examples[0], reply) for reply in replies])
+        assert dict(zip(replies, found, strict=True)) == {**dict.fromkeys(replies, 0.0), replies[-1]: 1.0}
 
 
 NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper", "Ann McKay", "Bo McKay", "Edsger W. Dijkstra", "Plato"]
@@ -76,17 +77,18 @@ class TestAlphabetSort:
 
 
 class TestReverseText:
-    @pytest.mark.parametrize(("text", "reply", "reward"), [
-        ("abc def", "<reversed_text>fed cba</reversed_text>", 1.0),
-        (" abc ", "<reversed_text> cba </reversed_text>", 1.0), ("ab", "<reversed_text>bb</reversed_text>", 0.5),
-        ("äö", "<reversed_text>öä</reversed_text>", 1.0), ("abc", "cba", 0.0),
-        ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
-        ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
-        ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0), ("abc", "", 0.0),
-    ])  # fmt: skip
-    def test_how_much_of_the_text_is_right(self, rows_file, score, text, reply, reward):
-        env = reverse_text.load_environment(rows_file({"prompt": text}))
-        assert score(env, env.examples[0], reply)["reward"] == reward
+    def test_how_much_of_the_text_is_right(self, rows_file, score):
+        cases = [
+            ("abc def", "<reversed_text>fed cba</reversed_text>", 1.0),
+            (" abc ", "<reversed_text> cba </reversed_text>", 1.0), ("ab", "<reversed_text>bb</reversed_text>", 0.5),
+            ("äö", "<reversed_text>öä</reversed_text>", 1.0), ("abc", "cba", 0.0),
+            ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
+            ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
+            ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0), ("abc", "", 0.0),
+        ]  # fmt: skip
+        env = reverse_text.load_environment(rows_file(*({"prompt": text} for text, _, _ in cases)))
+        found = [score(env, example, case[1])["reward"] for example, case in zip(env.examples, cases, strict=True)]
+        assert found == [reward for _, _, reward in cases]
 
     @pytest.mark.long
     def test_long_texts_are_compared_piece_by_piece(self):
@@ -114,39 +116,33 @@ class TestToolTest:
         assert set(rewards(env, twice)) == {0.0}
 
 
-class TestWordle:
-    TOLD = "[GAME] You submitted [crane].\nFeedback:\nC R A N E \nX Y G X X \n\nYou have 5 guesses left."
+TOLD = "[GAME] You submitted [crane].\nFeedback:\nC R A N E \nX Y G X X \n\nYou have 5 guesses left."
 
-    def test_what_the_model_reads_is_the_last_feedback(self):
-        assert wordle.last_feedback(f"Rules\n{self.TOLD}").splitlines()[:2] == ["C R A N E ", "X Y G X X "]
-        assert wordle.last_feedback("[GAME] Guess a word.") == "Guess a word."
 
-    def scores(self, *messages):
-        parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
+def test_wordle_shows_the_model_the_last_feedback():
+    assert wordle.last_feedback(f"Rules\n{TOLD}").splitlines()[:2] == ["C R A N E ", "X Y G X X "]
+    assert wordle.last_feedback("[GAME] Guess a word.") == "Guess a word."
+
+
+def test_wordle_scores_the_word_how_fast_it_was_found_and_the_format():
+    parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
+
+    def scores(*messages):
         said = [
             AssistantMessage(content=text) if place % 2 == 0 else UserMessage(content=text)
             for place, text in enumerate(messages)
         ]
         return [round(func(said, "bread", parser), 2) for func in (wordle.found, wordle.partly_found, wordle.speed)]
 
-    def test_the_word_and_how_fast(self):
-        assert self.scores("<guess>[bread]</guess>") == [1.0, 0.0, 1.0]
-        assert self.scores("<guess>[crane]</guess>", "X Y G X X", "<guess>[BREAD]</guess>") == [1.0, 0.0, 0.5]
-
-    def test_thoughts_are_no_guess(self):
-        assert self.scores("<think><guess>[crane]</guess>?</think><guess>[bread]</guess>") == [1.0, 0.0, 1.0]
-        assert self.scores("<think><guess>[bread]</guess>") == [0.0, 0.0, 0.0]
-
-    def test_a_word_that_was_not_found(self):
-        feedback = wordle.last_feedback(self.TOLD)
-        assert self.scores("<guess>[crane]</guess>", feedback) == [0.0, 0.3, 0.0]
-        assert self.scores("<guess>bread</guess>") == [0.0, 0.0, 0.0]
-        assert self.scores("") == [0.0, 0.0, 0.0]
-
-    @pytest.mark.parametrize(("text", "reward"), [
-        ("<guess>[crane]</guess>", 1.0), ("So: <guess>[crane]</guess>", 0.8),
-        ("<think>So</think><guess>[a]</guess>", 1.0), ("", 0.0),
-    ])  # fmt: skip
-    def test_the_format_counts_where_a_guess_is_made(self, text, reward):
-        parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
-        assert round(wordle.kept_format([AssistantMessage(content=text)], parser), 2) == reward
+    assert scores("<guess>[bread]</guess>") == [1.0, 0.0, 1.0]
+    assert scores("<guess>[crane]</guess>", "X Y G X X", "<guess>[BREAD]</guess>") == [1.0, 0.0, 0.5]
+    assert scores("<think><guess>[crane]</guess>?</think><guess>[bread]</guess>") == [1.0, 0.0, 1.0]
+    assert scores("<think><guess>[bread]</guess>") == [0.0, 0.0, 0.0]
+    assert scores("<guess>[crane]</guess>", wordle.last_feedback(TOLD)) == [0.0, 0.3, 0.0]
+    assert scores("<guess>bread</guess>") == scores("") == [0.0, 0.0, 0.0]
+    formats = {
+        "<guess>[crane]</guess>": 1.0, "So: <guess>[crane]</guess>": 0.8, "<think>So</think><guess>[a]</guess>": 1.0,
+        "": 0.0,
+    }  # fmt: skip
+    found = {text: wordle.kept_format([AssistantMessage(content=text)], parser) for text in formats}
+    assert found == pytest.approx(formats, abs=0.005)

@@ -28,17 +28,17 @@ def validate(tmp_path):
     return validate
 
 
-@pytest.mark.parametrize(("name", "rows"), [
-    ("arithmetic", []), ("tool-test", []),
-    ("alphabet-sort", [{"names": NAMES[start:] + NAMES[:start]} for start in range(6)]),
-    ("reverse-text", [{"prompt": "abc def"}]), ("math500", [{"problem": "?", "answer": r"\frac{1}{2}"}]),
-    ("gpqa", [{"Question": "?", "Correct Answer": "right", **CHOICES}]),
-    ("triviaqa", [{"question": "?", "answer": {"value": "The Paris"}}]),
-])  # fmt: skip
-def test_references_are_worth_one_and_nothing_is_worth_nothing(validate, name, rows):
-    code, found = validate(name, *rows)
-    assert (code, found["problems"], found["correct"]) == (0, {}, len(found["tried"]))
-    assert {(tried["reward"], tried["blank"]) for tried in found["tried"]} == {(1.0, 0.0)}
+def test_references_are_worth_one_and_nothing_is_worth_nothing(validate):
+    for name, *rows in [
+        ("arithmetic",), ("tool-test",),
+        ("alphabet-sort", *({"names": NAMES[start:] + NAMES[:start]} for start in range(6))),
+        ("reverse-text", {"prompt": "abc def"}), ("math500", {"problem": "?", "answer": r"\frac{1}{2}"}),
+        ("gpqa", {"Question": "?", "Correct Answer": "right", **CHOICES}),
+        ("triviaqa", {"question": "?", "answer": {"value": "The Paris"}}),
+    ]:  # fmt: skip
+        code, found = validate(name, *rows)
+        assert (code, found["problems"], found["correct"]) == (0, {}, len(found["tried"])), name
+        assert {(tried["reward"], tried["blank"]) for tried in found["tried"]} == {(1.0, 0.0)}
 
 
 def test_a_group_replies_as_each_of_its_environments_does(tmp_path, monkeypatch):
@@ -57,13 +57,11 @@ def test_code_runs_in_the_sandbox_of_the_rollout(validate, needs_sandbox):
     assert (code, found["problems"], found["correct"]) == (0, {}, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "verdict"), [("simpleqa", QUESTION, "A"), ("healthbench", CASE, '{"criteria_met": true}')]
-)
-def test_a_named_judge_gets_a_request(validate, name, row, verdict):
-    with ModelServer(FixedAnswer(verdict)) as server:
-        code, found = validate(name, row, judge_model="judge", judge_base_url=server.url)
-        assert (code, found["problems"], server.stats().received) == (0, {}, 1)
+def test_a_named_judge_gets_a_request(validate):
+    for name, row, verdict in (("simpleqa", QUESTION, "A"), ("healthbench", CASE, '{"criteria_met": true}')):
+        with ModelServer(FixedAnswer(verdict)) as server:
+            code, found = validate(name, row, judge_model="judge", judge_base_url=server.url)
+            assert (code, found["problems"], server.stats().received) == (0, {}, 1)
 
 
 def test_a_judge_without_a_key_is_a_problem(validate, monkeypatch):

@@ -59,9 +59,9 @@ def view(warehouse: Path, **options: Any) -> Iterator[tuple[int, str]]:
         yield pid, address
 
 
-def seconds_of(run: Callable[[], object]) -> float:
+def seconds_of(run: Callable[..., object], *arguments: Any) -> float:
     began = time.perf_counter()
-    run()
+    run(*arguments)
     return time.perf_counter() - began
 
 

@@ -68,7 +68,7 @@ def publishers(folder: Path) -> Iterator[tuple[str, str]]:
     runs = [nights.write_run(folder / "runs", number).path for number in range(PUBLISHERS * RUNS_OF_EACH)]
     shares = [runs[number::PUBLISHERS] for number in range(PUBLISHERS)]
     with ProcessPoolExecutor(PUBLISHERS, multiprocessing.get_context("spawn")) as processes:
-        list(processes.map(_nothing, range(PUBLISHERS)))  # starts the processes
+        list(processes.map(abs, range(PUBLISHERS)))  # starts the processes
         started = time.monotonic()
         took = [each for share in processes.map(_publish_all, [warehouse] * PUBLISHERS, shares) for each in share]
         seconds = time.monotonic() - started
@@ -81,7 +81,7 @@ def night(folder: Path) -> Iterator[tuple[str, str]]:
     """A night of many small runs, published one after another by one process, with packing."""
     nights, warehouse = Nights(NIGHTLY), Warehouse(folder / "warehouse")
     runs = [nights.write_run(folder / "runs", number).path for number in range(RUNS_OF_A_NIGHT)]
-    took = [seconds_of(lambda run=run: warehouse.publish(run)) for run in runs]  # type: ignore[misc]
+    took = [seconds_of(warehouse.publish, run) for run in runs]
     case = f"{RUNS_OF_A_NIGHT:,} runs of {NIGHTLY.rollouts} rollouts"
     yield case, f"{sum(took):.0f} s; {_times(took)}; {_count(folder / 'warehouse')} segments remain"
     yield "queries after them", _asked(folder / "warehouse")
@@ -112,23 +112,17 @@ async def _create_task_runs(api: str) -> float:
 
 
 def _publish_unpacked(folder: Path, numbers: Sequence[int]) -> list[float]:
-    nights, store, took = Nights(SMALL), Folder(folder / "warehouse"), []
-    for number in numbers:
-        run = nights.write_run(folder / "runs", number).path
-        took.append(seconds_of(lambda run=run: publish_run(store, run)))  # type: ignore[misc]
-    return took
+    nights, store = Nights(SMALL), Folder(folder / "warehouse")
+    runs = (nights.write_run(folder / "runs", number).path for number in numbers)
+    return [seconds_of(publish_run, store, run) for run in runs]
 
 
 def _publish_all(warehouse: Path, runs: Sequence[Path]) -> list[float]:
-    return [seconds_of(lambda run=run: Warehouse(warehouse).publish(run)) for run in runs]  # type: ignore[misc]
+    return [seconds_of(lambda run: Warehouse(warehouse).publish(run), run) for run in runs]
 
 
 def _times(seconds: Sequence[float]) -> str:
     return f"a publish takes {1000 * median(seconds):,.0f} ms (at most {1000 * max(seconds):,.0f} ms)"
-
-
-def _nothing(_number: int) -> None:
-    """Does nothing."""
 
 
 def _count(warehouse: Path) -> int:

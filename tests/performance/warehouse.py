@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -137,8 +137,7 @@ def publish(plan: Plan) -> Iterator[Row]:
 
 
 def publish_alone(warehouse: Path, run_dir: Path) -> Published:
-    seconds = seconds_of(lambda: Warehouse(warehouse).publish(run_dir))
-    return Published(seconds, _peak_megabytes())
+    return Published(seconds_of(lambda: Warehouse(warehouse).publish(run_dir)), _peak_megabytes())
 
 
 def publish_plainly(database: Path, run_dir: Path) -> Published:
@@ -237,29 +236,25 @@ def _compared(built: Built, plain: Path, asked: Sequence[Question]) -> Iterator[
 
 def ask(warehouse: Path, question: Question) -> Asked:
     asked = Warehouse(warehouse)
-    return _timed(lambda: len(asked.query(question.sql, question.parameters).rows))
+    return _timed(lambda: asked.query(question.sql, question.parameters).rows)
 
 
 def ask_plainly(database: Path, question: Question) -> Asked:
     """Asks a DuckDB file, which stays open."""
     connection: list[duckdb.DuckDBPyConnection] = []
 
-    def count() -> int:
+    def rows() -> Sized:
         if not connection:
             connection.append(duckdb.connect(str(database), read_only=True))
-        return len(connection[0].execute(question.sql, question.parameters).fetchall())
+        return connection[0].execute(question.sql, question.parameters).fetchall()
 
-    return _timed(count)
+    return _timed(rows)
 
 
-def _timed(count_rows: Callable[[], int]) -> Asked:
-    milliseconds, rows = [], 0
-    for _ in range(1 + WARM):
-        started = time.perf_counter()
-        rows = count_rows()
-        milliseconds.append((time.perf_counter() - started) * 1000)
-    cold, *warm = milliseconds
-    return Asked(cold, min(warm), statistics.median(warm), rows)
+def _timed(ask: Callable[[], Sized]) -> Asked:
+    rows: list[int] = []
+    cold, *warm = (1000 * seconds_of(lambda: rows.append(len(ask()))) for _ in range(1 + WARM))
+    return Asked(cold, min(warm), statistics.median(warm), rows[-1])
 
 
 def growth(plan: Plan) -> Iterator[Row]:
@@ -354,7 +349,7 @@ def compare(plan: Plan) -> Iterator[Row]:
         "with texts for a page": lambda: compare_all(before, after, Terms(), warehouse=warehouse, excerpts=20),
     }
     for case, run in cases.items():
-        asked = _timed(lambda run=run: len([run()]))  # type: ignore[misc]
+        asked = _timed(lambda run=run: [run()])  # type: ignore[misc]
         yield Row(f"two runs of {nights.shape.rollouts:,} rollouts: {case}", "", str(asked), "", "≤ 1,000 ms")
 
 
@@ -370,7 +365,7 @@ def pages(plan: Plan) -> Iterator[Row]:
             "/notes", "/search?q=xyzzy",
         )  # fmt: skip
         for path in asked:
-            took = _timed(lambda path=path: len(client.get(path).raise_for_status().content))  # type: ignore[misc]
+            took = _timed(lambda path=path: client.get(path).raise_for_status().content)  # type: ignore[misc]
             yield Row(f"page {path}", "", str(took), "", "")
         processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         server, *queries = (process.memory_full_info().pss / _MEGABYTE for process in processes)

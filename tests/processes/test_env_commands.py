@@ -135,222 +135,198 @@ def made(python, its_fork, tmp_path_factory):
     return shell
 
 
-class TestInit:
-    def test_says_what_it_made_and_what_to_type_next(self, shell):
-        ended = shell.nightjar("env", "init", "ada/my-env")
-        names = ("my_env.py", "test_my_env.py", "pyproject.toml", "README.md")
-        assert ended.stdout.splitlines() == [f"environments/my_env/{name}" for name in names]
-        assert all((shell.folder / line).is_file() for line in ended.stdout.splitlines())
-        assert "python -m pytest environments/my_env" in ended.stderr
-        assert "nightjar eval run my-env" in ended.stderr
+def test_init_says_what_it_made_and_what_to_type_next(shell):
+    ended = shell.nightjar("env", "init", "ada/my-env")
+    names = ("my_env.py", "test_my_env.py", "pyproject.toml", "README.md")
+    assert ended.stdout.splitlines() == [f"environments/my_env/{name}" for name in names]
+    assert all((shell.folder / line).is_file() for line in ended.stdout.splitlines())
+    assert "python -m pytest environments/my_env" in ended.stderr
+    assert "nightjar eval run my-env" in ended.stderr
 
-    @pytest.mark.parametrize("names", [["sums"], ["tries", "calc", "in_files"]], ids=" ".join)
-    def test_its_tests_pass_as_they_are(self, made, names):
-        ended = made.pytest("-q", "-p", "no:asyncio", *(f"environments/{name}" for name in names))
-        assert ended.returncode == 0, ended.stdout
 
-    def test_it_runs_against_the_model_server_with_its_own_defaults(self, made):
-        with ModelServer(ArithmeticSolver()) as server:
-            ended = made.ok("eval", "run", "in-files", "-m", "m", "-b", server.url, "--direct", "--json")
-        outcome = json.loads(ended)
-        assert (outcome["avg_reward"], outcome["num_examples"], outcome["rollouts_per_example"]) == (1.0, 5, 3)
-        assert (outcome["env_id"], outcome["env_version"]) == ("in-files", "0.1.0")
+def test_what_init_made_passes_its_tests_and_runs_with_its_own_defaults(made):
+    ended = made.pytest("-q", "-p", "no:asyncio", "--import-mode=importlib", "environments")
+    assert ended.returncode == 0, ended.stdout
+    with ModelServer(ArithmeticSolver()) as server:
+        ended = made.ok("eval", "run", "in-files", "-m", "m", "-b", server.url, "--direct", "--json")
+    outcome = json.loads(ended)
+    assert (outcome["avg_reward"], outcome["num_examples"], outcome["rollouts_per_example"]) == (1.0, 5, 3)
+    assert (outcome["env_id"], outcome["env_version"]) == ("in-files", "0.1.0")
 
-    def test_the_readme_names_each_argument_and_metric(self, made):
-        for name, words in {
-            "sums": ["`num_problems`", "`system_prompt`", "`correct_answer`", "`boxed_answer`"],
-            "tries": ["`max_turns`", "`solved`", "`first_try`"],
-            "calc": ["`max_turns`", "`calculate_calls`", "`total_tool_calls`"],
-        }.items():
-            readme = (made.folder / "environments" / name / "README.md").read_text()
-            assert all(f"| {word} |" in readme for word in words)
-            assert f"nightjar eval run {name} " in readme
 
-    @pytest.mark.parametrize(
-        "name", ["My.Env", "2nd", "my--env", "my-env@1.0", "../my-env/", "class", "json", "pytest"]
-    )
-    def test_a_name_that_would_not_work_is_refused(self, shell, name):
+def test_the_readme_names_each_argument_and_metric_and_the_list_each_environment(made):
+    for name, words in {
+        "sums": ["`num_problems`", "`system_prompt`", "`correct_answer`", "`boxed_answer`"],
+        "tries": ["`max_turns`", "`solved`", "`first_try`"],
+        "calc": ["`max_turns`", "`calculate_calls`", "`total_tool_calls`"],
+    }.items():
+        readme = (made.folder / "environments" / name / "README.md").read_text()
+        assert all(f"| {word} |" in readme for word in words)
+        assert f"nightjar eval run {name} " in readme
+    shown = [line.split() for line in made.ok("env", "list", COLUMNS="200").splitlines()]
+    assert ["Benchmark", "Description", "Examples", "Licence", "Data"] in shown
+    assert ["Environment", "Version", "From", "Description"] in shown
+    assert ["calc", "0.1.0", "environments/calc", "Computations", "with", "a", "calculator."] in shown
+
+
+def test_init_refuses_a_name_that_would_not_work(shell):
+    for name in ("My.Env", "2nd", "my--env", "my-env@1.0", "../my-env/", "class", "json", "pytest"):
         assert repr(name) in shell.error("env", "init", name)
-        assert not (shell.folder / "environments").exists()
-
-    def test_nothing_is_overwritten(self, made):
-        module = made.folder / "environments" / "sums" / "sums.py"
-        before = module.read_text()
-        line = made.error("env", "init", "sums", "--kind", "tool")
-        assert "environments/sums already has sums.py, test_sums.py, pyproject.toml, README.md" in line
-        assert module.read_text() == before
-
-    def test_the_readme_can_be_rewritten(self, shell):
-        shell.ok("env", "init", "my-env", "--path", "here")
-        folder = shell.folder / "here" / "my_env"
-        for name in ("README.md", "my_env.py"):
-            (folder / name).write_text("mine")
-        assert shell.ok("env", "init", "my-env", "--path", "here", "--rewrite-readme") == "here/my_env/README.md\n"
-        assert (folder / "my_env.py").read_text() == "mine"
-        assert "--env-dir-path here" in (folder / "README.md").read_text()
+    assert not (shell.folder / "environments").exists()
 
 
-class TestInstall:
-    def test_a_local_environment_stays_editable(self, shell):
-        shell.ok("env", "init", "my-env")
-        ended = shell.nightjar("env", "install", "my-env", *OFFLINE)
-        folder = shell.folder / "environments" / "my_env"
-        assert ended.stdout == f"my-env 0.1.0 (installed, editable from {folder})\n"
-        assert "Next: nightjar eval run my-env" in ended.stderr
-        (folder / "my_env.py").write_text("def load_environment(): raise LookupError('changed')")
-        loaded = shell.run("-c", "import os, nightjar; os.chdir('/'); nightjar.load_environment('my-env')")
-        assert "LookupError: changed" in loaded.stderr
-
-    def test_a_wheel_keeps_its_defaults(self, shell, tmp_path):
-        shell.ok("env", "init", "my-env", "--multi-file")
-        project = shell.folder / "environments" / "my_env" / "pyproject.toml"
-        project.write_text(project.read_text().replace("num_examples = 5", "num_examples = 2"))
-        assert shell.ok("env", "install", "my-env", "--no-editable", *OFFLINE) == "my-env 0.1.0 (installed)\n"
-        elsewhere = Shell(shell.python, shell.fork, tmp_path / "elsewhere")
-        elsewhere.folder.mkdir()
-        with ModelServer(ArithmeticSolver()) as server:
-            ended = elsewhere.ok("eval", "run", "my-env", "-m", "m", "-b", server.url, "--direct", "--json")
-        assert json.loads(ended)["num_examples"] == 2
-        [listed] = [row for row in json.loads(elsewhere.ok("env", "list", "--json")) if row["env_id"] == "my-env"]
-        assert (listed["origin"], listed["version"]) == ("installed", "0.1.0")
-        assert listed["tags"] == ["single-turn", "math", "eval"]
-
-    def test_several_at_once_as_json_and_a_bare_folder_name_is_that_folder(self, shell):
-        shell.ok("env", "init", "my-env")
-        shell.write_package("by-hand", ["verifiers>=0.1.9"])
-        [one, other] = json.loads(shell.ok("env", "install", "by-hand", "ada/my-env", "--json", *OFFLINE))
-        assert (one["env_id"], one["version"], one["left_out"]) == ("by-hand", "1.0", ["verifiers>=0.1.9"])
-        assert one["editable_from"].endswith("by-hand")
-        assert (other["asked"], other["env_id"], other["distribution"]) == ("ada/my-env", "my-env", "my-env")
-
-    def test_verifiers_is_not_installed_and_other_dependencies_are(self, shell):
-        shell.write_wheel("needed", source="x = 1")
-        shell.write_package("by-hand", ["verifiers>=0.1.9", "needed>=1.0", "packaging"])
-        ended = shell.nightjar("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
-        assert ended.returncode == 0, ended.stderr
-        assert "Not installed, because Nightjar replaces it: verifiers>=0.1.9\n" in ended.stderr
-        assert shell.run("-c", "import needed").returncode == 0
-
-    def test_a_name_from_the_index_in_a_version(self, shell):
-        shell.write_wheel("far-env", dependencies=["verifiers"], version="1.2.0")
-        links = {"PIP_FIND_LINKS": "wheels"}
-        (shell.folder / "far-env").rename(shell.folder / "source")
-        assert shell.ok("env", "install", "ada/far-env@1.2", **links) == "far-env 1.2.0 (installed)\n"
-        line = shell.error("env", "install", "far-env@1.3", **links)
-        assert re.search(r"'far-env@1.3'.* far-env==1.3 \(from versions: 1.2.0\)", line)
-
-    def test_what_nightjar_could_not_work_with_is_refused(self, shell):
-        shell.write_package("by-hand", ["verifiers", "pydantic<2"])
-        shell.write_wheel("pydantic", source="x = 1", version="1.10")
-        assert "'pydantic<2'" in shell.error("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
-
-    def test_a_package_that_is_no_environment(self, shell):
-        shell.write_package("by-hand", ["verifiers"], source="x = 1")
-        line = shell.error("env", "install", "./by-hand", *OFFLINE)
-        assert "'by-hand' 1.0 is installed, but is not an environment" in line
-
-    @pytest.mark.parametrize(("name", "message"), [
-        ("./nowhere", "'./nowhere'"), ("empty/", "'empty' .* pyproject.toml"), ("alone", "nightjar eval run alone"),
-        ("no such name", "'no such name'"), ("my-env@newest", "'newest' in 'my-env@newest'"),
-        ("no-such-env", "the requirement no-such-env"),
-    ])  # fmt: skip
-    def test_what_cannot_be_installed(self, shell, name, message):
-        (shell.folder / "environments").mkdir()
-        (shell.folder / "empty").mkdir()
-        (shell.folder / "environments" / "alone.py").write_text("def load_environment(): ...")
-        assert re.search(message, shell.error("env", "install", name))
-
-    def test_a_package_that_does_not_build_says_why_in_one_line_and_the_rest_on_demand(self, shell):
-        (shell.write_package("by-hand") / "pyproject.toml").write_text("[project")
-        assert "TOMLDecodeError" in shell.error("env", "install", "./by-hand", *OFFLINE)
-        shown = shell.nightjar("env", "install", "./by-hand", "--verbose", *OFFLINE)
-        assert len(shown.stderr.splitlines()) > 5
+def test_init_overwrites_nothing_but_the_readme_on_request(shell):
+    shell.ok("env", "init", "my-env", "--path", "here")
+    folder = shell.folder / "here" / "my_env"
+    for name in ("README.md", "my_env.py"):
+        (folder / name).write_text("mine")
+    line = shell.error("env", "init", "my-env", "--path", "here", "--kind", "tool")
+    assert "here/my_env already has my_env.py, test_my_env.py, pyproject.toml, README.md" in line
+    assert shell.ok("env", "init", "my-env", "--path", "here", "--rewrite-readme") == "here/my_env/README.md\n"
+    assert (folder / "my_env.py").read_text() == "mine"
+    assert "--env-dir-path here" in (folder / "README.md").read_text()
 
 
-class TestForARun:
-    """Installs environments for a run, beside the packages of this Python."""
+def test_an_installed_local_environment_stays_editable(shell):
+    shell.ok("env", "init", "my-env")
+    ended = shell.nightjar("env", "install", "my-env", *OFFLINE)
+    folder = shell.folder / "environments" / "my_env"
+    assert ended.stdout == f"my-env 0.1.0 (installed, editable from {folder})\n"
+    assert "Next: nightjar eval run my-env" in ended.stderr
+    (folder / "my_env.py").write_text("def load_environment(): raise LookupError('changed')")
+    loaded = shell.run("-c", "import os, nightjar; os.chdir('/'); nightjar.load_environment('my-env')")
+    assert "LookupError: changed" in loaded.stderr
 
-    LOADS = """
+
+def test_an_installed_wheel_keeps_its_defaults(shell, tmp_path):
+    shell.ok("env", "init", "my-env", "--multi-file")
+    project = shell.folder / "environments" / "my_env" / "pyproject.toml"
+    project.write_text(project.read_text().replace("num_examples = 5", "num_examples = 2"))
+    assert shell.ok("env", "install", "my-env", "--no-editable", *OFFLINE) == "my-env 0.1.0 (installed)\n"
+    elsewhere = Shell(shell.python, shell.fork, tmp_path / "elsewhere")
+    elsewhere.folder.mkdir()
+    with ModelServer(ArithmeticSolver()) as server:
+        ended = elsewhere.ok("eval", "run", "my-env", "-m", "m", "-b", server.url, "--direct", "--json")
+    assert json.loads(ended)["num_examples"] == 2
+    [listed] = [row for row in json.loads(elsewhere.ok("env", "list", "--json")) if row["env_id"] == "my-env"]
+    assert (listed["origin"], listed["version"]) == ("installed", "0.1.0")
+    assert listed["tags"] == ["single-turn", "math", "eval"]
+
+
+def test_install_of_several_at_once_as_json_and_a_bare_folder_name_is_that_folder(shell):
+    shell.ok("env", "init", "my-env")
+    shell.write_package("by-hand", ["verifiers>=0.1.9"])
+    [one, other] = json.loads(shell.ok("env", "install", "by-hand", "ada/my-env", "--json", *OFFLINE))
+    assert (one["env_id"], one["version"], one["left_out"]) == ("by-hand", "1.0", ["verifiers>=0.1.9"])
+    assert one["editable_from"].endswith("by-hand")
+    assert (other["asked"], other["env_id"], other["distribution"]) == ("ada/my-env", "my-env", "my-env")
+
+
+def test_verifiers_is_not_installed_and_other_dependencies_are(shell):
+    shell.write_wheel("needed", source="x = 1")
+    shell.write_package("by-hand", ["verifiers>=0.1.9", "needed>=1.0", "packaging"])
+    ended = shell.nightjar("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
+    assert ended.returncode == 0, ended.stderr
+    assert "Not installed, because Nightjar replaces it: verifiers>=0.1.9\n" in ended.stderr
+    assert shell.run("-c", "import needed").returncode == 0
+
+
+def test_install_of_a_name_from_the_index_in_a_version(shell):
+    shell.write_wheel("far-env", dependencies=["verifiers"], version="1.2.0")
+    links = {"PIP_FIND_LINKS": "wheels"}
+    (shell.folder / "far-env").rename(shell.folder / "source")
+    assert shell.ok("env", "install", "ada/far-env@1.2", **links) == "far-env 1.2.0 (installed)\n"
+    line = shell.error("env", "install", "far-env@1.3", **links)
+    assert re.search(r"'far-env@1.3'.* far-env==1.3 \(from versions: 1.2.0\)", line)
+
+
+def test_what_nightjar_could_not_work_with_is_refused(shell):
+    shell.write_package("by-hand", ["verifiers", "pydantic<2"])
+    shell.write_wheel("pydantic", source="x = 1", version="1.10")
+    assert "'pydantic<2'" in shell.error("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
+
+
+def test_what_cannot_be_installed(shell):
+    (shell.folder / "environments").mkdir()
+    (shell.folder / "empty").mkdir()
+    (shell.folder / "environments" / "alone.py").write_text("def load_environment(): ...")
+    shell.write_package("by-hand", ["verifiers"], source="x = 1")
+    (shell.write_package("broken") / "pyproject.toml").write_text("[project")
+    for name, message in {
+        "./nowhere": "'./nowhere'", "empty/": "'empty' .* pyproject.toml", "alone": "nightjar eval run alone",
+        "no such name": "'no such name'", "my-env@newest": "'newest' in 'my-env@newest'",
+        "no-such-env": "the requirement no-such-env", "./broken": "TOMLDecodeError",
+        "./by-hand": "'by-hand' 1.0 is installed, but is not an environment",
+    }.items():  # fmt: skip
+        assert re.search(message, shell.error("env", "install", name, *OFFLINE))
+    shown = shell.nightjar("env", "install", "./broken", "--verbose", *OFFLINE)
+    assert len(shown.stderr.splitlines()) > 5
+
+
+LOADS = """
+
+
 import needed
 import nightjar as vf
 def load_environment():
     return vf.SingleTurnEnv(dataset=[{"question": "1 + 1", "answer": "2"}])
 """
 
-    def evaluate(self, shell, url, *arguments, **env):
-        size = ("-n", "1", "-r", "1", "-m", "m", "-b", url)
-        home = {"NIGHTJAR_HOME": str(shell.folder / "home"), "PIP_FIND_LINKS": "wheels", **env}
-        return shell.nightjar("eval", "run", *arguments, *size, "--direct", "--json", **home)
 
-    def test_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_own(self, shell):
-        shell.write_wheel("needed", source="x = 1")
-        shell.write_wheel("far-env", dependencies=["verifiers", "needed"], version="1.2.0", source=self.LOADS)
-        repository, [wheel] = shell.folder / "far-env", (shell.folder / "wheels").glob("far_env-*.whl")
-        for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "First"]):
-            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
-        repository.rename(shell.folder / "repository")
-        url = f"git+{(shell.folder / 'repository').as_uri()}@main"
-        with ModelServer(ArithmeticSolver()) as server:
-            for source in ([], ["--env-source", str(wheel)], ["--env-source", url]):
-                asked = ["far-env" if source else "ada/far-env@1.2", *source]
-                first = self.evaluate(shell, server.url, *asked, PIP_NO_BUILD_ISOLATION="0")
-                assert (first.returncode, "Installing" in first.stderr) == (0, True), first.stderr
-                second = self.evaluate(shell, server.url, *asked, PIP_FIND_LINKS="")
-                assert (second.returncode, "Installing" in second.stderr) == (0, False), second.stderr
-                versions, again = (json.loads(ended.stdout)["version_info"] for ended in (first, second))
-                assert versions == again
-                assert (versions["env_version"], len(versions["env_hash"])) == ("1.2.0", 64)
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=url[11:-5], capture_output=True, text=True, check=True)
-        assert versions["env_commit"] == head.stdout.strip()
-        assert shell.run("-c", "import far_env").returncode == 1
-
-    def test_what_would_change_the_packages_that_are_here_is_refused(self, shell):
-        shell.write_wheel("far-env", dependencies=["verifiers", "pydantic<2"], source=self.LOADS)
-        shell.write_wheel("pydantic", source="x = 1", version="1.10")
-        ended = self.evaluate(shell, "http://127.0.0.1:9", "ada/far-env@1.0")
-        assert (ended.returncode, "Cannot install 'pydantic<2'" in ended.stderr) == (1, True), ended.stderr
+def evaluate(shell, url, *arguments, **env):
+    size = ("-n", "1", "-r", "1", "-m", "m", "-b", url)
+    home = {"NIGHTJAR_HOME": str(shell.folder / "home"), "PIP_FIND_LINKS": "wheels", **env}
+    return shell.nightjar("eval", "run", *arguments, *size, "--direct", "--json", **home)
 
 
-class TestInstaller:
-    """What installs, in this process: nothing is installed."""
-
-    @pytest.fixture
-    def without_pip(self, tmp_path, monkeypatch):
-        monkeypatch.setitem(sys.modules, "pip", None)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.chdir(tmp_path)
-        return tmp_path
-
-    def test_uv_stands_in_for_pip(self, without_pip):
-        (without_pip / "uv").write_text('#!/bin/sh\necho "error: $*"\nexit 2\n')
-        (without_pip / "uv").chmod(0o755)
-        wanted = f"pip install --python {sys.executable} --color never --no-deps --no-build-isolation my-env==1.2"
-        with pytest.raises(EnvironmentPackageError, match=f"Cannot install 'my-env@1.2': {wanted}"):
-            install(["my-env@1.2"], options=InstallOptions(build_isolation=False))
-
-    def test_without_either_there_is_a_way(self, without_pip):
-        with pytest.raises(EnvironmentPackageError, match=r"has no pip, and there is no uv\. Try: .* -m ensurepip"):
-            install(["my-env"])
-
-    @pytest.mark.parametrize(("log", "expected"), [
-        (["ERROR: Cannot install a and b.", "ERROR: ResolutionImpossible: see"], "Cannot install a and b"),
-        (["  error: subprocess-exited-with-error", "      ValueError: no files", "ERROR: Failed to build x"],
-         "ValueError: no files"),
-        (["  × No solution found:", "  ╰─▶ Because x was not found, it cannot be used."],
-         "Because x was not found, it cannot be used"),
-        ([], "the installer said nothing"),
-    ])  # fmt: skip
-    def test_the_reason_of_a_failure(self, log, expected):
-        assert reason(log) == expected
+def test_a_run_installs_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_own(self, shell):
+    shell.write_wheel("needed", source="x = 1")
+    shell.write_wheel("far-env", dependencies=["verifiers", "needed"], version="1.2.0", source=LOADS)
+    repository, [wheel] = shell.folder / "far-env", (shell.folder / "wheels").glob("far_env-*.whl")
+    for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "First"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
+    repository.rename(shell.folder / "repository")
+    url = f"git+{(shell.folder / 'repository').as_uri()}@main"
+    with ModelServer(ArithmeticSolver()) as server:
+        for source in ([], ["--env-source", str(wheel)], ["--env-source", url]):
+            asked = ["far-env" if source else "ada/far-env@1.2", *source]
+            first = evaluate(shell, server.url, *asked, PIP_NO_BUILD_ISOLATION="0")
+            assert (first.returncode, "Installing" in first.stderr) == (0, True), first.stderr
+            second = evaluate(shell, server.url, *asked, PIP_FIND_LINKS="")
+            assert (second.returncode, "Installing" in second.stderr) == (0, False), second.stderr
+            versions, again = (json.loads(ended.stdout)["version_info"] for ended in (first, second))
+            assert versions == again
+            assert (versions["env_version"], len(versions["env_hash"])) == ("1.2.0", 64)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=url[11:-5], capture_output=True, text=True, check=True)
+    assert versions["env_commit"] == head.stdout.strip()
+    assert shell.run("-c", "import far_env").returncode == 1
 
 
-class TestList:
-    def test_as_a_table(self, made):
-        shown = made.ok("env", "list", COLUMNS="200").splitlines()
-        heads = [line.split() for line in shown if line.split()[:1] in (["Benchmark"], ["Environment"])]
-        assert heads == [
-            ["Benchmark", "Description", "Examples", "Licence", "Data"],
-            ["Environment", "Version", "From", "Description"],
-        ]
-        [calc] = [line for line in shown if line.split()[:1] == ["calc"]]
-        assert calc.split() == ["calc", "0.1.0", "environments/calc", "Computations", "with", "a", "calculator."]
+def test_a_run_refuses_what_would_change_the_packages_that_are_here(self, shell):
+    shell.write_wheel("far-env", dependencies=["verifiers", "pydantic<2"], source=LOADS)
+    shell.write_wheel("pydantic", source="x = 1", version="1.10")
+    ended = evaluate(shell, "http://127.0.0.1:9", "ada/far-env@1.0")
+    assert (ended.returncode, "Cannot install 'pydantic<2'" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_uv_stands_in_for_pip_and_without_either_there_is_a_way(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pip", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EnvironmentPackageError, match=r"has no pip, and there is no uv\. Try: .* -m ensurepip"):
+        install(["my-env"])
+    (tmp_path / "uv").write_text('#!/bin/sh\necho "error: $*"\nexit 2\n')
+    (tmp_path / "uv").chmod(0o755)
+    wanted = f"pip install --python {sys.executable} --color never --no-deps --no-build-isolation my-env==1.2"
+    with pytest.raises(EnvironmentPackageError, match=f"Cannot install 'my-env@1.2': {wanted}"):
+        install(["my-env@1.2"], options=InstallOptions(build_isolation=False))
+
+
+def test_the_reason_of_a_failure_is_found_in_the_log_of_an_installer():
+    expected = {
+        "ERROR: Cannot install a and b.\nERROR: ResolutionImpossible: see": "Cannot install a and b",
+        "  error: exited-with-error\n      ValueError: no files\nERROR: Failed to build x": "ValueError: no files",
+        "  × No solution found:\n  ╰─▶ Because x was not found, it ends.": "Because x was not found, it ends",
+        "": "the installer said nothing",
+    }
+    assert {log: reason(log.splitlines()) for log in expected} == expected

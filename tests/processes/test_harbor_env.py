@@ -68,10 +68,10 @@ def said(row):
     return [message["content"] for message in row["completion"] if message["role"] == "tool"]
 
 
-@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
-async def test_the_solution_gets_the_reward_and_doing_nothing_does_not(write_task, evaluate, agent, reward):
-    [row] = await evaluate(write_task(), agent=agent)
-    assert (row["error"], row["reward"]) == (None, reward)
+async def test_the_solution_gets_the_reward_and_doing_nothing_does_not(write_task, evaluate):
+    for agent, reward in (("oracle", 1.0), ("nop", 0.0)):
+        [row] = await evaluate(write_task(), agent=agent)
+        assert (row["error"], row["reward"]) == (None, reward)
 
 
 async def test_a_model_works_with_a_shell_and_files(write_task, evaluate):
@@ -93,14 +93,10 @@ async def test_a_model_works_with_a_shell_and_files(write_task, evaluate):
     assert (row["metrics"]["agent_steps"], row["metrics"]["num_turns"]) == (8, 8)
 
 
-async def test_an_answer_without_a_call_ends_the_work(write_task, evaluate):
-    [row] = await evaluate(write_task(), bash(SOLVE), "It is done.")
-    assert (row["error"], row["reward"]) == (None, 1.0)
-
-
-async def test_the_agent_finds_neither_tests_nor_solution(write_task, evaluate):
-    [row] = await evaluate(write_task(), bash("find / -name test.sh -o -name solve.sh 2>/dev/null | head"), SUBMIT)
-    assert said(row)[0] == "(no output)"
+async def test_the_agent_finds_neither_tests_nor_solution_and_ends_its_work_with_an_answer(write_task, evaluate):
+    looks = bash(f"find / -name test.sh -o -name solve.sh 2>/dev/null | head; {SOLVE}")
+    [row] = await evaluate(write_task(), looks, "It is done.")
+    assert (row["error"], row["reward"], said(row)) == (None, 1.0, ["(no output)"])
 
 
 @pytest.mark.parametrize(("options", "reward"), [({}, 1.0), ({"keep_processes": True}, 0.0)])
@@ -116,12 +112,6 @@ async def test_processes_of_the_agent_end_before_the_tests_unless_they_are_kept(
     assert (row["error"], row["reward"]) == (None, reward)
 
 
-async def test_an_agent_that_runs_out_of_time_is_verified(write_task, evaluate):
-    tasks = write_task(toml="[agent]\ntimeout_sec = 2")
-    [row] = await evaluate(tasks, bash(SOLVE), bash("sleep 100"))
-    assert (row["error"], row["reward"], row["metrics"]["agent_timeout"]) == (None, 1.0, 1.0)
-
-
 def test_a_task_without_solution_is_refused_for_oracle_before_its_image_is_built(write_task, caplog):
     write_task("solved")
     tasks = write_task("unsolved")
@@ -133,9 +123,11 @@ def test_a_task_without_solution_is_refused_for_oracle_before_its_image_is_built
         HarborEnv(tasks, tasks=["unsolved"], agent="oracle")
 
 
-async def test_the_time_of_a_rollout_begins_when_its_container_is_ready(write_task, evaluate):
-    write_task("first")
-    rows = await evaluate(write_task("second"), bash(f"{SOLVE}; sleep 100"), timeout_seconds=2, max_sandboxes=1)
+async def test_the_time_of_a_rollout_begins_when_its_container_is_ready_and_what_it_did_is_verified(
+    write_task, evaluate
+):
+    write_task("first", toml="[agent]\ntimeout_sec = 2")
+    rows = await evaluate(write_task("second"), bash(f"{SOLVE}; sleep 100"), timeout_seconds=3, max_sandboxes=1)
     found = [(row["error"], row["reward"], row["metrics"]["agent_timeout"]) for row in rows]
     assert found == [(None, 1.0, 1.0)] * 2
 
@@ -147,32 +139,20 @@ async def test_a_reward_that_is_missing_is_an_error_and_no_zero(write_task, eval
     assert "wrote no reward" in rows[1]["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "turns", "reward", "number"),
-    [
-        ("mean", [bash("echo 1 > /app/one"), SUBMIT, bash("echo 2 > /app/two"), SUBMIT], 1.0, 4),
-        ("mean", [bash("echo 1 > /app/one"), SUBMIT, SUBMIT], 0.5, 3),
-        ("final", [bash("echo 1 > /app/one"), SUBMIT, SUBMIT], 0.0, 3),
-        ("mean", [SUBMIT], 0.0, 1),
-    ],
-    ids=["both", "first", "final", "below min_reward"],
-)
+@pytest.mark.parametrize(("strategy", "turns", "reward", "number"), [
+    ("mean", ["echo 1 > /app/one", "echo 2 > /app/two"], 1.0, 4), ("mean", ["echo 1 > /app/one", None], 0.5, 3),
+    ("final", ["echo 1 > /app/one", None], 0.0, 3), ("mean", [None], 0.0, 1),
+], ids=["both", "first", "final", "below min_reward"])  # fmt: skip
 async def test_steps_follow_one_another_while_their_rewards_suffice(
     write_task, evaluate, strategy, turns, reward, number
 ):
-    toml = (
-        f'multi_step_reward_strategy = "{strategy}"\n[[steps]]\nname = "one"\nmin_reward = 1\n[[steps]]\nname = "two"'
-    )
-    steps = {
-        f"steps__{name}__{file}": text
-        for name in ("one", "two")
-        for file, text in {
-            "instruction.md": f"Write the file {name}.",
-            "tests__test.sh": f"test -f /app/{name} && echo 1 > /logs/verifier/reward.txt "
-            "|| echo 0 > /logs/verifier/reward.txt",
-        }.items()
-    }
-    [row] = await evaluate(write_task(toml=toml, **steps), *turns)
+    toml, files = f'multi_step_reward_strategy = "{strategy}"\n', {}
+    for name in ("one", "two"):
+        toml += f'[[steps]]\nname = "{name}"\n' + "min_reward = 1\n" * (name == "one")
+        files[f"steps__{name}__instruction.md"] = f"Write the file {name}."
+        files[f"steps__{name}__tests__test.sh"] = f"test -f /app/{name}; echo $((1 - $?)) > /logs/verifier/reward.txt"
+    script = [turn for command in turns for turn in ([bash(command), SUBMIT] if command else [SUBMIT])]
+    [row] = await evaluate(write_task(toml=toml, **files), *script)
     assert (row["error"], row["reward"], row["metrics"]["num_turns"]) == (None, reward, number)
 
 
@@ -186,34 +166,26 @@ async def test_artifacts_are_kept_with_the_run(write_task, evaluate, tmp_path):
     assert not (tmp_path / "run" / "live").exists()
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("toml", "reason"),
-        [
-            ('environment = {os = "windows"}', "windows"),
-            ('environment = {network_mode = "allowlist", allowed_hosts = ["a.b"]}', "a.b"),
-            ('environment = {mcp_servers = [{name = "tools"}]}', "tools"),
-        ],
-    )
-    def test_a_task_that_cannot_run_is_named_and_the_others_run(self, write_task, caplog, toml, reason):
-        write_task("good")
-        env = HarborEnv(write_task("bad", toml=toml))
-        assert list(env.tasks) == ["good"]
+def test_a_task_that_cannot_run_is_named_and_the_others_run(write_task, caplog):
+    write_task("good")
+    for toml, reason in {
+        '{network_mode = "allowlist", allowed_hosts = ["a.b"]}': "a.b", '{mcp_servers = [{name = "tools"}]}': "tools",
+        '{os = "windows"}': "windows",
+    }.items():  # fmt: skip
+        caplog.clear()
+        assert list(HarborEnv(write_task("bad", toml=f"environment = {toml}")).tasks) == ["good"]
         assert "'bad' cannot run here" in caplog.text
         assert reason in caplog.text
+    with pytest.raises(DatasetError, match=r"bad: .*windows"):
+        HarborEnv(write_task("bad", toml='environment = {os = "windows"}'), tasks=["bad"])
 
-    def test_no_task_that_can_run_is_an_error(self, write_task):
-        with pytest.raises(DatasetError, match=r"bad: .*windows"):
-            HarborEnv(write_task("bad", toml='environment = {os = "windows"}'))
 
-    def test_an_unknown_agent_is_an_error_that_names_the_choices(self, write_task):
-        with pytest.raises(ConfigError, match=r"'shel'\. Choose one of: shell, oracle, nop, command:PROGRAM"):
-            HarborEnv(write_task(), agent="shel")
-
-    def test_a_changed_task_is_another_example(self, write_task):
-        before = HarborEnv(write_task()).get_eval_dataset()[0]["info"]
-        after = HarborEnv(write_task(tests="true")).get_eval_dataset()[0]["info"]
-        assert json.dumps(before) != json.dumps(after)
+def test_an_unknown_agent_is_an_error_and_a_changed_task_another_example(write_task):
+    with pytest.raises(ConfigError, match=r"'shel'\. Choose one of: shell, oracle, nop, command:PROGRAM"):
+        HarborEnv(write_task(), agent="shel")
+    before = HarborEnv(write_task()).get_eval_dataset()[0]["info"]
+    after = HarborEnv(write_task(tests="true")).get_eval_dataset()[0]["info"]
+    assert json.dumps(before) != json.dumps(after)
 
 
 @pytest.mark.long

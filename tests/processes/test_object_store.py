@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from subprocess import PIPE
 
-import fsspec
 import pytest
 from programs import PUBLISH, READ
 
@@ -23,9 +22,6 @@ from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.records import price
 from nightjar.warehouse.storage.tables import SCHEMA
 from nightjar.warehouse.writing.packing import merge, pack_everything
-
-s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
 
 PUBLISH_ALL_BUT_THE_LAST_FILE = """
 import sys, time
@@ -73,13 +69,21 @@ def finish(process):
     return process.returncode, errors
 
 
+def s3_files():
+    return pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'").S3FileSystem()
+
+
+def memory_files():
+    return pytest.importorskip("fsspec").filesystem("memory")
+
+
 @pytest.fixture
 def bucket(s3_variables, monkeypatch):
     for name, value in s3_variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
     name = f"team-{uuid.uuid4().hex[:12]}"
-    s3fs.S3FileSystem().mkdir(name)
+    s3_files().mkdir(name)
     return name
 
 
@@ -94,7 +98,7 @@ def warehouse(location):
 
 
 def objects(location):
-    files = s3fs.S3FileSystem()
+    files = s3_files()
     files.invalidate_cache()
     return sorted(path.partition("/evals/warehouse/")[2] for path in files.find(location))
 
@@ -112,152 +116,146 @@ def published(run_dirs):
     url = f"memory://{uuid.uuid4().hex}/warehouse"
     for run_dir in run_dirs:
         Warehouse(url).publish(run_dir)
-    files = fsspec.filesystem("memory")
+    files = memory_files()
     return {path.partition("/warehouse/")[2]: files.cat_file(path) for path in files.find(url)}
 
 
 @pytest.fixture
 def filled(warehouse, location, published):
     """A warehouse in the bucket with the four runs."""
-    files = s3fs.S3FileSystem()
+    files = s3_files()
     for path, content in published.items():
         files.pipe_file(f"{location}/{path}", content)
     return warehouse
 
 
-class TestPublish:
-    @pytest.mark.long
-    def test_a_copy_in_a_folder_is_a_warehouse(self, filled, location, tmp_path):
-        s3fs.S3FileSystem().get(location, str(tmp_path / "copy"), recursive=True)
-        assert contents(Warehouse(tmp_path / "copy")) == contents(filled)
-
-    def test_any_run_id_works(self, warehouse, tmp_path, run_writer):
-        name = "gsm8k/a b%2F'ü?*[1]#"
-        warehouse.publish(run_writer.write(tmp_path / "run", run_id=name))
-        assert runs(warehouse) == [name]
-
-    def test_prices_are_kept_there(self, warehouse, location, run_dirs):
-        warehouse.publish(run_dirs[0])
-        assert warehouse.query("FROM prices").rows == []
-        open_store(location).write_prices([price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)])
-        assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
+def test_any_run_id_works_and_prices_are_kept_in_the_bucket(warehouse, location, tmp_path, run_writer):
+    name = "gsm8k/a b%2F'ü?*[1]#"
+    warehouse.publish(run_writer.write(tmp_path / "run", run_id=name))
+    assert runs(warehouse) == [name]
+    assert warehouse.query("FROM prices").rows == []
+    open_store(location).write_prices([price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)])
+    assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
 
 
-class TestReading:
-    def test_nothing_but_the_warehouse_can_be_read(self, warehouse, bucket, run_dirs, tmp_path):
-        warehouse.publish(run_dirs[0])
-        (tmp_path / "secret.txt").write_text("secret")
-        for place in (tmp_path / "secret.txt", f"s3://{bucket}/evals/warehouse/prices.csv", "memory://a"):
-            with pytest.raises(WarehouseError, match="disabled by configuration"):
-                warehouse.query(f"FROM read_text('{place}')")
-        with pytest.raises(WarehouseError, match="is in no segment"):
-            warehouse.query("FROM read_parquet('segments://other/runs.parquet')")
-
-    def test_only_the_needed_parts_of_large_files_are_fetched(self, warehouse, tmp_path, run_writer, monkeypatch):
-        monkeypatch.setattr(remote_files, "SMALL_BYTES", 10_000)
-        texts = [run_writer.rollout(i, 0, 1.0, completion=[{"content": os.urandom(2000).hex()}]) for i in range(2000)]
-        warehouse.publish(run_writer.write(tmp_path / "run", texts))
-        fetched, read = [], remote_files.RemoteFiles.read_range
-
-        def read_range(self, path, start, end):
-            fetched.append(end - start)
-            return read(self, path, start, end)
-
-        monkeypatch.setattr(remote_files.RemoteFiles, "read_range", read_range)
-        assert ask_here(warehouse, "SELECT sum(reward) FROM rollouts") == [(2000.0,)]
-        assert 0 < sum(fetched) < 500_000
-        assert ask_here(warehouse, "SELECT sum(length(completion)) FROM rollouts")[0][0] > 8_000_000
-        assert sum(fetched) > 4_000_000
-
-    def test_a_file_is_fetched_once(self, filled, monkeypatch):
-        before = [ask_here(filled, sql) for sql in CONTENTS.values()]
-        monkeypatch.setattr(remote_files.RemoteFiles, "_fetch", lambda *_: pytest.fail("fetched again"))
-        assert [ask_here(filled, sql) for sql in CONTENTS.values()] == before
-
-    def test_a_segment_that_is_removed_meanwhile_is_found_in_its_pack(self, filled, location, monkeypatch):
-        reader, other = Warehouse(location), open_store(location)
-        assert ask_here(reader, "SELECT count(*) FROM runs") == [(4,)]
-        store = reader._backend.store
-        listing, listed_before = store.catalog, [store.catalog()]
-        old = list(other.catalog().segments)
-        pack_everything(other)
-        for name in old:
-            other.remove(name)
-        monkeypatch.setattr(store, "catalog", lambda: listed_before.pop() if listed_before else listing())
-        assert ask_here(reader, "SELECT count(*) FROM rollouts") == [(16,)]
-        assert listed_before == []
+def test_nothing_but_the_warehouse_can_be_read(warehouse, bucket, run_dirs, tmp_path):
+    warehouse.publish(run_dirs[0])
+    (tmp_path / "secret.txt").write_text("secret")
+    for place in (tmp_path / "secret.txt", f"s3://{bucket}/evals/warehouse/prices.csv", "memory://a"):
+        with pytest.raises(WarehouseError, match="disabled by configuration"):
+            warehouse.query(f"FROM read_text('{place}')")
+    with pytest.raises(WarehouseError, match="is in no segment"):
+        warehouse.query("FROM read_parquet('segments://other/runs.parquet')")
 
 
-class TestTogether:
-    @pytest.mark.long
-    def test_machines_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
-        warehouse.publish(run_dirs[0])
-        others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
-        processes = [start(PUBLISH, location, *own) for own in (run_dirs, [*others, run_dirs[0]])]
-        processes.append(start(READ, location, 7))
-        assert [finish(process) for process in processes] == [(0, "")] * 3
-        assert runs(warehouse) == [*(f"other-{i}" for i in range(3)), *(f"run-{i}" for i in range(4))]
-        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(28,)]
+def test_only_the_needed_parts_of_large_files_are_fetched(warehouse, tmp_path, run_writer, monkeypatch):
+    monkeypatch.setattr(remote_files, "SMALL_BYTES", 10_000)
+    texts = [run_writer.rollout(i, 0, 1.0, completion=[{"content": os.urandom(2000).hex()}]) for i in range(2000)]
+    warehouse.publish(run_writer.write(tmp_path / "run", texts))
+    fetched, read = [], remote_files.RemoteFiles.read_range
 
-    def test_two_that_publish_the_same_leave_it_once(self, warehouse, location, run_dirs, monkeypatch):
-        for finds in ("is_held", "is_same"):  # as where both look before either has published
-            monkeypatch.setattr(f"nightjar.warehouse.writing.publishing.{finds}", lambda *_: False)
-        for _ in range(2):
-            assert Warehouse(location).publish(run_dirs[0]).is_new
-        assert len(open_store(location).catalog().segments) == 2
-        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+    def read_range(self, path, start, end):
+        fetched.append(end - start)
+        return read(path, start, end)
 
-    def test_a_publisher_killed_in_an_upload_leaves_nothing_to_see(
-        self, start, warehouse, location, run_dirs, monkeypatch
-    ):
-        warehouse.publish(run_dirs[0])
-        before = objects(location)
-        process = start(PUBLISH_ALL_BUT_THE_LAST_FILE, location, run_dirs[1])
-        assert process.stdout.readline() == "uploaded\n"
-        process.send_signal(signal.SIGKILL)
-        assert finish(process)[0] == -signal.SIGKILL
-        assert len(objects(location)) == len(before) + 4
-        assert runs(warehouse) == ["run-0"]
-        pack_everything(open_store(location))
-        assert len(objects(location)) == len(before) + 4, "another machine may be uploading these"
-        monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
-        pack_everything(open_store(location))
-        assert objects(location) == before
-        warehouse.publish(run_dirs[1])
-        assert runs(warehouse) == ["run-0", "run-1"]
+    monkeypatch.setattr(remote_files.RemoteFiles, "read_range", read_range)
+    assert ask_here(warehouse, "SELECT sum(reward) FROM rollouts") == [(2000.0,)]
+    assert 0 < sum(fetched) < 500_000
+    assert ask_here(warehouse, "SELECT sum(length(completion)) FROM rollouts")[0][0] > 8_000_000
+    assert sum(fetched) > 4_000_000
 
 
-class TestPacking:
-    @pytest.mark.long
-    def test_packing_on_request_changes_no_answer(self, filled, location, monkeypatch):
-        before = contents(filled)
-        assert len(open_store(location).catalog().segments) == 4
-        assert pack_everything(open_store(location)) == 1
-        assert contents(filled) == before
-        assert contents(Warehouse(location)) == before
-        assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
-        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
-        pack_everything(open_store(location))
-        assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
-        assert contents(filled) == before
+def test_a_file_is_fetched_once(filled, monkeypatch):
+    before = [ask_here(filled, sql) for sql in CONTENTS.values()]
+    monkeypatch.setattr(remote_files.RemoteFiles, "_fetch", lambda *_: pytest.fail("fetched again"))
+    assert [ask_here(filled, sql) for sql in CONTENTS.values()] == before
 
-    @pytest.mark.long
-    def test_of_two_packs_of_the_same_either_may_go(self, filled, location, monkeypatch):
-        before, store = contents(filled), open_store(location)
-        published = list(store.catalog().segments.values())
-        seen_by_both = store.catalog()
-        monkeypatch.setattr(store, "catalog", lambda: seen_by_both)
-        for _ in range(2):
-            merge(store, published)
-        packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
-        assert len(packs) == 2
-        assert contents(filled) == before
-        monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
-        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
-        pack_everything(open_store(location))
-        [kept] = open_store(location).catalog().segments
-        assert kept.startswith("pack-")
-        assert contents(Warehouse(location)) == before
+
+def test_a_segment_that_is_removed_meanwhile_is_found_in_its_pack(filled, location, monkeypatch):
+    reader, other = Warehouse(location), open_store(location)
+    assert ask_here(reader, "SELECT count(*) FROM runs") == [(4,)]
+    store = reader._backend.store
+    listing, listed_before = store.catalog, [store.catalog()]
+    old = list(other.catalog().segments)
+    pack_everything(other)
+    for name in old:
+        other.remove(name)
+    monkeypatch.setattr(store, "catalog", lambda: listed_before.pop() if listed_before else listing())
+    assert ask_here(reader, "SELECT count(*) FROM rollouts") == [(16,)]
+    assert listed_before == []
+
+
+@pytest.mark.long
+def test_machines_publish_and_read_at_once(start, warehouse, location, run_dirs, tmp_path, run_writer):
+    warehouse.publish(run_dirs[0])
+    others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
+    processes = [start(PUBLISH, location, *own) for own in (run_dirs, [*others, run_dirs[0]])]
+    processes.append(start(READ, location, 7))
+    assert [finish(process) for process in processes] == [(0, "")] * 3
+    assert runs(warehouse) == [*(f"other-{i}" for i in range(3)), *(f"run-{i}" for i in range(4))]
+    assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(28,)]
+
+
+def test_two_that_publish_the_same_leave_it_once(warehouse, location, run_dirs, monkeypatch):
+    for finds in ("is_held", "is_same"):  # as where both look before either has published
+        monkeypatch.setattr(f"nightjar.warehouse.writing.publishing.{finds}", lambda *_: False)
+    for _ in range(2):
+        assert Warehouse(location).publish(run_dirs[0]).is_new
+    assert len(open_store(location).catalog().segments) == 2
+    assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+
+def test_a_publisher_killed_in_an_upload_leaves_nothing_to_see(start, warehouse, location, run_dirs, monkeypatch):
+    warehouse.publish(run_dirs[0])
+    before = objects(location)
+    process = start(PUBLISH_ALL_BUT_THE_LAST_FILE, location, run_dirs[1])
+    assert process.stdout.readline() == "uploaded\n"
+    process.send_signal(signal.SIGKILL)
+    assert finish(process)[0] == -signal.SIGKILL
+    assert len(objects(location)) == len(before) + 4
+    assert runs(warehouse) == ["run-0"]
+    pack_everything(open_store(location))
+    assert len(objects(location)) == len(before) + 4, "another machine may be uploading these"
+    monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
+    pack_everything(open_store(location))
+    assert objects(location) == before
+    warehouse.publish(run_dirs[1])
+    assert runs(warehouse) == ["run-0", "run-1"]
+
+
+@pytest.mark.long
+def test_packing_on_request_changes_no_answer_nor_does_a_copy_in_a_folder(filled, location, tmp_path, monkeypatch):
+    before = contents(filled)
+    s3_files().get(location, str(tmp_path / "copy"), recursive=True)
+    assert contents(Warehouse(tmp_path / "copy")) == before
+    assert len(open_store(location).catalog().segments) == 4
+    assert pack_everything(open_store(location)) == 1
+    assert contents(filled) == before
+    assert contents(Warehouse(location)) == before
+    assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
+    pack_everything(open_store(location))
+    assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
+    assert contents(filled) == before
+
+
+@pytest.mark.long
+def test_of_two_packs_of_the_same_either_may_go(filled, location, monkeypatch):
+    before, store = contents(filled), open_store(location)
+    published = list(store.catalog().segments.values())
+    seen_by_both = store.catalog()
+    monkeypatch.setattr(store, "catalog", lambda: seen_by_both)
+    for _ in range(2):
+        merge(store, published)
+    packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
+    assert len(packs) == 2
+    assert contents(filled) == before
+    monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
+    pack_everything(open_store(location))
+    [kept] = open_store(location).catalog().segments
+    assert kept.startswith("pack-")
+    assert contents(Warehouse(location)) == before
 
 
 class TestPruningWhileAnotherPacks:
@@ -269,7 +267,7 @@ class TestPruningWhileAnotherPacks:
         url = f"memory://{uuid.uuid4().hex}/warehouse"
         for path, content in published.items():
             if "run-3" not in path:
-                fsspec.filesystem("memory").pipe_file(f"{url}/{path}", content)
+                memory_files().pipe_file(f"{url}/{path}", content)
         return url
 
     @pytest.fixture
@@ -334,93 +332,88 @@ class TestPruningWhileAnotherPacks:
         pack_everything(open_store(place))
         assert runs(Warehouse(place)) == ["run-0", "run-1", "run-2"]
 
-    def test_the_segments_of_a_pruned_pack_do_not_return(self, place):
-        pack_everything(open_store(place))
-        prune(open_store(place), ["run-0", "run-1", "run-2"])
-        assert open_store(place).catalog().segments == {}
-
-    def test_files_stay_for_readers_when_runs_are_pruned(self, place):
+    def test_a_pruned_pack_goes_with_its_segments_but_its_files_stay_for_readers(self, place):
         pack_everything(open_store(place))
         with Warehouse(place).connect() as elsewhere:
             prune(open_store(place), ["run-1"])
             assert elsewhere.execute("SELECT count(DISTINCT run_id) FROM rollouts").fetchall() == [(3,)]
         assert runs(Warehouse(place)) == ["run-0", "run-2"]
+        prune(open_store(place), ["run-0", "run-2"])
+        assert open_store(place).catalog().segments == {}
 
 
-class TestTrouble:
-    def test_a_server_that_is_away_for_a_moment_is_waited_for(self, start, warehouse, location, run_dirs):
-        with closing(socket.create_server(("127.0.0.1", 0))) as away:
-            port = away.getsockname()[1]
-            publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
-            away.accept()[0].close()
-        back = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)  # with the same buckets
-        back.start()
-        try:
-            assert finish(publisher) == (0, "")
-        finally:
-            back.stop()
-        assert runs(warehouse) == ["run-0"]
-
-    def test_a_server_that_stays_away_is_an_error_in_one_line(self, bucket, run_dirs, monkeypatch):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-        s3fs.S3FileSystem.clear_instance_cache()
-        house = Warehouse(f"s3://{bucket}/elsewhere")
-        for action in (lambda: house.publish(run_dirs[0]), lambda: house.query("FROM runs")):
-            one_line = f"^[^\n]*s3://{bucket}/elsewhere: Could not connect[^\n]*$"
-            with pytest.raises(WarehouseError, match=one_line) as caught:
-                action()
-            assert "a-secret-key" not in str(caught.value)
-        s3fs.S3FileSystem.clear_instance_cache()
-
-    def test_a_file_that_cannot_be_read_is_an_error_in_one_line(self, warehouse, location, run_dirs, monkeypatch):
-        warehouse.publish(run_dirs[0])
-
-        class Unwilling:
-            def cat(self, *_, **__):
-                raise OSError("Slow Down,\nsays the store to a-secret-key")
-
-        monkeypatch.setattr(warehouse._backend.store._files, "_filesystem", Unwilling())
-        named = rf"{location}: cannot read segments/run-0\..*/runs.parquet.*: Slow Down, says the store to \*\*\*$"
-        with pytest.raises(WarehouseError, match=named):
-            ask_here(warehouse, "FROM runs")
-
-    def test_a_bucket_that_does_not_exist(self, bucket, run_dirs):
-        house = Warehouse("s3://no-such-bucket/a")
-        for action in (lambda: house.publish(run_dirs[0]), house.check_writable):
-            with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
-                action()
-
-    def test_the_check_before_a_run_leaves_nothing(self, warehouse, location, run_dirs):
-        warehouse.check_writable()
-        assert objects(location) == []
-        warehouse.publish(run_dirs[0])
-        before = objects(location)
-        warehouse.check_writable()
-        assert objects(location) == before
-
-    def test_the_check_before_a_run_refuses_segments_of_a_newer_nightjar(self, filled, location):
-        path = f"{location}/{next(path for path in objects(location) if path.endswith('segment.json'))}"
-        files = s3fs.S3FileSystem()
-        files.pipe_file(path, json.dumps({**json.loads(files.cat_file(path)), "schema": 99}).encode())
-        with pytest.raises(WarehouseError, match=rf"at version 99, this Nightjar knows version {SCHEMA}"):
-            Warehouse(location).check_writable()
+def test_a_server_that_is_away_for_a_moment_is_waited_for(start, warehouse, location, run_dirs):
+    with closing(socket.create_server(("127.0.0.1", 0))) as away:
+        port = away.getsockname()[1]
+        publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
+        away.accept()[0].close()
+    moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
+    back = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)  # with the same buckets
+    back.start()
+    try:
+        assert finish(publisher) == (0, "")
+    finally:
+        back.stop()
+    assert runs(warehouse) == ["run-0"]
 
 
-class TestOtherPlaces:
-    def test_a_file_url_is_a_folder(self, run_dirs, tmp_path):
-        house = Warehouse((tmp_path / "a house").as_uri())
-        house.publish(run_dirs[0])
-        assert house.folder == tmp_path / "a house"
-        assert isinstance(open_store((tmp_path / "a house").as_uri()), Folder)
-        assert runs(Warehouse(tmp_path / "a house")) == ["run-0"]
+def test_a_server_that_stays_away_is_an_error_in_one_line(bucket, run_dirs, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    s3_files().clear_instance_cache()
+    house = Warehouse(f"s3://{bucket}/elsewhere")
+    for action in (lambda: house.publish(run_dirs[0]), lambda: house.query("FROM runs")):
+        one_line = f"^[^\n]*s3://{bucket}/elsewhere: Could not connect[^\n]*$"
+        with pytest.raises(WarehouseError, match=one_line) as caught:
+            action()
+        assert "a-secret-key" not in str(caught.value)
+    s3_files().clear_instance_cache()
 
-    def test_a_password_in_a_url_is_not_shown(self):
-        with pytest.raises(WarehouseError, match=r"nosuch://\*\*\*@files.example.com/runs") as caught:
-            Warehouse("nosuch://ann:s3cret@files.example.com/runs")
-        assert "s3cret" not in str(caught.value)
 
-    def test_a_password_that_a_library_repeats_without_the_url_is_hidden(self):
-        with pytest.raises(WarehouseError, match=r'Invalid bucket name "\*\*\*@127') as caught:
-            Warehouse("s3://ann:tell-nobody@127.0.0.1:9/runs").query("FROM runs")
-        assert "tell-nobody" not in str(caught.value)
+def test_a_file_that_cannot_be_read_is_an_error_in_one_line(warehouse, location, run_dirs, monkeypatch):
+    warehouse.publish(run_dirs[0])
+
+    class Unwilling:
+        def cat(self, *_, **__):
+            raise OSError("Slow Down,\nsays the store to a-secret-key")
+
+    monkeypatch.setattr(warehouse._backend.store._files, "_filesystem", Unwilling())
+    named = rf"{location}: cannot read segments/run-0\..*/runs.parquet.*: Slow Down, says the store to \*\*\*$"
+    with pytest.raises(WarehouseError, match=named):
+        ask_here(warehouse, "FROM runs")
+
+
+def test_a_bucket_that_does_not_exist(bucket, run_dirs):
+    house = Warehouse("s3://no-such-bucket/a")
+    for action in (lambda: house.publish(run_dirs[0]), house.check_writable):
+        with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
+            action()
+
+
+def test_the_check_before_a_run_leaves_nothing_and_refuses_segments_of_a_newer_nightjar(warehouse, location, run_dirs):
+    warehouse.check_writable()
+    assert objects(location) == []
+    warehouse.publish(run_dirs[0])
+    before = objects(location)
+    warehouse.check_writable()
+    assert objects(location) == before
+    path = f"{location}/{next(path for path in before if path.endswith('segment.json'))}"
+    files = s3_files()
+    files.pipe_file(path, json.dumps({**json.loads(files.cat_file(path)), "schema": 99}).encode())
+    with pytest.raises(WarehouseError, match=rf"at version 99, this Nightjar knows version {SCHEMA}"):
+        Warehouse(location).check_writable()
+
+
+def test_a_file_url_is_a_folder(run_dirs, tmp_path):
+    house = Warehouse((tmp_path / "a house").as_uri())
+    house.publish(run_dirs[0])
+    assert house.folder == tmp_path / "a house"
+    assert isinstance(open_store((tmp_path / "a house").as_uri()), Folder)
+    assert runs(Warehouse(tmp_path / "a house")) == ["run-0"]
+
+
+def test_a_password_that_a_library_repeats_without_the_url_is_hidden():
+    pytest.importorskip("s3fs")
+    with pytest.raises(WarehouseError, match=r'Invalid bucket name "\*\*\*@127') as caught:
+        Warehouse("s3://ann:tell-nobody@127.0.0.1:9/runs").query("FROM runs")
+    assert "tell-nobody" not in str(caught.value)

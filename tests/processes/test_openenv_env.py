@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 import tarfile
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -72,10 +71,16 @@ class TestActions:
         assert (state["reward"], state["stop_condition"], state["error"]) == (0.9, "openenv_done", None)
         assert state["metrics"] == {"sum_step_rewards": 0.9, "num_turns": 3.0}
 
-    async def test_end_without_a_last_word_when_asked_to(self, project, play):
+    async def test_end_without_a_last_word_and_are_scored_the_same_when_read_back_from_disk(
+        self, project, play, make_state
+    ):
         state, client = await play(env := box(project(), ask_after_end=False), '{"guess": 2}')
         assert (len(client.asked), state["reward"], env._servers) == (1, 1.0, set())
         assert said(state["completion"]) == ['{"guess": 2}', "right, 1 tried"]
+        row, unsaved = records.attempt_row(state, 1, "h")
+        restored = records.restore_state(make_state(columns=dict(env.examples[0])), orjson.loads(orjson.dumps(row)))
+        await env.rubric.score_group([restored])
+        assert (unsaved, restored["reward"]) == ([], 1.0)
 
     @pytest.mark.long
     @pytest.mark.parametrize(("answer", "reason"), [
@@ -88,12 +93,12 @@ class TestActions:
         assert said(state["completion"])[1] == f"Action Parsing Error: {reason}"
         assert (state["reward"], state["error"], state["openenv_done"]) == (0.0, None, True)
 
-    async def test_that_the_world_fails_on_are_an_error_of_the_rollout(self, project, play):
-        state, _ = await play(box(project()), '{"guess": 99}')
+    async def test_that_the_world_fails_on_are_an_error_and_all_are_taken_within_the_limit_of_turns(
+        self, project, play
+    ):
+        state, _ = await play(env := box(project(), max_turns=2), '{"guess": 99}')
         assert ("the box broke" in str(state["error"]), state["reward"]) == (True, None)
-
-    async def test_are_all_taken_within_the_limit_of_turns(self, project, play):
-        state, client = await play(box(project(), max_turns=2), '{"guess": 1}', '{"guess": 2}')
+        state, client = await play(env, '{"guess": 1}', '{"guess": 2}')
         assert (len(client.asked), state["reward"], state["stop_condition"]) == (2, 0.9, "max_turns_reached")
 
     async def test_of_several_rollouts_are_taken_in_worlds_of_their_own(self, project, play):
@@ -102,13 +107,6 @@ class TestActions:
         guesses = (play(env, '{"guess": 1}', f'{{"guess": {n + 2}}}', example_id=n) for n in range(3))
         played = await asyncio.gather(*guesses)
         assert [state["reward"] for state, _ in played] == [0.9, 0.9, 0.9]
-
-    async def test_are_scored_the_same_when_read_back_from_disk(self, project, play, make_state):
-        state, _ = await play(env := box(project()), '{"guess": 2}')
-        row, unsaved = records.attempt_row(state, 1, "h")
-        restored = records.restore_state(make_state(columns=dict(env.examples[0])), orjson.loads(orjson.dumps(row)))
-        await env.rubric.score_group([restored])
-        assert (unsaved, restored["reward"]) == ([], 1.0)
 
 
 @isolated
@@ -149,10 +147,20 @@ class TestToolCalls:
 @isolated
 class TestDatasets:
     def test_are_what_the_world_shows_after_a_reset(self, project):
-        env = box(project(), system_prompt="Guess.")
+        seen = []
+
+        def curious(observation, *, context, action_schema, contract, seed):
+            seen.append((context, "guess" in action_schema["properties"], contract, seed))
+            return [{"role": "user", "content": observation["prompt"]}]
+
+        env = OpenEnvEnv(
+            project(), prompt_renderer=curious, num_train_examples=2, num_eval_examples=3, seed=40,
+            sandbox_provider=LocalProvider(), system_prompt="Guess.",
+        )  # fmt: skip
         assert len(env.examples) == 3
         assert [message["content"] for message in env.examples[2]["prompt"]] == ["Guess.", "Box 44: guess the number"]
         assert [env.examples[n]["info"] for n in range(3)] == [{"seed": 42}, {"seed": 43}, {"seed": 44}]
+        assert max(seen) == ("reset", True, "gym", 44)
 
     def test_start_no_server_before_they_are_needed(self, project):
         class Unwilling(LocalProvider):
@@ -160,20 +168,6 @@ class TestDatasets:
                 raise AssertionError("no sandbox is needed yet")
 
         assert box(project(), sandbox_provider=Unwilling()).manifest.port == PORT
-
-    def test_give_the_renderer_what_it_asks_for(self, project):
-        seen = []
-
-        def curious(observation, *, context, action_schema, contract, seed):
-            seen.append((context, "tool_name" in action_schema["properties"], contract, seed))
-            return [{"role": "user", "content": "?"}]
-
-        env = OpenEnvEnv(
-            project("mcp"), prompt_renderer=curious, num_train_examples=1, num_eval_examples=0,
-            sandbox_provider=LocalProvider(),
-        )  # fmt: skip
-        assert len(env.examples) == 1
-        assert seen == [("reset", True, "mcp", 0)]
 
     def test_are_refused_where_the_contract_is_another(self, project):
         folder = project("mcp")
@@ -186,14 +180,10 @@ class TestDatasets:
 
 @isolated
 class TestServersThatDoNotStart:
-    def test_because_they_end_are_an_error_with_their_output(self, project):
-        start = time.monotonic()
+    def test_are_an_error_with_their_output(self, project):
         with pytest.raises(SandboxError, match=r"(?s)has ended with exit code 3.*It wrote: no licence"):
-            len(box(project(command="echo no licence; exit 3")).examples)
-        assert time.monotonic() - start < 25  # not the 30 seconds that a server has to become healthy
-
-    def test_because_they_never_listen_are_an_error(self, project):
-        env = box(project(command="echo thinking; sleep 60"), startup_timeout_seconds=2)
+            len(box(project(command="echo no licence; exit 3"), startup_timeout_seconds=600).examples)
+        env = box(project(command="echo thinking; sleep 600"), startup_timeout_seconds=2)
         with pytest.raises(SandboxError, match=r"(?s)not healthy after 2 s: .*refused.*It wrote: thinking"):
             len(env.examples)
 
@@ -229,109 +219,85 @@ class TestServersThatDoNotStart:
         assert (state["reward"], provider.made) == (1.0, 6)  # the third time for the dataset, and for the rollout
 
 
-class TestProjects:
-    @pytest.mark.parametrize(
-        ("fields", "field"),
-        [({"image": " "}, "image"), ({"port": "eighty"}, "port"), ({"start_command": None}, "start_command"),
-         ({"contract": "rest"}, "contract")],
-    )  # fmt: skip
-    def test_with_a_wrong_manifest_are_refused(self, project, fields, field):
-        with pytest.raises(OpenEnvError, match=f"`{field}` must be .*, found {fields[field]!r}") as raised:
-            read_manifest(project(**fields))
+def test_projects_with_a_wrong_missing_or_broken_manifest_and_without_a_renderer_are_refused(project, tmp_path):
+    wrong = {"image": " ", "port": "eighty", "start_command": None, "contract": "rest"}
+    for field, value in wrong.items():
+        with pytest.raises(OpenEnvError, match=f"`{field}` must be .*, found {value!r}") as raised:
+            read_manifest(project(**{field: value}))
         assert isinstance(raised.value, RuntimeError)
-
-    @pytest.mark.parametrize(("text", "problem"), [
-        (None, "has no .*vf-build"), ("{", "Cannot read"), ("[]", r"expected a JSON object, found \[\]"),
-    ])  # fmt: skip
-    def test_with_a_missing_or_broken_manifest_are_refused(self, tmp_path, text, problem):
-        if text is not None:
-            (tmp_path / ".build.json").write_text(text)
+    for text, problem in (
+        ("{", "Cannot read"),
+        ("[]", r"expected a JSON object, found \[\]"),
+        (None, "has no .*vf-build"),
+    ):
+        (tmp_path / ".build.json").write_text(text) if text else (tmp_path / ".build.json").unlink()
         with pytest.raises(OpenEnvError, match=problem):
             OpenEnvEnv(tmp_path, prompt_renderer=render)
-
-    def test_and_renderers_are_required(self, project):
-        with pytest.raises(ValueError, match="no/such/place"):
-            OpenEnvEnv("no/such/place", prompt_renderer=render)
-        with pytest.raises(ValueError, match="prompt_renderer"):
-            OpenEnvEnv(project())
-
-    def test_are_next_to_the_file_that_makes_the_environment(self, tmp_path, project, monkeypatch):
-        folder = project()
-        (tmp_path / "proj").mkdir()
-        shutil.copy(folder / ".build.json", tmp_path / "proj")
-        module = tmp_path / "boxes_next_to_their_project.py"
-        module.write_text(
-            "from nightjar.environments.games.openenv_env import OpenEnvEnv\n"
-            "class Boxes(OpenEnvEnv): pass\n"
-            "load_environment = lambda: Boxes(prompt_renderer=print)\n"
-        )
-        monkeypatch.syspath_prepend(tmp_path)
-        assert import_module(module.stem).load_environment().openenv_project == str(tmp_path / "proj")
-
-    def test_are_packed_without_caches(self, project):
-        folder = project()
-        (folder / "__pycache__").mkdir()
-        (folder / "__pycache__" / "server.pyc").write_text("x")
-        with tarfile.open(fileobj=io.BytesIO(packed(folder))) as tar:
-            assert sorted(tar.getnames()) == [".", "./.build.json", "./server.py"]
-
-    def test_name_the_packages_that_they_need(self, tmp_path):
-        assert needed_packages(tmp_path) == []
-        wanted = '["openenv-core[core]==0.2.1", "numpy >= 2"]'
-        (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {wanted}\n")
-        assert needed_packages(tmp_path) == ["openenv-core[core]", "numpy"]
+    with pytest.raises(ValueError, match="no/such/place"):
+        OpenEnvEnv("no/such/place", prompt_renderer=render)
+    with pytest.raises(ValueError, match="prompt_renderer"):
+        OpenEnvEnv(project())
 
 
-SINGLE = {"properties": {"message": {"type": "string"}, "metadata": {"type": "object"}}, "required": ["message"]}
+def test_a_project_is_next_to_the_file_that_makes_the_environment(tmp_path, project, monkeypatch):
+    folder = project()
+    (tmp_path / "proj").mkdir()
+    shutil.copy(folder / ".build.json", tmp_path / "proj")
+    module = tmp_path / "boxes_next_to_their_project.py"
+    module.write_text(
+        "from nightjar.environments.games.openenv_env import OpenEnvEnv\n"
+        "class Boxes(OpenEnvEnv): pass\n"
+        "load_environment = lambda: Boxes(prompt_renderer=print)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_module(module.stem).load_environment().openenv_project == str(tmp_path / "proj")
 
 
-class TestMessages:
-    @pytest.mark.parametrize(("text", "schema", "action"), [
-        ('{"a": 1}', {}, {"a": 1}),
-        ("hello", SINGLE, {"message": "hello"}),
-        ('"quoted"', SINGLE, {"message": '"quoted"'}),
-        ("hello", {"properties": {"word": {"type": "string"}}}, {"word": "hello"}),
-        ("```\nhello\n```", SINGLE, {"message": "hello"}),
-    ])  # fmt: skip
-    def test_become_actions(self, text, schema, action):
-        assert parse_action(text, schema) == action
+def test_a_project_is_packed_without_caches_and_names_the_packages_that_it_needs(project):
+    folder = project()
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "server.pyc").write_text("x")
+    with tarfile.open(fileobj=io.BytesIO(packed(folder))) as tar:
+        assert sorted(tar.getnames()) == [".", "./.build.json", "./server.py"]
+    assert needed_packages(folder) == []
+    wanted = '["openenv-core[core]==0.2.1", "numpy >= 2"]'
+    (folder / "pyproject.toml").write_text(f"[project]\ndependencies = {wanted}\n")
+    assert needed_packages(folder) == ["openenv-core[core]", "numpy"]
 
-    @pytest.mark.parametrize("schema", [{}, {"properties": {"n": {"type": "integer"}}, "required": ["n"]}])
-    def test_that_are_no_action_are_refused(self, schema):
+
+def test_messages_become_actions_or_are_refused():
+    single = {"properties": {"message": {"type": "string"}, "metadata": {"type": "object"}}, "required": ["message"]}
+    assert parse_action('{"a": 1}', {}) == {"a": 1}
+    assert parse_action("hello", {"properties": {"word": {"type": "string"}}}) == {"word": "hello"}
+    expected = {"hello": "hello", '"quoted"': '"quoted"', "```\nhello\n```": "hello"}
+    assert {text: parse_action(text, single)["message"] for text in expected} == expected
+    for schema in ({}, {"properties": {"n": {"type": "integer"}}, "required": ["n"]}):
         with pytest.raises(ValueError, match="Failed to parse action JSON"):
             parse_action("hello", schema)
 
-    @pytest.mark.parametrize(("rendered", "problem"), [
-        ("hello", "must return a non-empty list of chat messages for step, found 'hello'"),
-        ([], r"must return a non-empty list of chat messages for step, found \[\]"),
-        ([{"role": "assistant", "content": None}], "a message without content for step, at index 0"),
-    ])  # fmt: skip
-    async def test_of_a_renderer_that_are_none_are_refused(self, rendered, problem):
+
+async def test_a_renderer_may_be_async_and_must_return_messages():
+    async def later(observation, **details):
+        return [{"role": "user", "content": f"{observation} {sorted(details)}"}]
+
+    assert said(await render_messages(later, "box", "reset", seed=1)) == ["box ['context', 'seed']"]
+    none = "must return a non-empty list of chat messages for step, found"
+    empty = [{"role": "assistant", "content": None}], "a message without content for step, at index 0"
+    for rendered, problem in (("hello", f"{none} 'hello'"), ([], rf"{none} \[\]"), empty):
         with pytest.raises(OpenEnvError, match=problem):
-            await render_messages(lambda observation: rendered, {}, "step")
+            await render_messages(lambda observation, rendered=rendered: rendered, {}, "step")
 
-    async def test_may_be_rendered_by_an_async_function(self):
-        async def later(observation, **details):
-            return [{"role": "user", "content": f"{observation} {sorted(details)}"}]
 
-        assert said(await render_messages(later, "box", "reset", seed=1)) == ["box ['context', 'seed']"]
-
-    @pytest.mark.parametrize(("schema", "expected"), [
-        ({"properties": {"tool_name": {}, "arguments": {}}}, True),
-        ({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]}, True),
-        ({"properties": {"guess": {"type": "integer"}}}, False),
-        ({"properties": {"move": {"enum": [["a"], "left"]}}}, False),
-        (None, False),
-    ])  # fmt: skip
-    def test_schemas_of_tool_calls_are_recognised(self, schema, expected):
-        assert takes_tool_calls(schema) is expected
-
-    @pytest.mark.parametrize(("observation", "result"), [
-        ({"result": {"content": [], "data": [1]}, "error": None}, [1]), ({"result": "plain"}, "plain"),
-        ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}), ("bare", "bare"),
-    ])  # fmt: skip
-    def test_results_of_tools_are_unwrapped(self, observation, result):
-        assert tool_result(observation) == result
+def test_schemas_of_tool_calls_are_recognised_and_results_of_tools_unwrapped():
+    assert takes_tool_calls({"properties": {"tool_name": {}, "arguments": {}}})
+    assert takes_tool_calls({"anyOf": [{"properties": {"type": {"enum": ["call_tool"]}}}]})
+    assert not takes_tool_calls({"properties": {"guess": {"type": "integer"}}})
+    assert not takes_tool_calls({"properties": {"move": {"enum": [["a"], "left"]}}})
+    assert not takes_tool_calls(None)
+    assert tool_result({"result": {"content": [], "data": [1]}, "error": None}) == [1]
+    assert tool_result({"result": None, "error": {"message": "no"}}) == {"error": {"message": "no"}}
+    assert tool_result({"result": "plain"}) == "plain"
+    assert tool_result("bare") == "bare"
 
 
 def test_an_error_of_a_server_names_the_fields_that_are_wrong():

@@ -13,8 +13,7 @@ from nightjar.core.process_ids import process_host
 from nightjar.errors import ConfigError
 from nightjar.sandboxes.ownership import OWNER_LABEL, owner_labels
 
-pytest.importorskip("docker")
-Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
+ENGINE = Path(__file__).parents[1] / "contracts" / "docker_engine.py"
 HERE = process_host()
 OWNERS = {"mine": owner_labels()[OWNER_LABEL], "left": f"{HERE}/{2**22 + 1}/1", "reused": f"{HERE}/{os.getpid()}/1",
           "elsewhere": "another-host/7/1", "boxed": f"{HERE}.1/{2**22 + 1}/1"}  # fmt: skip
@@ -23,10 +22,9 @@ OWNERS = {"mine": owner_labels()[OWNER_LABEL], "left": f"{HERE}/{2**22 + 1}/1", 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """An engine with a container of each owner, and with one that is not Nightjar's."""
-    import docker
-
+    docker = pytest.importorskip("docker")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    engine = Engine(tmp_path / "docker.sock")
+    engine = runpy.run_path(str(ENGINE))["Engine"](tmp_path / "docker.sock")
     client = docker.from_env()
     for name, owner in OWNERS.items():
         client.api.create_container("any", name=name, labels={OWNER_LABEL: owner, "nightjar.task": f"task of {name}"})
@@ -56,12 +54,12 @@ def test_list_says_whose_containers_there_are(engine):
     }  # fmt: skip
     assert found["mine"].items() > {"task": "task of mine", "state": "running", "owner_host": HERE}.items()
     assert (found["mine"]["owner_pid"], found["elsewhere"]["owner_pid"]) == (os.getpid(), 7)
-
-
-def test_list_as_a_table_names_the_next_command(engine):
     ended = run("list")
     assert [word for word in ("mine", "task of left", "process 7 on") if word not in ended.stdout] == []
     assert "The owners of 2 containers have ended. To remove them: nightjar sandbox prune" in ended.stderr
+    engine.containers.clear()
+    assert run("list").stdout == "There are no containers.\n"
+    assert json.loads(run("list", "--json").stdout) == []
 
 
 def test_prune_removes_only_containers_whose_owner_has_ended(engine):
@@ -71,32 +69,25 @@ def test_prune_removes_only_containers_whose_owner_has_ended(engine):
     assert len(engine.built) == 3
 
 
-def test_prune_removes_images_that_nightjar_built(engine):
+def test_prune_removes_images_that_nightjar_built_unless_a_container_uses_them(engine):
+    mine = next(iter(engine.containers.values()))
+    mine.config["Image"] = "nightjar-task:1"
     found = json.loads(run("prune", "--images", "--json").stdout)
-    assert found == {"containers": ["left", "reused"], "images": ["nightjar-task:1", "nightjar-packages:1"]}
+    assert found == {"containers": ["left", "reused"], "images": ["nightjar-packages:1"]}
+    mine.config["Image"] = "any"
+    assert run("prune", "--images").stdout.splitlines()[0] == "Removed 0 containers"
     assert [*engine.built] == ["team/app:2"]
     assert run("prune", "--images").stdout == "Removed 0 containers\nRemoved 0 images\n"
 
 
-def test_prune_keeps_an_image_that_a_container_uses(engine):
-    next(iter(engine.containers.values())).config["Image"] = "nightjar-task:1"
-    assert json.loads(run("prune", "--images", "--json").stdout)["images"] == ["nightjar-packages:1"]
-    assert "nightjar-task:1" in engine.built
-
-
-def test_without_containers_the_list_says_so(engine):
-    engine.containers.clear()
-    assert run("list").stdout == "There are no containers.\n"
-    assert json.loads(run("list", "--json").stdout) == []
-
-
-@pytest.mark.parametrize("command", [["list"], ["prune"], ["prune", "--images"]])
-def test_without_an_engine_the_error_says_what_to_do(tmp_path, monkeypatch, command):
+def test_without_an_engine_the_error_says_what_to_do(tmp_path, monkeypatch):
+    pytest.importorskip("docker")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    ended = CliRunner().invoke(app, ["sandbox", *command])
-    assert isinstance(ended.exception, ConfigError)
-    assert f"No container engine answers at unix://{tmp_path}/nothing.sock" in str(ended.exception)
-    assert "podman" in str(ended.exception)
+    for words in ("list", "prune", "prune --images"):
+        ended = CliRunner().invoke(app, ["sandbox", *words.split()])
+        assert isinstance(ended.exception, ConfigError)
+        assert f"No container engine answers at unix://{tmp_path}/nothing.sock" in str(ended.exception)
+        assert "podman" in str(ended.exception)
 
 
 def test_an_engine_that_refuses_is_an_error(engine):

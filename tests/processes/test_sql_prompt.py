@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
 
-import pyte
+import psutil
 import pytest
+from waiting import until
 
 from nightjar.warehouse import Warehouse
 
@@ -27,7 +28,7 @@ PROMPT = "nightjar>"
 HINT = "end the statement with ; or discard it with Ctrl-C"
 MISTAKE = 'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
 RING = "\a"
-SECONDS = 30
+SECONDS = 120
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 ENTER, TAB, UP, CTRL_C, CTRL_D, CTRL_R = "\r", "\t", "\x1b[A", "\x03", "\x04", "\x12"
 
@@ -46,6 +47,8 @@ class Terminal:
     """A program on a terminal of 100 columns and 200 lines, typed into and read as a person would."""
 
     def __init__(self, fork, arguments, environment):
+        import pyte
+
         self.screen = pyte.Screen(100, 200)
         self.stream = pyte.ByteStream(self.screen)
         self.bells = 0
@@ -136,20 +139,29 @@ def prompt(open_terminal):
     return open_terminal("sql").wait_until_it_asks()
 
 
-def test_a_statement_goes_on_until_its_semicolon(prompt):
+def wait_until_busy(pid):
+    """Waits until a process and its children have used a second of CPU more."""
+
+    def used():
+        processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+    before = used()
+    until(lambda: used() > before + 1)
+
+
+def test_a_statement_goes_on_until_its_semicolon_and_tab_completes(prompt):
     prompt.type("SELECT run_id,", ENTER)
     prompt.wait_for(lambda text: text.endswith(f"...> {HINT}"))
     assert prompt.ask("model FROM runs;").splitlines()[1:-1] == ["run_id  model", "──────  ─────", "first   m"]
+    prompt.type("hardest env=su", TAB)
+    prompt.wait_for(lambda text: f"{PROMPT} hardest env=sums" in text)
 
 
-def test_a_mistake_is_one_line_and_the_prompt_goes_on(prompt):
+def test_a_mistake_is_one_line_and_ends_what_is_pasted_but_not_the_prompt(prompt):
     assert prompt.ask("SELCT 1;") == MISTAKE
     assert prompt.ask(".table").startswith("Error: Unknown command '.table'. Choose one of: .tables,")
     assert prompt.ask("hardest").startswith("Error: Query 'hardest' needs a value for 'env'.")
-    assert "1 row in" in prompt.ask("SELECT 1;")
-
-
-def test_what_is_pasted_is_done_line_by_line_up_to_a_mistake(prompt):
     answer = prompt.ask(f"{PASTE}.format csv\rSELECT 1 AS a;\rleaderboard\rSELCT 2;\rSELECT 3 AS c;{PASTED}")
     assert "a\n1\n1 row in" in answer
     assert "env_id,model,avg_reward" in answer
@@ -166,31 +178,14 @@ def test_a_named_query_needs_no_command(prompt):
     assert "Parser Error" in prompt.ask("SELCT 1"), "no semicolon is waited for"
 
 
-def test_a_command_drops_the_statement_that_it_stands_in(prompt):
-    prompt.type("SELECT run_id,", ENTER)
-    prompt.wait_for(lambda text: text.endswith(HINT))
-    assert prompt.ask(".timeout 5").endswith(
-        "     ...> .timeout 5\nDiscarded, as its ';' is missing: SELECT run_id,\nThe time limit of a query is 5 s.\n"
-    )
-    prompt.type("SELECT run_id,", ENTER)
-    prompt.wait_for(lambda text: text.endswith(HINT))
-    prompt.type(".quit", ENTER)
-    assert prompt.end() == 0
-    assert "Discarded, as its ';' is missing: SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
-
-
-def test_ctrl_c_stops_the_query_and_drops_what_is_typed_but_leaves_the_prompt(prompt):
+def test_ctrl_c_stops_the_query_a_search_and_what_is_typed_but_leaves_the_prompt(prompt):
     prompt.type(f"{ENDLESS};", ENTER)
     prompt.wait_for(lambda text: text.endswith("b;"))
-    time.sleep(1)
+    wait_until_busy(prompt.process.pid)
     prompt.type(CTRL_C)
-    prompt.wait_for(lambda text: text.endswith(f"Stopped.\n{PROMPT}"), seconds=10)
+    prompt.wait_for(lambda text: text.endswith(f"Stopped.\n{PROMPT}"))
     prompt.type("SELECT 'not", CTRL_C)
     prompt.wait_for(lambda text: text.endswith(f"'not\n{PROMPT}"))
-    assert "1 row in" in prompt.ask("SELECT 1;")
-
-
-def test_ctrl_c_ends_a_search_in_the_history(prompt):
     prompt.ask("FROM leaderboard;")
     prompt.type(CTRL_R)
     prompt.wait_for(lambda text: "search" in text)
@@ -221,13 +216,16 @@ def test_dot_commands(prompt):
     assert prompt.ask(".timeout 0.2") == "The time limit of a query is 0.2 s.\n"
     assert prompt.ask(f"{ENDLESS};").startswith("Error: The query was stopped after 0.2 s.")
     assert prompt.ask(".help") == prompt.ask("help")
+    prompt.type("SELECT run_id,", ENTER)
+    prompt.wait_for(lambda text: text.endswith(HINT))
+    assert prompt.ask(".timeout 5").endswith(
+        "     ...> .timeout 5\nDiscarded, as its ';' is missing: SELECT run_id,\nThe time limit of a query is 5 s.\n"
+    )
+    prompt.type("SELECT run_id,", ENTER)
+    prompt.wait_for(lambda text: text.endswith(HINT))
     prompt.type(".quit", ENTER)
     assert prompt.end() == 0
-
-
-def test_tab_completes(prompt):
-    prompt.type("hardest env=su", TAB)
-    prompt.wait_for(lambda text: f"{PROMPT} hardest env=sums" in text)
+    assert "Discarded, as its ';' is missing: SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
 
 
 def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal, prompt, environment):
@@ -242,32 +240,23 @@ def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal,
     assert "42" in again.ask()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("form", "shown"), [
-    ("table", "\nfour?\n"), ("csv", "\nfour?\n"), ("markdown", "| four? |"), ("json", '"four\\u0007"'),
-])  # fmt: skip
-def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal, form, shown):
+@pytest.mark.slow
+def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal):
     query = "SELECT completion->>'$[0].content' AS text FROM rollouts"
-    terminal = open_terminal("sql", query, "--format", form)
-    assert terminal.end() == 0
-    assert shown in terminal.text
-    assert terminal.bells == 0
-
-
-def test_parquet_is_not_for_terminals(open_terminal):
+    shown = {"table": "\nfour?\n", "csv": "\nfour?\n", "markdown": "| four? |", "json": '"four\\u0007"'}
+    terminals = {form: open_terminal("sql", query, "--format", form) for form in shown}
+    for form, terminal in terminals.items():
+        assert (terminal.end(), terminal.bells) == (0, 0)
+        assert shown[form] in terminal.text
     terminal = open_terminal("sql", "FROM runs", "--format", "parquet")
-    assert (terminal.end(), "--output" in terminal.text) == (2, True)
+    assert (terminal.end(), "--output" in terminal.text) == (2, True), "that is not for terminals"
 
 
 def test_a_pipe_is_read_and_its_statements_run_in_turn(environment, fork):
     process = fork.nightjar("sql", "--format", "csv", env=environment, stdin=PIPE, stdout=PIPE)
     printed, _ = process.communicate("SELECT 1 AS a; FROM runs SELECT run_id;", timeout=SECONDS)
-    assert printed == "a\n1\n\nrun_id\nfirst\n"
-    assert process.returncode == 0
-
-
-def test_a_stdin_that_is_no_pipe_gets_what_there_is_to_ask(environment, fork):
-    printed, _ = fork.nightjar("sql", env=environment, stdout=PIPE).communicate(timeout=SECONDS)
+    assert (printed, process.returncode) == ("a\n1\n\nrun_id\nfirst\n", 0)
+    printed, _ = fork.nightjar("sql", env=environment, stdout=PIPE).communicate(timeout=SECONDS)  # no pipe
     assert "leaderboard: " in printed
     assert "Examples:" in printed
 
@@ -281,8 +270,8 @@ def test_a_reader_that_has_enough_is_no_failure_to_talk_about(environment):
 
 def test_ctrl_c_stops_a_query_that_was_typed_as_a_command(environment, fork):
     with fork.nightjar("sql", ENDLESS, env=environment, stderr=PIPE) as process:
-        time.sleep(1)
+        wait_until_busy(process.pid)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=10)
+        _, said = process.communicate(timeout=SECONDS)
     assert "Traceback" not in said
     assert process.returncode not in {0, -signal.SIGKILL}

@@ -162,7 +162,6 @@ def test_the_alias_must_be_installed_before_the_real_package_is_imported(run, re
 
 
 LOAD = """
-    import os
     from nightjar.environments import load_environment
     from nightjar.environments.packages.aliases import preferred
     from nightjar.errors import ConfigError
@@ -173,56 +172,44 @@ LOAD = """
         except ConfigError as error:
             print(error)
 
-    load()
 """
 
 
-def test_monkeypatching_an_alias_patches_the_original(run):
+def test_an_environment_runs_where_a_patch_of_an_alias_patches_the_original(run, write, tmp_path):
+    (tmp_path / "verifiers" / "docs").mkdir(parents=True)  # a folder of that name is no package
+    write(ENVIRONMENT)
     printed = run("""
-        from nightjar.compat.verifiers import install
-        install()
+        from nightjar.clients import ClientConfig
+        from nightjar.environments import load_environment
+        from nightjar.model_server import FixedAnswer, ModelServer
+        env = load_environment("talk", max_turns=3)
+        with ModelServer(FixedAnswer("4")) as server:
+            results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "m")
+        [row] = results["outputs"]
+        print(row["reward"], row["metrics"], server.stats().answered)
         from verifiers.rubrics import math_rubric
         import nightjar.environments.rubrics.math_rubric
         before = math_rubric.parse
-        math_rubric.parse = print
-        print(nightjar.environments.rubrics.math_rubric.parse is print)
-        math_rubric.parse = before
-        print(nightjar.environments.rubrics.math_rubric.parse is before)
+        for value in (print, before):
+            math_rubric.parse = value
+            print(nightjar.environments.rubrics.math_rubric.parse is value)
     """)
-    assert printed.split() == ["True", "True"]
+    assert printed.splitlines() == ["1.0 {'<lambda>': 1.0, 'num_turns': 3.0} 3", "True", "True"]
 
 
-class TestLoadingAnEnvironment:
-    def test_an_environment_runs(self, run, write, tmp_path):
-        (tmp_path / "verifiers" / "docs").mkdir(parents=True)  # a folder of that name is no package
-        write(ENVIRONMENT)
-        printed = run("""
-            from nightjar.clients import ClientConfig
-            from nightjar.environments import load_environment
-            from nightjar.model_server import FixedAnswer, ModelServer
-            env = load_environment("talk", max_turns=3)
-            with ModelServer(FixedAnswer("4")) as server:
-                results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "m")
-            [row] = results["outputs"]
-            print(row["reward"], row["metrics"], server.stats().answered)
-        """)
-        assert printed == "1.0 {'<lambda>': 1.0, 'num_turns': 3.0} 3"
+def test_the_alias_is_preferred_by_a_variable_or_a_run(run, write, real):
+    write(ENVIRONMENT)
+    for last_line, variables in (("load()", {"NIGHTJAR_ALIAS_VERIFIERS": "1"}), ("with preferred(): load()", {})):
+        assert run(f"{LOAD}    {last_line}", path=[real], **variables) == "nightjar.environments.multiturn 2"
 
-    @pytest.mark.parametrize(("last_lines", "variables"), [
-        ("load()", {"NIGHTJAR_ALIAS_VERIFIERS": "1"}), ("with preferred():\n        load()", {}),
-    ])  # fmt: skip
-    def test_the_alias_is_preferred_by_a_variable_or_a_run(self, run, write, real, last_lines, variables):
-        write(ENVIRONMENT)
-        code = LOAD.removesuffix("load()\n") + last_lines
-        assert run(code, path=[real], **variables) == "nightjar.environments.multiturn 2"
 
-    def test_the_error_with_the_installed_package_names_the_variable(self, run, write, real):
-        write(OLD_ENVIRONMENT)
-        code = LOAD + '    os.environ["NIGHTJAR_ALIAS_VERIFIERS"] = "1"\n    load()\n'
-        without, too_late = run(code, path=[real]).splitlines()
-        assert "load_environment() returned SingleTurnEnv, not an Environment of Nightjar" in without
-        assert "NIGHTJAR_ALIAS_VERIFIERS=1" in without
-        assert "The package 'verifiers' is already imported" in too_late
+def test_the_error_with_the_installed_package_names_the_variable(run, write, real):
+    write(OLD_ENVIRONMENT)
+    code = f'{LOAD}    load()\n    import os; os.environ["NIGHTJAR_ALIAS_VERIFIERS"] = "1"\n    load()\n'
+    without, too_late = run(code, path=[real]).splitlines()
+    assert "load_environment() returned SingleTurnEnv, not an Environment of Nightjar" in without
+    assert "NIGHTJAR_ALIAS_VERIFIERS=1" in without
+    assert "The package 'verifiers' is already imported" in too_late
 
 
 def test_private_names_of_verifiers_read_what_is_registered(run):

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("flows", "forking")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("flows", "forking", "performance")]
 
 from local_services import Services, wait_for_answers  # noqa: E402
 

@@ -6,11 +6,7 @@ It takes half a minute, and wants a browser as ``take.py`` does.
 """
 
 import asyncio
-import re
-import subprocess
-import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -42,20 +38,6 @@ def make_runs(folder):
                 print(error)
 
 
-@contextmanager
-def served(folder):
-    """Serves a folder's warehouse, at an address."""
-    command = [sys.executable, "-m", "nightjar", "view", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None, "it was asked for"
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found, "it prints its address"
-        try:
-            yield found[0]
-        finally:
-            process.terminate()
-
-
 def follow(page, link):
     with page.expect_navigation():
         link.click()
@@ -67,10 +49,12 @@ def take(page, name):
 
 
 def main():
+    from figures import view  # in a folder that take.py names
+
     chromium = browser_of(__doc__)
     with tempfile.TemporaryDirectory() as name:
         make_runs(Path(name))
-        with sync_playwright() as playwright, served(Path(name)) as address:
+        with sync_playwright() as playwright, view(Path(name, "outputs", "warehouse"), cwd=name) as (_, address):
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
             page.goto(address)

@@ -80,26 +80,25 @@ def pass_curves(case: str, reason: str, original: Any, nightjar: Any) -> list[Di
     return [Difference(case, f"metadata.pass_*_k.{k}", original, nightjar, reason) for k in (1, 2)]
 
 
+def ended(stop_on: str, example: str, scored: int, **counts: float) -> list[Difference]:
+    """Returns the differences where ``strict_tools`` stops on an error; the counts are of the rollouts with a score."""
+    case, original = f"strict_tools-{stop_on}", {"greet": 3 / 6, "shout": 1 / 6, "charge": 2 / 6, "total_tool": 7 / 6}
+    calls = {f"{tool}_calls": (original[tool], count / scored) for tool, count in counts.items()}
+    return [*failed(case, example), *averages(case, OVER_SCORED, **calls)]
+
+
 DIFFERENCES = [
     Difference("*", "rows.*.metrics_beside_the_rest.*", ANYTHING, None, UNFLATTENED),
     *failed("failures", "[1-5]", steps_of="[2-4]"),
     *averages("failures", OVER_SCORED, messages_said=(1.0, 3.0), num_turns=(5 / 6, 2.0), avg_reward=(1.0, 3.0)),
     *pass_curves("failures", OVER_SCORED, 4 / 6, 1.0),
-    *failed("strict_tools-value", "[12]"),
-    *averages("strict_tools-value", OVER_SCORED, greet_calls=(3 / 6, 1 / 4), shout_calls=(1 / 6, 1 / 4)),
-    *averages("strict_tools-value", OVER_SCORED, charge_calls=(2 / 6, 2 / 4), total_tool_calls=(7 / 6, 5 / 4)),
+    *ended("value", "[12]", 4, greet=1, shout=1, charge=2, total_tool=5),
     *averages("strict_tools-value", OVER_SCORED, num_turns=(11 / 6, 9 / 4)),
-    *failed("strict_tools-json", "2"),
-    *averages("strict_tools-json", OVER_SCORED, greet_calls=(3 / 6, 2 / 5), shout_calls=(1 / 6, 1 / 5)),
-    *averages("strict_tools-json", OVER_SCORED, charge_calls=(2 / 6, 2 / 5), total_tool_calls=(7 / 6, 6 / 5)),
+    *ended("json", "2", 5, greet=2, shout=1, charge=2, total_tool=6),
     *averages("strict_tools-json", OVER_SCORED, num_turns=(12 / 6, 11 / 5)),
-    *failed("strict_tools-key", "4"),
-    *averages("strict_tools-key", OVER_SCORED, greet_calls=(3 / 6, 3 / 5), shout_calls=(1 / 6, 1 / 5)),
-    *averages("strict_tools-key", OVER_SCORED, charge_calls=(2 / 6, 2 / 5), total_tool_calls=(7 / 6, 6 / 5)),
+    *ended("key", "4", 5, greet=3, shout=1, charge=2, total_tool=6),
     *averages("strict_tools-key", OVER_SCORED, num_turns=(12 / 6, 11 / 5)),
-    *failed("strict_tools-infra", "5"),
-    *averages("strict_tools-infra", OVER_SCORED, greet_calls=(3 / 6, 3 / 5), shout_calls=(1 / 6, 1 / 5)),
-    *averages("strict_tools-infra", OVER_SCORED, charge_calls=(2 / 6, 0.0), total_tool_calls=(7 / 6, 5 / 5)),
+    *ended("infra", "5", 5, greet=3, shout=1, charge=0, total_tool=5),
     *failed("raising_rewards", "1", RAISED),
     *averages("raising_rewards", OVER_SCORED, closeness=(0.5, 1.0), avg_reward=(1.0, 1.5)),
     *averages("raising_rewards", RAISED, avg_error=(0.0, 0.5)),
@@ -117,17 +116,9 @@ DIFFERENCES = [
     Difference("same_names-two_rubrics", "rows.0.steps.0.reward", 1.0, 1.5, ALL_OF_IT),
     Difference("same_names-two_rubrics", "rows.1.steps.0.reward", 0.0, 0.5, ALL_OF_IT),
     *[
-        Difference("group_rewards", f"rows.{row}.advantage", 0.0, advantage, MEANT)
-        for row, advantage in {
-            "0": 1.25 - 1.4125,
-            "0-2": 1.275 - 1.4125,
-            "0-3": 1.3 - 1.4125,
-            "0-4": 1.825 - 1.4125,
-            "1": 0.0 - 0.2,
-            "1-2": 0.05 - 0.2,
-            "1-3": 0.1 - 0.2,
-            "1-4": 0.65 - 0.2,
-        }.items()
+        Difference("group_rewards", f"rows.{example}{suffix}.advantage", 0.0, reward - mean, MEANT)
+        for example, mean, rewards in ((0, 1.4125, (1.25, 1.275, 1.3, 1.825)), (1, 0.2, (0.0, 0.05, 0.1, 0.65)))
+        for suffix, reward in zip(("", "-2", "-3", "-4"), rewards, strict=True)
     ],
     Difference("gym_counter*", "rows.*.steps.2.reward", ANYTHING, 0.0, AFTER_THE_END),
     Difference("gym_counter", "rows.[45].steps.1.reward", 1.0, 0.0, AFTER_THE_END),
