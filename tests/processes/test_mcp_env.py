@@ -240,7 +240,7 @@ def test_the_server_ends_with_the_process(how, tmp_path, fork):
 
 
 def test_a_script_that_evaluates_ends_without_a_word(tmp_path, fork):
-    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "server.py").write_text(SMALL)
     script = """
         import sys
         import nightjar as vf

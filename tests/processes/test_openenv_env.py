@@ -150,17 +150,17 @@ class TestDatasets:
         seen = []
 
         def curious(observation, *, context, action_schema, contract, seed):
-            seen.append((context, "guess" in action_schema["properties"], contract, seed))
+            seen.append((context, "tool_name" in action_schema["properties"], contract, seed))
             return [{"role": "user", "content": observation["prompt"]}]
 
         env = OpenEnvEnv(
-            project(), prompt_renderer=curious, num_train_examples=2, num_eval_examples=3, seed=40,
+            project("mcp"), prompt_renderer=curious, num_train_examples=2, num_eval_examples=3, seed=40,
             sandbox_provider=LocalProvider(), system_prompt="Guess.",
         )  # fmt: skip
         assert len(env.examples) == 3
         assert [message["content"] for message in env.examples[2]["prompt"]] == ["Guess.", "Box 44: guess the number"]
         assert [env.examples[n]["info"] for n in range(3)] == [{"seed": 42}, {"seed": 43}, {"seed": 44}]
-        assert max(seen) == ("reset", True, "gym", 44)
+        assert max(seen) == ("reset", True, "mcp", 44)
 
     def test_start_no_server_before_they_are_needed(self, project):
         class Unwilling(LocalProvider):
