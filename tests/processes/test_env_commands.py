@@ -145,7 +145,7 @@ def test_init_says_what_it_made_and_what_to_type_next(shell):
 
 
 def test_what_init_made_passes_its_tests_and_runs_with_its_own_defaults(made):
-    ended = made.pytest("-q", "-p", "no:asyncio", "--import-mode=importlib", "environments")
+    ended = made.pytest("-q", "-p", "no:asyncio", "environments")
     assert ended.returncode == 0, ended.stdout
     with ModelServer(ArithmeticSolver()) as server:
         ended = made.ok("eval", "run", "in-files", "-m", "m", "-b", server.url, "--direct", "--json")

@@ -82,16 +82,16 @@ class TestActions:
         await env.rubric.score_group([restored])
         assert (unsaved, restored["reward"]) == ([], 1.0)
 
-    @pytest.mark.long
-    @pytest.mark.parametrize(("answer", "reason"), [
-        ("two", "Failed to parse action JSON. Provide a JSON object matching the action schema."),
-        ('{"guess": "two"}', "Server error: guess must be an integer (code: VALIDATION_ERROR)"),
-    ])  # fmt: skip
+    @pytest.mark.slow
     @pytest.mark.parametrize("transport", ["ws", "http"])
-    async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
-        state, _ = await play(box(project(transport=transport)), answer)
-        assert said(state["completion"])[1] == f"Action Parsing Error: {reason}"
-        assert (state["reward"], state["error"], state["openenv_done"]) == (0.0, None, True)
+    async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport):
+        env = box(project(transport=transport))
+        no_json = "Failed to parse action JSON. Provide a JSON object matching the action schema."
+        no_number = "Server error: guess must be an integer (code: VALIDATION_ERROR)"
+        for answer, reason in (("two", no_json), ('{"guess": "two"}', no_number)):
+            state, _ = await play(env, answer)
+            assert said(state["completion"])[1] == f"Action Parsing Error: {reason}"
+            assert (state["reward"], state["error"], state["openenv_done"]) == (0.0, None, True)
 
     async def test_that_the_world_fails_on_are_an_error_and_all_are_taken_within_the_limit_of_turns(
         self, project, play

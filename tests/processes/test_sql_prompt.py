@@ -196,12 +196,22 @@ def test_ctrl_c_stops_the_query_a_search_and_what_is_typed_but_leaves_the_prompt
     assert "3" in prompt.ask("SELECT 1 + 2;")
 
 
-def test_a_query_sees_what_was_published_meanwhile(prompt, publish, environment):
+def test_a_query_sees_what_was_published_meanwhile_and_is_there_the_next_time_for_its_owner_only(
+    open_terminal, prompt, publish, environment
+):
     assert "1 row in" in prompt.ask("FROM runs SELECT run_id;")
     publish(Path(environment["NIGHTJAR_WAREHOUSE"]), "second")
     answer = prompt.ask("FROM runs SELECT run_id;")
     assert "second" in answer
     assert "2 rows in" in answer
+    prompt.type(CTRL_D)
+    assert prompt.end() == 0
+    history = Path(environment["NIGHTJAR_HOME"]) / "sql_history"
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    again = open_terminal("sql").wait_until_it_asks()
+    again.type(UP)
+    again.wait_for(lambda text: text.endswith("FROM runs SELECT run_id;"))
+    assert "second" in again.ask()
 
 
 def test_dot_commands(prompt):
@@ -228,18 +238,6 @@ def test_dot_commands(prompt):
     assert "Discarded, as its ';' is missing: SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
 
 
-def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal, prompt, environment):
-    prompt.ask("SELECT 41 + 1;")
-    prompt.type(CTRL_D)
-    assert prompt.end() == 0
-    history = Path(environment["NIGHTJAR_HOME"]) / "sql_history"
-    assert stat.S_IMODE(history.stat().st_mode) == 0o600
-    again = open_terminal("sql").wait_until_it_asks()
-    again.type(UP)
-    again.wait_for(lambda text: text.endswith("SELECT 41 + 1;"))
-    assert "42" in again.ask()
-
-
 @pytest.mark.slow
 def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal):
     query = "SELECT completion->>'$[0].content' AS text FROM rollouts"
@@ -252,17 +250,14 @@ def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal):
     assert (terminal.end(), "--output" in terminal.text) == (2, True), "that is not for terminals"
 
 
-def test_a_pipe_is_read_and_its_statements_run_in_turn(environment, fork):
-    process = fork.nightjar("sql", "--format", "csv", env=environment, stdin=PIPE, stdout=PIPE)
-    printed, _ = process.communicate("SELECT 1 AS a; FROM runs SELECT run_id;", timeout=SECONDS)
-    assert (printed, process.returncode) == ("a\n1\n\nrun_id\nfirst\n", 0)
-    printed, _ = fork.nightjar("sql", env=environment, stdout=PIPE).communicate(timeout=SECONDS)  # no pipe
+def test_a_stdin_that_is_no_pipe_gets_what_there_is_to_ask(environment, fork):
+    printed, _ = fork.nightjar("sql", env=environment, stdout=PIPE).communicate(timeout=SECONDS)
     assert "leaderboard: " in printed
     assert "Examples:" in printed
 
 
-def test_a_reader_that_has_enough_is_no_failure_to_talk_about(environment):
-    command = f"{sys.executable} -m nightjar sql 'FROM range(100000)' | head -n 1"
+def test_statements_of_a_pipe_run_for_a_reader_that_soon_has_enough(environment):
+    command = f"echo 'FROM range(100000);' | {sys.executable} -m nightjar sql | head -n 1"
     ended = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert ended.stdout == "range\n"
     assert "Traceback" not in ended.stderr

@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
+from subprocess import PIPE
 
 import pytest
 
@@ -37,16 +36,16 @@ def load_environment():
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, fork):
     """Runs Python code in a process of its own in the test's folder; returns what it prints."""
 
     def run(code, *, path=(), **variables):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NIGHTJAR_")}
-        env = kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables
-        command = [sys.executable, "-c", textwrap.dedent(code)]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        source = f"import sys; sys.path[:0] = {list(map(str, path))}\n{textwrap.dedent(code)}"
+        with fork.python(source, env=kept | variables, cwd=tmp_path, stdout=PIPE, stderr=PIPE) as process:
+            printed, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        return printed.strip()
 
     return run
 
