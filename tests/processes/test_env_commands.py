@@ -264,8 +264,6 @@ def test_what_cannot_be_installed(shell):
 
 
 LOADS = """
-
-
 import needed
 import nightjar as vf
 def load_environment():
@@ -279,7 +277,7 @@ def evaluate(shell, url, *arguments, **env):
     return shell.nightjar("eval", "run", *arguments, *size, "--direct", "--json", **home)
 
 
-def test_a_run_installs_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_own(self, shell):
+def test_a_run_installs_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_own(shell):
     shell.write_wheel("needed", source="x = 1")
     shell.write_wheel("far-env", dependencies=["verifiers", "needed"], version="1.2.0", source=LOADS)
     repository, [wheel] = shell.folder / "far-env", (shell.folder / "wheels").glob("far_env-*.whl")
@@ -302,7 +300,7 @@ def test_a_run_installs_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_ow
     assert shell.run("-c", "import far_env").returncode == 1
 
 
-def test_a_run_refuses_what_would_change_the_packages_that_are_here(self, shell):
+def test_a_run_refuses_what_would_change_the_packages_that_are_here(shell):
     shell.write_wheel("far-env", dependencies=["verifiers", "pydantic<2"], source=LOADS)
     shell.write_wheel("pydantic", source="x = 1", version="1.10")
     ended = evaluate(shell, "http://127.0.0.1:9", "ada/far-env@1.0")
