@@ -1,6 +1,8 @@
 """What tests of the warehouse share: run directories as docs/reference/run-directory.md describes them."""
 
+import asyncio
 import json
+import os
 import re
 import shutil
 import socket
@@ -9,10 +11,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import product
 
-import duckdb
 import pytest
 
-from nightjar.analysis import compare_runs
+from nightjar.core.process_ids import process_host
 from nightjar.warehouse import Warehouse
 
 
@@ -59,6 +60,8 @@ class Damage:
 
     def flip(self, path, column):
         """Turns over the bits of a byte in the middle of a column's data."""
+        import duckdb
+
         with duckdb.connect() as connection:
             sql = "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?"
             [(start, length)] = connection.execute(sql, [str(path), column]).fetchall()
@@ -105,6 +108,12 @@ def browse():
             assert page.status_code == status, page.text
             return " ".join(re.sub(r"<[^>]*>", " ", page.text).split())
 
+        def links(self, address, **asked):
+            """The addresses of the rows of a page's table."""
+            page = self.get(address, params=asked or None)
+            assert page.status_code == 200, page.text
+            return re.findall(r'<a data-row href="([^"]+)"', page.text)
+
     def browse(warehouse, *access, base_url="http://localhost", **options):
         return Browser(create_app(warehouse, Access(*access)), base_url=base_url, **options)
 
@@ -131,17 +140,48 @@ def serve():
     return serve
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    """A real browser; the tests that use it are skipped where there is none."""
+@pytest.fixture
+def live_view(tmp_path, monkeypatch, run_writer, browse):
+    """Opens a view of an empty warehouse in a folder with a run in progress, whose files it reads at each request.
+
+    The arguments are those of ``run_writer.write``; ``folder`` is the folder of the run.
+    """
+    monkeypatch.chdir(tmp_path)
+    for name, seconds in (("live._UPDATE", 0.0), ("live._SEARCH", 0.0), ("live_run._PUBLISHING", 1800.0)):
+        monkeypatch.setattr(f"nightjar.view.{name}_SECONDS", seconds)
+
+    def open_view(rollouts, attempts=None, **metadata):
+        view = browse(Warehouse(tmp_path / "warehouse"))
+        view.folder = tmp_path / "outputs/evals/gsm8k--gpt/run"
+        run_writer.write(view.folder, rollouts, attempts, run_id="run", status="running", **metadata)
+        (view.folder / ".lock").write_text(f"process {os.getpid()} on {process_host()}")
+        return view
+
+    return open_view
+
+
+@pytest.fixture(scope="session")
+def launched():
+    """A real browser and Playwright's event loop; skips the tests that use it where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     if (path := next(filter(None, map(shutil.which, names)), None)) is None:
         pytest.skip("needs Chromium or Chrome on the PATH")
     with playwright.sync_playwright() as running:
-        launched = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
+        browser, loop = running.chromium.launch(executable_path=path, args=["--no-sandbox"]), asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium(launched):
+    """The browser of the session. Its event loop runs only in modules with this fixture: others start their own."""
+    browser, loop = launched
+    asyncio._set_running_loop(loop)
+    yield browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
@@ -185,6 +225,12 @@ def house(tmp_path, run_writer):
     return House(tmp_path, run_writer)
 
 
+@pytest.fixture(scope="module")
+def shared_house(tmp_path_factory, run_writer):
+    """A house whose runs the tests of a module share."""
+    return House(tmp_path_factory.mktemp("shared"), run_writer)
+
+
 class House:
     """A warehouse, and runs for it with rewards that a test names."""
 
@@ -219,7 +265,17 @@ class House:
         self.warehouse.publish(self.write(run_id, groups, **content), tidies=False)
         return run_id
 
+    def publish_rows(self, run_id, rollouts=None, attempts=None, /, *, place=None, config=None, **metadata):
+        """Publishes a run of these rollouts, or of those of ``run_writer``, and returns its folder."""
+        run_dir = self._writer.write(place or self.folder / run_id, rollouts, attempts, run_id=run_id, **metadata)
+        if config:
+            (run_dir / "config.json").write_text(json.dumps(config))
+        self.warehouse.publish(run_dir, tidies=False)
+        return run_dir
+
     def compare(self, before, after, /, **wanted):
         """Publishes two runs, and compares them."""
+        from nightjar.analysis import compare_runs
+
         self.publish("before", before), self.publish("after", after)
         return compare_runs("before", "after", warehouse=self.warehouse, **wanted)

@@ -4,32 +4,22 @@ import re
 
 import pytest
 
-from nightjar.analysis import judge_night
-from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory, run_writer):
-    """Three nights of a suite: the third is worse, of another version; and a night that is under way."""
-    folder = tmp_path_factory.mktemp("view")
-    warehouse = Warehouse(folder / "warehouse")
-    for night, right, version in (("2026-11-01", 36, "1.0"), ("2026-11-02", 36, "1.0"), ("2026-11-03", 18, "1.1")):
-        rollouts = [run_writer.rollout(number, 0, float(number < right)) for number in range(40)]
-        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": "gsm8k", "env_version": version,
-                "run_id": f"run-{night}", "started_at": f"{night}T02:00:00Z", "status": "completed", "rollouts": 40,
-                "scored": 40, "failed": 0, "avg_reward": right / 40, "stderr": 0.05, "num_examples": 40,
-                "rollouts_per_example": 1, "coverage": 1.0}  # fmt: skip
-        warehouse.publish(run_writer.write(folder / night, rollouts, **told), tidies=False)
-        begun = Night("nightly", night, "running", evaluations=[NightEvaluation("gsm8k", "missing", "gsm8k", "m")])
-        warehouse.write_night(judge_night(warehouse, begun))
+def view(shared_house, browse):
+    """Three nights of a suite: the third is worse, of another version; and a night with a missing run."""
+    from nightjar.analysis import judge_night
+
+    warehouse = shared_house.warehouse
     evaluations = [NightEvaluation("gsm8k", "missing", "gsm8k", "m")]
+    for night, right, version in (("2026-11-01", 36, "1.0"), ("2026-11-02", 36, "1.0"), ("2026-11-03", 18, "1.1")):
+        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_version": version, "stderr": 0.05,
+                "started_at": f"{night}T02:00:00Z", "rollouts_per_example": 1}  # fmt: skip
+        shared_house.publish(f"run-{night}", [1.0] * right + [0.0] * (40 - right), **told)
+        warehouse.write_night(judge_night(warehouse, Night("nightly", night, "running", evaluations=evaluations)))
     warehouse.write_night(Night("other", "2026-11-04", "incomplete", "one is missing", evaluations=evaluations))
-    return warehouse
-
-
-@pytest.fixture(scope="module")
-def view(warehouse, browse):
     return browse(warehouse)
 
 

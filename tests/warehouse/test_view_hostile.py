@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 
-from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 pytestmark = pytest.mark.long
@@ -51,29 +50,20 @@ def hostile_rollout(run_writer, index, reward):
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory, run_writer):
-    folder = tmp_path_factory.mktemp("hostile")
-    warehouse = Warehouse(folder / "warehouse")
+def view(shared_house, run_writer, browse):
     error = {**run_writer.failure, "message": HOSTILE, "error": HOSTILE, "error_chain_repr": HOSTILE}
-    told = dict.fromkeys(("env_id", "model", "suite", "env_version", "base_url", "flow_run_id"), HOSTILE)
+    told = dict.fromkeys(("env_id", "model", "suite", "env_version", "base_url", "flow_run_id", "error"), HOSTILE)
+    told |= {"tags": [HOSTILE], "env_args": {HOSTILE: HOSTILE}, "state_columns": ["judge_response"]}
     for run_id, reward in ((RUN, 1.0), ("other", 0.0), ("third", 0.5)):
         rollouts = [hostile_rollout(run_writer, 0, reward), run_writer.failed(0, 1, error=error, prompt=HOSTILE)]
         tries = [run_writer.attempt(0, 1, number, error=error) for number in (1, 2)]
-        run_dir = run_writer.write(
-            folder / f"run-{reward}", rollouts, tries, run_id=run_id, status="completed", tags=[HOSTILE], error=HOSTILE,
-            env_args={HOSTILE: HOSTILE}, avg_metrics={"correct": reward, HOSTILE: 0.5},
-            state_columns=["judge_response"], **told,
+        shared_house.publish_rows(
+            run_id, rollouts, tries, place=shared_house.folder / f"run-{reward}", status="completed",
+            config={"env_id": "gsm8k", "model": HOSTILE}, avg_metrics={"correct": reward, HOSTILE: 0.5}, **told,
         )  # fmt: skip
-        (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "model": HOSTILE}))
-        warehouse.publish(run_dir, tidies=False)
     evaluations = [NightEvaluation(HOSTILE, "missing", "gsm8k", HOSTILE)]
-    warehouse.write_night(Night(HOSTILE, "2026-01-02", "incomplete", HOSTILE, evaluations=evaluations))
-    return warehouse
-
-
-@pytest.fixture(scope="module")
-def view(warehouse, browse):
-    view = browse(warehouse)
+    shared_house.warehouse.write_night(Night(HOSTILE, "2026-01-02", "incomplete", HOSTILE, evaluations=evaluations))
+    view = browse(shared_house.warehouse)
     noted = {"run": RUN, "example": "0", "index": "0", "mark": "interesting"}
     assert view.post("/notes", data={**noted, "comment": HOSTILE, "author": HOSTILE[:90]}).status_code == 200
     return view
@@ -110,19 +100,18 @@ class Elements(HTMLParser):
         self.text += "" if self._is_field else data
 
 
-def assert_text(page):
+def faults(page):
     found = Elements(page)
-    assert found.odd == []
-    assert not re.search("[\x00\x1b\x9b\u202e]", found.text)
+    return found.odd + re.findall("[\x00\x1b\x9b\u202e]", found.text)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_hostile_text_is_escaped_on_every_page_and_sent_back(view, page):
-    told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
-    assert told.status_code in {200, 400, 404}, told.text
-    assert_text(told.text)
-    if "/samples?q={text}" in page:
-        assert f'name="q" value="{HOSTILE}"' in unescape(told.text)
+def test_hostile_text_is_escaped_on_every_page_and_sent_back(view):
+    for path in PAGES:
+        page = view.get(path.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
+        assert page.status_code in {200, 400, 404}, page.text
+        assert faults(page.text) == [], path
+        if "/samples?q={text}" in path:
+            assert f'name="q" value="{HOSTILE}"' in unescape(page.text)
 
 
 def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path, monkeypatch, browse):
@@ -132,24 +121,20 @@ def test_hostile_text_of_a_run_in_progress_is_escaped(view, run_writer, tmp_path
     told = {"env_id": HOSTILE, "model": HOSTILE, "status": "running", "pid": os.getpid(), "finished_at": None}
     run_writer.write(tmp_path / "outputs/evals/env--m/live", rows, run_id="live<b>", **told)
     fresh = browse(view.app.state.warehouse)
-    for page in ("/", "/live", "/runs/live%3Cb%3E", "/live/live%3Cb%3E"):
-        answer = fresh.get(page)
-        assert (answer.status_code, "live&lt;b&gt;" in answer.text) == (200, True), page
-        assert_text(answer.text)
+    for path in ("/", "/live", "/runs/live%3Cb%3E", "/live/live%3Cb%3E"):
+        page = fresh.get(path)
+        assert (page.status_code, "live&lt;b&gt;" in page.text, faults(page.text)) == (200, True, []), path
 
 
-def test_hostile_text_is_escaped_in_an_exported_page(warehouse, tmp_path, nightjar):
-    ended = nightjar("export", RUN, "--warehouse", warehouse.location, "--html", tmp_path / "run.html")
+def test_hostile_text_is_escaped_in_an_exported_page(view, shared_house, tmp_path, nightjar):
+    command = ("export", RUN, "--warehouse", shared_house.warehouse.location)
+    ended = nightjar(*command, "--html", tmp_path / "run.html")
     assert ended.code == 0, ended.err
-    assert_text((tmp_path / "run.html").read_text())
-    assert nightjar("export", RUN, "--warehouse", warehouse.location, "--inspect-log", tmp_path / "logs").code == 0
+    assert faults((tmp_path / "run.html").read_text()) == []
+    assert nightjar(*command, "--inspect-log", tmp_path / "logs").code == 0
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory, run_writer, browse):
-    """A client of a view of two runs whose texts have 10 MB."""
-    folder = tmp_path_factory.mktemp("large")
-    warehouse = Warehouse(folder / "warehouse")
+def test_ten_megabytes_make_no_page_large(house, run_writer, browse):
     text = "\"<'& words " * 1_000_000
     error = {**run_writer.failure, "message": text, "traceback": text}
     said = [{"role": "user", "content": "x"}] * 100_000
@@ -157,17 +142,13 @@ def large(tmp_path_factory, run_writer, browse):
     rows = [run_writer.rollout(0, 0, **answered), run_writer.rollout(1, 0, completion=said)]
     rows.append(run_writer.failed(2, 0, error=error))
     for run_id in ("a", "b"):
-        run_dir = run_writer.write(folder / run_id, rows, run_id=run_id, error=text, env_args={"a": text})
-        warehouse.publish(run_dir, tidies=False)
-    return browse(warehouse)
-
-
-@pytest.mark.parametrize("page", [
-    "/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
-    "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs",
-])  # fmt: skip
-def test_ten_megabytes_make_no_page_large(large, page):
-    told = large.get(page)
-    assert told.status_code == 200 or "larger than 0.032 GB" in told.text, told.text[:1000]
-    assert len(told.content) < 4_000_000
-    assert ("<mark>words</mark>" in told.text) == page.startswith("/search")
+        house.publish_rows(run_id, rows, error=text, env_args={"a": text})
+    view = browse(house.warehouse)
+    for path in (
+        "/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
+        "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs",
+    ):  # fmt: skip
+        page = view.get(path)
+        assert page.status_code == 200 or "larger than 0.032 GB" in page.text, page.text[:1000]
+        assert len(page.content) < 4_000_000, path
+        assert ("<mark>words</mark>" in page.text) == path.startswith("/search"), path

@@ -1,49 +1,32 @@
 """The page of a run in the web view."""
 
-import json
 import re
 import shutil
 
 import pytest
-from fastapi.testclient import TestClient
-
-from nightjar.view.server import Access, create_app
-from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def view(tmp_path, run_writer, monkeypatch):
+def view(house, monkeypatch, browse):
     """A client of a warehouse; ``publish`` adds a run to it."""
-    monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NIGHTJAR_HOME", str(house.folder / "home"))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4299/api")
-    warehouse = Warehouse(tmp_path / "warehouse")
-
-    def publish(run_id, rollouts=None, config=None, attempts=None, **metadata):
-        run_dir = run_writer.write(tmp_path / run_id, rollouts, attempts, run_id=run_id, **metadata)
-        if config:
-            (run_dir / "config.json").write_text(json.dumps(config))
-        warehouse.publish(run_dir, tidies=False)
-
-    app = create_app(warehouse, Access(), lambda config: ["nightjar", "eval", "run", config.env_id, "-m", config.model])
-    client = TestClient(app, base_url="http://localhost")
-    client.publish = publish
-    return client
+    view = browse(house.warehouse)
+    view.app.state.command_of = lambda config: ["nightjar", "eval", "run", config.env_id, "-m", config.model]
+    view.publish = house.publish_rows
+    return view
 
 
-def test_failures_come_first_with_advice(view):
-    view.publish("run", error="RunAbortedError: all requests fail", flow_run_id="f00d")
+def test_failures_come_first_with_advice_and_then_failed_attempts_files_and_tags(view, run_writer, tmp_path):
+    error = run_writer.failure | {"message": "<b>429</b>"}
+    tries = [run_writer.attempt(0, 0, number, error=error if number < 13 else None) for number in range(1, 14)]
+    told = {"error": "RunAbortedError: all requests fail", "flow_run_id": "f00d", "tags": ["a&b"]}
+    view.publish("run", run_writer.rollouts, tries, **told)
     told = view.get("/runs/run").text
     assert told.index("Failures") < told.index("RunAbortedError: all requests fail") < told.index("Numbers")
     assert "Lower --max-concurrent" in told
     assert '<a href="/runs/run/1/1">Example 1</a>: 429 Too Many Requests' in told
     assert "http://127.0.0.1:4299/runs/flow-run/f00d" in told
-
-
-def test_failed_attempts_files_and_tags_are_shown(view, run_writer, tmp_path):
-    error = run_writer.failure | {"message": "<b>429</b>"}
-    tries = [run_writer.attempt(0, 0, number, error=error if number < 13 else None) for number in range(1, 14)]
-    view.publish("run", run_writer.rollouts, attempts=tries, tags=["a&b"])
-    told = view.get("/runs/run").text
     assert "12 attempts failed; the last 10 are shown" in told
     assert told.count("&lt;b&gt;429&lt;/b&gt;") == 10
     assert '<a href="/runs/run/0/0">0/0</a>' in told
@@ -72,9 +55,9 @@ def test_the_numbers_agree_with_the_statistics_and_many_rewards_are_in_ranges(vi
 def test_a_republished_run_shows_its_new_numbers(view, run_writer):
     told = {"published_at": "2026-11-22T02:00:00Z"}
     attempts = [run_writer.attempt(0, index) for index in (0, 1)]
-    view.publish("run", [run_writer.rollout(0, 0, 1.0)], attempts=attempts[:1], **told)
+    view.publish("run", [run_writer.rollout(0, 0, 1.0)], attempts[:1], **told)
     assert "1 of 4 rollouts" in view.get("/runs/run").text
-    view.publish("run", [run_writer.rollout(0, index, 1.0) for index in (0, 1)], attempts=attempts, **told)
+    view.publish("run", [run_writer.rollout(0, index, 1.0) for index in (0, 1)], attempts, **told)
     assert "2 of 4 rollouts" in view.get("/runs/run").text
 
 
@@ -88,28 +71,24 @@ def test_differences_from_the_run_before_are_shown(view):
     assert "the run before" not in view.get("/runs/old").text
 
 
-def test_the_command_that_repeats_a_run_is_shown_if_known(view):
+def test_the_command_that_repeats_or_rescores_a_run_is_shown_if_known(view):
     view.publish("run", config={"env_id": "gsm8k", "model": "a model"})
     view.publish("foreign", config={"harness": 1})
     assert "nightjar eval run gsm8k -m &#39;a model&#39;" in view.get("/runs/run").text
     assert "Run it again" not in view.get("/runs/foreign").text
-
-
-def test_a_rescored_run_names_its_source_and_the_rescore_command(view):
     saved = {"env_id": "gsm8k", "model": "m", "env_args": {"n": 1}, "rescored_from": "old", "rubric": "strict.py:exact"}
-    view.publish("run", config=saved, rescored_from="old")
-    told = view.get("/runs/run").text
+    view.publish("rescored", config=saved, rescored_from="old")
+    told = view.get("/runs/rescored").text
     assert 'rescored from <a href="/runs/old">old</a>' in told
     assert "nightjar eval rescore old --rubric strict.py:exact --env-args &#39;{&#34;n&#34;: 1}&#39;" in told
     assert "nightjar eval run" not in told
     assert "then rescore it" in told
 
 
-@pytest.mark.parametrize("rollouts", [[], None])
-def test_a_run_with_little_metadata_is_shown(view, rollouts):
+def test_runs_with_little_metadata_are_shown(view):
     nothing = dict.fromkeys(("started_at", "time_ms", "avg_reward", "model", "avg_metrics", "usage", "env_args"))
-    view.publish("run", rollouts, **nothing)
-    assert view.get("/runs/run").status_code == 200
+    view.publish("empty", [], **nothing), view.publish("run", **nothing)
+    assert view.get("/runs/empty").status_code == view.get("/runs/run").status_code == 200
 
 
 def test_costs_are_shown_if_prices_are_known(view, tmp_path):
