@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -182,6 +182,36 @@ def chromium(launched):
     asyncio._set_running_loop(loop)
     yield browser
     asyncio._set_running_loop(None)
+
+
+@pytest.fixture
+def page(chromium, address):
+    """A page of the server at a module's ``address``.
+
+    Its test fails if the browser reports an error, shows a dialog, or asks another host or for what is not there.
+    """
+    with closing(chromium.new_context(base_url=address)) as context:
+        page, faults = context.new_page(), []
+        page.set_default_timeout(120_000)
+        page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: faults.append(asked.url) if is_foreign(asked.url) else None)
+        page.on("requestfailed", lambda asked: faults.append(f"{asked.failure}: {asked.url}"))
+        page.on("response", lambda given: faults.append(given.url) if is_missing(given) else None)
+        yield page
+        # what a page still asks for ends when it is left; a refusal is among the responses
+        usual = ("net::ERR_ABORTED", "Failed to load resource")
+        assert [each for each in faults if not each.startswith(usual)] == []
+
+
+def is_foreign(url):
+    own = ("http://127.0.0.1:", "file:", "data:,", "data:image/svg+xml,%3Csvg", "data:image/gif;base64,R0")
+    return not url.startswith(own)
+
+
+def is_missing(response):
+    return response.status >= 400 and response.request.resource_type != "document"
 
 
 @pytest.fixture

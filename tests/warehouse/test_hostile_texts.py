@@ -5,19 +5,11 @@ A page has all texts of a kind, each of them at every place of a conversation, t
 
 import base64
 import time
-from contextlib import closing
 from itertools import product
-from urllib.parse import urlsplit
 
 import pytest
 
-from nightjar.view.server import Access
-from nightjar.view.texts import LONGEST_RENDERED
-from nightjar.warehouse import Warehouse
-
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-PLACES = ("system", "user", "assistant", "reasoning", "arguments", "tool", "answer", "parsed answer", "error")
 TAKE = "window.taken=alert(1)"
 EVIL = "http://evil.example"
 ENCODED = base64.b64encode(f"<script>{TAKE}</script>".encode()).decode()
@@ -67,7 +59,6 @@ LATEX = (
     "\\begin{matrix}" * 60 + "\\end{matrix}" * 60, "&" * 900, "x" * 1_900, "\u202ex\x00\x1b", r"\text{\u202e}",
     r"\verb|<script>|",
 )  # fmt: skip
-FORMULAS = [latex.replace("TAKE", TAKE).replace("EVIL", EVIL) for latex in LATEX]
 MATHS = ("${}$", "$${}$$", "\\[{}\\]", "{}")
 MARKDOWN = (
     ">" * 3_000 + "a\n" + "b\n" * 500,
@@ -79,16 +70,23 @@ MARKDOWN = (
     "def f():\n    x\n" * 200, "```javascript\n" + "a=>" * 160 + "\n```", "```c\n" + "//" * 240 + "\n" * 5_000 + "```",
 )  # fmt: skip
 HIDDEN = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-SIGNS = [f"a{chr(code)}b **{chr(code)}** &#x{code:x}; `{chr(code)}` $x{chr(code)}$" for code in HIDDEN]
-KINDS = {
-    "elements": [f"<{tag} {event}={TAKE}>" for tag, event in product(TAGS, EVENTS)],
-    "scripts": list(SCRIPTS),
-    "addresses": [form.format(address) for form, address in product(FORMS, ADDRESSES)],
-    "formulas": [form.replace("{}", latex) for form, latex in product(MATHS, FORMULAS)],
-    "markdown": list(MARKDOWN),
-    "signs": SIGNS,
-}  # fmt: skip
-PAGES = [texts[at : at + 40] for texts in KINDS.values() for at in range(0, len(texts), 40)]
+
+
+def hostile_pages():
+    """All texts, at most 40 of a kind together."""
+    formulas = [latex.replace("TAKE", TAKE).replace("EVIL", EVIL) for latex in LATEX]
+    kinds = (
+        [f"<{tag} {event}={TAKE}>" for tag, event in product(TAGS, EVENTS)],
+        SCRIPTS,
+        [form.format(address) for form, address in product(FORMS, ADDRESSES)],
+        [form.replace("{}", latex) for form, latex in product(MATHS, formulas)],
+        MARKDOWN,
+        [f"a{sign}b **{sign}** &#x{ord(sign):x}; `{sign}` $x{sign}$" for sign in map(chr, HIDDEN)],
+    )
+    assert len({text for texts in kinds for text in texts}) > 400
+    return [texts[at : at + 40] for texts in kinds for at in range(0, len(texts), 40)]
+
+
 RICH = r"""# A heading
 
 Some *text*, **bold**, ~~struck~~, `code`, a [link](https://example.org/), $x^2$ and \boxed{some words}.
@@ -128,129 +126,109 @@ document.body.textContent.match(/[\0-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 
 
 def hostile_rollout(run_writer, number, texts):
-    def said(text):
+    """The rollouts of an example that has each text at every place."""
+    completion = []
+    for text in texts:
         call = {"id": text, "name": "run", "arguments": {"text": text}}
-        return [
+        completion += [
             {"role": "system", "content": text},
             {"role": "user", "content": text},
             {"role": "assistant", "content": text, "reasoning_content": text, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": text, "content": text},
         ]
-
     together = "\n\n".join(texts)
-    completion = [message for text in texts for message in said(text)]
-    error = {**run_writer.failure, "message": together}
     fields = {"answer": together, "parsed_answer": together}
-    return [
-        run_writer.rollout(number, 0, 1.0, completion=completion, **fields),
-        run_writer.failed(number, 1, error=error, **fields),
-    ]
+    error = {**run_writer.failure, "message": together}
+    ended = run_writer.rollout(number, 0, 1.0, completion=completion, **fields)
+    return [ended, run_writer.failed(number, 1, error=error, **fields)]
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory, run_writer):
+def warehouse(shared_house, run_writer):
     """A warehouse of a run with a page of each group of texts, a short run to export, and a run of long texts."""
-    folder = tmp_path_factory.mktemp("hostile")
-    short = [run_writer.rollout(1, 0, 1.0, completion=[{"role": "assistant", "content": RICH}], parsed_answer="42")]
-    short += hostile_rollout(run_writer, 0, SCRIPTS)
+    from nightjar.view.texts import LONGEST_RENDERED
+
+    def said(number, text):
+        return run_writer.rollout(number, 0, completion=[{"role": "assistant", "content": text}], parsed_answer="42")
+
     parts = (RICH, "|a|b|\n|-|-|\n", "$x^2$ ", "<img src=x onerror=alert(1)> ")
     large = [part * (length // len(part)) for part in parts for length in (LONGEST_RENDERED, 10_000_000)]
-    warehouse = Warehouse(folder / "warehouse")
     for run_id, rows in {
-        "hostile": [row for number, texts in enumerate(PAGES) for row in hostile_rollout(run_writer, number, texts)],
-        "short": short,
-        "large": [
-            run_writer.rollout(number, 0, 1.0, completion=[{"role": "assistant", "content": text}], parsed_answer="42")
-            for number, text in enumerate(large)
+        "hostile": [
+            row for number, texts in enumerate(hostile_pages()) for row in hostile_rollout(run_writer, number, texts)
         ],
+        "short": [said(1, RICH), *hostile_rollout(run_writer, 0, SCRIPTS)],
+        "large": [said(number, text) for number, text in enumerate(large)],
     }.items():
-        told = {"run_id": run_id, "status": "completed", "state_columns": ["parsed_answer"]}
-        warehouse.publish(run_writer.write(folder / run_id, rows, **told), tidies=False)
-    return warehouse
+        shared_house.publish_rows(run_id, rows, status="completed", state_columns=["parsed_answer"])
+    return shared_house.warehouse
 
 
 @pytest.fixture(scope="module")
 def address(serve, warehouse):
+    from nightjar.view.server import Access
+
     with serve(warehouse, Access()) as address:
         yield address
 
 
-@pytest.fixture
-def page(chromium):
-    """A page that fails its test if a script of a text runs, or if something is fetched from elsewhere."""
-    with closing(chromium.new_context()) as context:
-        opened, odd = context.new_page(), []
-        opened.set_default_timeout(30_000)
-        opened.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
-        opened.on("pageerror", lambda error: odd.append(str(error)))
-        opened.on("console", lambda said: odd.append(said.text) if said.type == "error" else None)
-        opened.on("request", lambda asked: odd.append(asked.url) if is_foreign(asked.url) else None)
-        yield opened
-        assert odd == []
-        assert opened.evaluate("window.taken") is None
-        assert opened.evaluate(FORBIDDEN) == []
-        assert opened.evaluate(INVISIBLE) == []
+def assert_harmless(page):
+    assert page.evaluate("window.taken") is None
+    assert page.evaluate(FORBIDDEN) == []
+    assert page.evaluate(INVISIBLE) == []
 
 
-def is_foreign(url):
-    return (
-        not url.startswith(("file:", "data:,", "data:image/svg+xml,%3Csvg")) and urlsplit(url).hostname != "127.0.0.1"
-    )
-
-
-def visit(page, url):
+def visit(page, path):
     """Opens a page. Returns the CPU seconds of the server and of the page, which other programs do not lengthen."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     started = time.process_time()
-    assert page.goto(url, wait_until="load").status == 200
+    assert page.goto(path, wait_until="load").status == 200
     page.evaluate("document.body.offsetHeight")
     served = time.process_time() - started
     measured = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    assert page.url == url
+    assert page.url.endswith(path)
+    assert_harmless(page)
     return served + measured["TaskDuration"]
 
 
 def assert_accessible(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         violations = axe.Axe().run(page).response["violations"]
         assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
 
 
-def test_there_are_hundreds_of_texts():
-    texts = {text for page in PAGES for text in page}
-    assert len(texts) > 400
-    assert len(texts) * len(PLACES) > 3_000
+def test_no_text_runs_or_fetches_anything(page):
+    seconds = {}
+    for number in range(len(hostile_pages())):
+        seconds[number, 0] = visit(page, f"/runs/hostile/{number}/0")
+        assert page.locator(".markdown").count() > 0
+        seconds[number, 1] = visit(page, f"/runs/hostile/{number}/1")
+    print(seconds)
+    assert {place: taken for place, taken in seconds.items() if taken >= 2} == {}
 
 
-@pytest.mark.parametrize("number", range(len(PAGES)))
-def test_no_text_runs_or_fetches_anything(page, address, number):
-    assert visit(page, f"{address}/runs/hostile/{number}/0") < 2
-    assert page.locator(".markdown").count() > 0
-    assert visit(page, f"{address}/runs/hostile/{number}/1") < 2
+def test_long_texts_take_two_seconds_at_most(page):
+    """Long texts are rendered, but not tables with too many rows; longer ones are cut."""
+    found = {}
+    for number in range(8):
+        seconds = visit(page, f"/runs/large/{number}/0")
+        is_rendered = page.locator(".turn.assistant .markdown").count() == 1
+        is_cut = page.get_by_text("more characters; see the raw JSON").count() == 1
+        found[number] = (is_rendered, is_cut, seconds < 2)
+    rendered, cut, neither = (True, False, True), (False, True, True), (False, False, True)
+    assert found == dict(enumerate([rendered, cut, neither, cut, rendered, cut, rendered, cut]))
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_long_texts_take_two_seconds_at_most(page, address, number):
-    assert visit(page, f"{address}/runs/large/{number}/0") < 2
-    is_rendered = page.locator(".turn.assistant .markdown").count() == 1
-    is_cut = page.get_by_text("more characters; see the raw JSON").count() == 1
-    has_too_many_rows = number == 2
-    assert (is_rendered, is_cut) == (number % 2 == 0 and not has_too_many_rows, number % 2 == 1)
-
-
-def test_a_rendered_page_is_accessible_and_its_tables_scroll(page, address):
+def test_a_rendered_page_is_accessible_and_its_raw_text_is_shown_by_a_key_and_remembered(page):
     page.set_viewport_size({"width": 390, "height": 800})
-    visit(page, f"{address}/runs/short/1/0")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    visit(page, "/runs/short/1/0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390  # its tables scroll
     assert page.locator(".markdown math").count() > 0
     assert page.locator(".markdown mark").inner_text().endswith("42")
     assert_accessible(page)
-
-
-def test_the_raw_text_is_shown_by_a_key_and_remembered(page, address):
-    visit(page, f"{address}/runs/short/1/0")
     raw, rendered = page.locator(".turn.assistant .raw").last, page.locator(".turn.assistant .markdown").last
     assert (raw.is_visible(), rendered.is_visible()) == (False, True)
     page.keyboard.press("r")
@@ -278,3 +256,4 @@ def test_an_exported_file_runs_only_its_own_script(page, warehouse, nightjar, tm
     assert page.locator(".raw").last.is_visible()
     page.reload()
     assert page.get_by_label("Raw text").is_checked()
+    assert_harmless(page)

@@ -1,11 +1,8 @@
 """DuckDB in a notebook, where its progress bar wants ipywidgets: publishing and asking work without them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 KERNEL = """
 class Shell:
@@ -15,7 +12,6 @@ def get_ipython():
     return Shell()
 """
 """What DuckDB looks at to know that it is in a notebook."""
-
 PROBE = """
 import IPython  # before DuckDB, which looks at it when it is imported
 import duckdb
@@ -31,11 +27,8 @@ print(connection.execute("SELECT current_setting('enable_progress_bar'), current
 """
 
 
-def test_a_scratch_database_opens_without_ipywidgets(tmp_path: Path) -> None:
-    (tmp_path / "IPython").mkdir()
-    (tmp_path / "IPython" / "__init__.py").write_text(KERNEL)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROBE], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    )
+def test_a_scratch_database_opens_without_ipywidgets(tmp_path):
+    (tmp_path / "IPython.py").write_text(KERNEL)
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(tmp_path)}, "timeout": 600}
+    ran = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, **options)
     assert ran.stdout.splitlines() == ["True", "[(False, 'UTC')]"], ran.stderr

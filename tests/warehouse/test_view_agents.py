@@ -13,6 +13,11 @@ def call(number, name, **arguments):
     return {"id": str(number), "name": name, "arguments": json.dumps(arguments)}
 
 
+def add_artifact(folder):
+    (folder / "artifacts" / "0-0").mkdir(parents=True)
+    (folder / "artifacts" / "0-0" / "a.html").write_text(SCRIPT)
+
+
 def result(number, content):
     return {"role": "tool", "tool_call_id": str(number), "content": content}
 
@@ -53,8 +58,7 @@ def view(shared_house, run_writer, browse):
         ]
         told = {"status": "completed", "state_columns": [*COLUMNS, "other"]}
         folder = shared_house.publish_rows(run_id, rows, attempts, **told)
-        (folder / "artifacts" / "0-0").mkdir(parents=True)
-        (folder / "artifacts" / "0-0" / "a.html").write_text(SCRIPT)
+        add_artifact(folder)
         return folder
 
     step = {"prompt": 0, "completion": 0, "is_truncated": False, "reward": None, "extras": {}}
@@ -183,7 +187,7 @@ def test_a_page_of_a_long_rollout_is_short(growing):
     assert growing.get("/live/run/1/0").status_code == 200
 
 
-def test_the_page_of_a_rollout_in_progress_becomes_that_of_its_result(growing, run_writer):
+def test_a_rollout_in_progress_becomes_its_result(growing, run_writer):
     growing.tell({"kind": "command", "text": "make"})
     (growing.folder / "live" / "1-0.jsonl").unlink()
     assert "No output yet" in growing.get("/live/run/1/0").text
@@ -191,11 +195,7 @@ def test_the_page_of_a_rollout_in_progress_becomes_that_of_its_result(growing, r
         file.write(json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n")
     assert growing.get("/live/run/1/0").text.strip() == ""
     assert "Conversation" in growing.get("/runs/run/1/0").text
-
-
-def test_a_scored_rollout_is_no_longer_in_progress(growing):
-    (growing.folder / "artifacts" / "0-0").mkdir(parents=True)
-    (growing.folder / "artifacts" / "0-0" / "a.html").write_text(SCRIPT)
+    add_artifact(growing.folder)
     growing.tell({"kind": "command", "text": "make"}, key="0-0")
     assert "Rollouts in progress" not in growing.get("/live/run").text
     assert "Verifier" in growing.get("/runs/run/0/0").text

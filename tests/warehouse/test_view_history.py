@@ -34,7 +34,7 @@ def test_nights_are_listed_the_newest_first_and_each_shows_its_evaluations(view)
     assert view.get("/nights?suite=nightly&night=2026-11-09").status_code == 404
 
 
-def test_history_has_every_series_with_intervals_and_marks(view):
+def test_history_has_every_series_with_intervals_and_marks_a_metric_and_no_unknown_names(view):
     told = view.get("/history?env=gsm8k").text
     assert [float(value) for value in re.findall(r"<title>2026-11-0\d 02:00: (\S+) \[", told)] == [0.9, 0.9, 0.45]
     assert "<title>results changed by more than chance: mean 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
@@ -43,9 +43,6 @@ def test_history_has_every_series_with_intervals_and_marks(view):
     half = 2.0227 * 0.05  # Student's t at 97.5 % with 39 degrees of freedom
     low, high = re.search(r"0\.4500 \[(\S+), (\S+)\]", told).groups()
     assert (float(low), float(high)) == pytest.approx((0.45 - half, 0.45 + half), abs=1e-4)
-
-
-def test_history_shows_a_metric_and_explains_unknown_names(view):
     told = view.get("/history?env=gsm8k&metric=length")
     assert "2026-11-03 02:00: 12.0000, 40 × 1<" in told.text
     for asked in ("env=none", "env=gsm8k&metric=none", "env=gsm8k&model=none", "env=%3Cscript%3E"):

@@ -1,6 +1,5 @@
 """What models, environments, datasets and people may write: every page shows it as text, and none grows with it."""
 
-import json
 import os
 import re
 from base64 import b64encode

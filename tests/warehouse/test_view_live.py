@@ -27,14 +27,9 @@ def add(view, *rows, name="results.jsonl", end="\n"):
         file.write("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + end)
 
 
-def test_a_run_in_progress_is_listed_before_anything_is_published(view):
+def test_a_run_in_progress_is_listed_and_only_added_lines_and_replaced_files_are_read(view, run_writer):
     told = view.get("/").text
-    words = ("In progress", "2 of 4", "0.5000", "attempts: 1")
-    assert [word for word in words if word not in told] == []
-
-
-def test_only_added_lines_are_read_a_torn_line_waits_and_replaced_files_are_read_again(view, run_writer):
-    view.get("/live")
+    assert [word for word in ("In progress", "2 of 4", "0.5000", "attempts: 1") if word not in told] == []
     whole = json.dumps(run_writer.rollout(1, 0, 1.0))
     add(view, "damaged", whole[:20], end="")
     assert "2 of 4" in view.get("/live").text
@@ -161,20 +156,17 @@ DAMAGED_METADATA = (
 )  # fmt: skip
 
 
-def test_damaged_lines_fail_no_page(view):
+def test_damaged_lines_and_metadata_fail_no_page(view):
+    paths = ("/", "/live", "/runs/run", "/live/run")
     for line in DAMAGED_LINES:
         for name in ("results.jsonl", "attempts.jsonl"):
             add(view, line, name=name)
-        for path in ("/", "/live", "/runs/run", "/live/run"):
+        for path in paths:
             page = view.get(path)
             assert (page.status_code, "In progress" in page.text) == (200, True), (line, path)
-
-
-def test_damaged_metadata_fail_no_page(view):
     metadata = view.folder / "metadata.json"
     written = json.loads(metadata.read_text())
-    view.get("/")
     for told in DAMAGED_METADATA:
         metadata.write_text(json.dumps({**written, **told}))
-        for path in ("/", "/live", "/runs/run", "/live/run"):
+        for path in paths:
             assert view.get(path).status_code in {200, 404}, (told, path)

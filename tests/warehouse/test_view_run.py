@@ -37,28 +37,19 @@ def test_failures_come_first_with_advice_and_then_failed_attempts_files_and_tags
     assert 'name="tag" value="a&amp;b"' in view.get("/?tag=a%26b").text
 
 
-def test_the_numbers_agree_with_the_statistics_and_many_rewards_are_in_ranges(view, run_writer):
+def test_the_numbers_agree_with_the_statistics_and_a_republished_run_shows_its_new_numbers(view, run_writer):
     view.publish("run")
     told = view.get("/runs/run").text
     assert "3 of 4 rollouts, 2 examples" in told
     titles = [f"Reward {reward}: 1 rollout, 33.3%" for reward in ("0", "0.5", "1")]
     assert re.findall(r"<title>(.*)</title>", told)[1:] == titles
     assert "10.5 ms" in told
-    rewards = [0.0, 1.0, *((number + 0.5) / 20 for number in range(20))]
-    view.publish("many", [run_writer.rollout(number, 0, reward) for number, reward in enumerate(rewards)])
-    bars = re.findall(r"<title>Reward (.*): (\d+) rollout", view.get("/runs/many").text)
-    assert len(bars) == 20
-    assert (bars[0], bars[-1]) == (("0 to 0.05", "2"), ("0.95 to 1", "2"))
-    assert sum(int(count) for _, count in bars) == 22
-
-
-def test_a_republished_run_shows_its_new_numbers(view, run_writer):
     told = {"published_at": "2026-11-22T02:00:00Z"}
     attempts = [run_writer.attempt(0, index) for index in (0, 1)]
-    view.publish("run", [run_writer.rollout(0, 0, 1.0)], attempts[:1], **told)
-    assert "1 of 4 rollouts" in view.get("/runs/run").text
-    view.publish("run", [run_writer.rollout(0, index, 1.0) for index in (0, 1)], attempts, **told)
-    assert "2 of 4 rollouts" in view.get("/runs/run").text
+    view.publish("again", [run_writer.rollout(0, 0, 1.0)], attempts[:1], **told)
+    assert "1 of 4 rollouts" in view.get("/runs/again").text
+    view.publish("again", [run_writer.rollout(0, index, 1.0) for index in (0, 1)], attempts, **told)
+    assert "2 of 4 rollouts" in view.get("/runs/again").text
 
 
 def test_differences_from_the_run_before_are_shown(view):
@@ -95,7 +86,9 @@ def test_costs_are_shown_if_prices_are_known(view, tmp_path):
     view.publish("run", suite="nightly")
     pages = ("/", "/runs/run", "/history?env=gsm8k")
     assert [">Cost<" in view.get(page).text for page in pages] == [False, False, False]
-    (tmp_path / "warehouse/prices.csv").write_text("model,since,input,output\nopenai/gpt-4.1-mini,2025-01-01,1,2\n")
+    (tmp_path / "outputs/warehouse/prices.csv").write_text(
+        "model,since,input,output\nopenai/gpt-4.1-mini,2025-01-01,1,2\n"
+    )
     assert [">Cost<" in view.get(page).text for page in pages] == [True, True, True]
 
 

@@ -27,7 +27,9 @@ def browser(shared_house, run_writer, browse):
         "judge_response": {"asked": "It is right."},
         "parsed_answer": "x<sup>2</sup>",
     }  # fmt: skip
-    long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}]}
+    long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}], "is_truncated": True}
+    long |= {"token_usage": {"input_tokens": 1, "output_tokens": 9999}}
+    hostile["timing"] = {"generation_ms": 9e6, "scoring_ms": 0.0, "total_ms": 9e6}
     first = [one(0, 0, 1.0), one(0, 1, 0.0), one(1, 0, 0.0, **long), run_writer.failed(1, 1)]
     first += [one(2, 0, 1.0, **hostile), one(2, 1, prompt=hostile["prompt"])]
     tries = [run_writer.attempt(1, 1, number, error=run_writer.failure) for number in (1, 2, 3)]
@@ -38,15 +40,23 @@ def browser(shared_house, run_writer, browse):
     return browse(shared_house.warehouse)
 
 
-def test_filters_and_order_choose_the_examples_of_a_run(browser):
-    for asked, expected in (
-        ({}, [0, 1, 2]), ({"show": "flaky"}, [0]), ({"show": "failed"}, [1]), ({"show": "wrong"}, [0, 1]),
-        ({"sort": "worst"}, [1, 0, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]),
+def test_every_filter_and_order_chooses_the_examples_of_a_run(browser):
+    from nightjar.view import samples
+
+    choices = [
+        ({}, [0, 1, 2]), ({"q": "LONG\nlong"}, [1]), ({"q": "<script>"}, [2]), ({"against": "second"}, [2]),
         ({"where": "reward < 0.5"}, [0, 1]), ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
-        ({"against": "second"}, [2]), ({"page": 2}, []),
-    ):  # fmt: skip
+        ({"where": "total_ms > 1e6 AND reward = 1"}, [2]), ({"page": 2}, []), ({"show": "wrong"}, [0, 1]),
+        ({"show": "right"}, [0, 2]), ({"show": "failed"}, [1]), ({"show": "flaky"}, [0]), ({"show": "truncated"}, [1]),
+        *(({"show": kind}, []) for kind in ("noted", "filtered", "timed out", "empty")), ({"sort": "worst"}, [1, 0, 2]),
+        ({"sort": "best"}, [2, 0, 1]), ({"sort": "spread"}, [0, 1, 2]), ({"sort": "longest"}, [1, 0, 2]),
+        ({"sort": "slowest"}, [2, 0, 1]), ({"sort": "example"}, [0, 1, 2]),
+    ]  # fmt: skip
+    for asked, expected in choices:
         found = browser.links("/runs/first/samples", **asked)
         assert [int(address.split("/")[3]) for address in found] == expected, asked
+    assert {asked["sort"] for asked, _ in choices if "sort" in asked} == samples.SORTS.keys()
+    assert {asked["show"] for asked, _ in choices if "show" in asked} == samples.KINDS.keys()
 
 
 ALL = ("apart/9/0", "first/0/0", "first/0/1", "first/1/0", "first/1/1", "first/2/0", "first/2/1", "second/0/0",
@@ -66,6 +76,7 @@ def test_filters_and_order_choose_the_rollouts_of_all_runs(browser):
         ({"sort": "-metric correct", "env": "other"}, ALL[:1]), ({"page": 2}, []),
     ):  # fmt: skip
         assert browser.links("/rollouts", **asked) == [f"/runs/{address}" for address in expected], asked
+    assert browser.get("/samples", follow_redirects=False).headers["location"] == "/rollouts"  # of no run: of all
 
 
 def test_a_search_finds_questions_and_completions_of_all_runs(browser):
@@ -127,10 +138,6 @@ def test_a_wrong_condition_is_reported_next_to_its_field(browser):
             assert 'id="problem"' in browser.get(path, params={"where": condition}).text
 
 
-def test_samples_without_runs_lead_to_the_rollouts_of_all_runs(browser):
-    assert browser.get("/samples", follow_redirects=False).headers["location"] == "/rollouts"
-
-
 def test_a_rollout_shows_calls_with_results_code_and_the_parsed_answer_and_raw_is_json(browser):
     page, words = browser.get("/runs/first/2/0").text, browser.words("/runs/first/2/0")
     assert "<figcaption>python</figcaption><pre><code>" in page
@@ -147,9 +154,6 @@ def test_a_rollout_shows_calls_with_results_code_and_the_parsed_answer_and_raw_i
     page = browser.get("/runs/first/2/0?raw=1")
     assert page.headers["content-type"] == "application/json"
     assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
-
-
-def test_a_message_is_sent_as_it_was_written(browser):
     page = browser.get("/runs/first/2/0?raw=1&message=4")
     assert (page.text, page.headers["content-type"]) == ("Result: 4", "text/plain; charset=utf-8")
     assert browser.get("/runs/first/2/0?raw=1&message=99").status_code == 404
