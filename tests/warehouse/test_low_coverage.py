@@ -36,6 +36,7 @@ def nightjar(nightjar, terminal, shared_house, monkeypatch):
     return nightjar
 
 
+@pytest.mark.slow
 def test_all_pages_show_one_interval_and_mark_the_run_which_comes_last_in_the_order_of_rewards(view, runs, nightjar):
     from nightjar.analysis import describe_run
 

@@ -81,6 +81,7 @@ def test_retried_rollouts_with_lower_rewards_are_reported(describe):
     assert retries.effect.p_value < 1e-6
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_run_directory_a_run_and_a_model_and_has_errors_of_one_line(terminal, house, nightjar):
     groups = [[float(n < 6)] * 2 for n in range(9)] + [[1.0, None]]
     infos = [{"subject": "law" if n % 2 else "maths"} for n in range(10)]

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from nightjar.warehouse import Warehouse
 
 VISITS = """
@@ -31,6 +33,7 @@ for warehouse, *paths in ([sys.argv[1], "/", "/runs/first"], [sys.argv[2], "/"])
 """
 
 
+@pytest.mark.slow
 def test_the_first_visitor_waits_for_no_import_and_no_process_and_a_view_without_a_warehouse_starts(house):
     house.publish_rows("first")
     command = [sys.executable, "-c", VISITS, house.warehouse.location, house.folder / "missing"]

@@ -278,6 +278,7 @@ def test_retries_count_attempts_that_failed(publish, ask, run_writer):
     ]
 
 
+@pytest.mark.slow
 def test_the_snapshot_has_the_same_views(house, publish, ask):
     import duckdb
 
