@@ -206,7 +206,6 @@ def test_no_text_runs_or_fetches_anything(page):
         seconds[number, 0] = visit(page, f"/runs/hostile/{number}/0")
         assert page.locator(".markdown").count() > 0
         seconds[number, 1] = visit(page, f"/runs/hostile/{number}/1")
-    print(seconds)
     assert {place: taken for place, taken in seconds.items() if taken >= 2} == {}
 
 
