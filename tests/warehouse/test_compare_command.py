@@ -61,7 +61,7 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
     assert "Next: --html FILE shows" in nightjar("compare", "before", "runs/unsur*").err
 
 
-def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
+def test_json_has_all_of_it_markdown_a_table_and_record_stores_it_for_sql(folder, nightjar):
     told = nightjar("compare", "before", "worse", "--json").json
     assert (told["decision"], told["pairs"], told["both_right"], told["both_wrong"]) == ("REGRESSION", 60, 0, 30)
     hashes = {"example_hash": "hash-0", "baseline_hash": "hash-0"}
@@ -74,26 +74,20 @@ def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
     assert "- **Flips**: 30 broken, 0 fixed; 0 right and 30 wrong in both" in told
     refused = nightjar("compare", "before", "worse", "--markdown", "--json")
     assert (refused.code, "--json and --markdown exclude" in refused.err) == (2, True)
+    told = nightjar("compare", "before", "worse", "--record")
+    assert told.err.endswith('Recorded. Next: nightjar sql "FROM comparisons"\n')
+    [row] = nightjar("sql", "FROM comparisons", "--json").json
+    assert (row["decision"], row["gate_id"], row["candidate_runs"]) == ("REGRESSION", None, ["worse"])
+    assert (row["difference"], row["margin"], row["pairs"], row["seed"]) == (-0.5, 0.05, 60, 0)
+    assert row["p"] < 1e-6
 
 
-def test_an_interval_without_end_is_null_in_json(folder, nightjar, house):
-    runs = [house.write(name, [reward]) for name, reward in (("a", 0.5), ("b", 0.25))]
-    told = nightjar("compare", *runs, "--json").json
-    assert told["difference"]["interval"] == {"low": None, "high": None}
-    assert "more examples are needed" in told["reason"]
-    assert "Difference: -0.2500 (no interval: one example)" in nightjar("compare", *runs).words
-    assert "inf" not in nightjar("compare", *runs, "--markdown").out.replace("info", "")
-
-
-def test_run_directories_that_are_not_published(folder, nightjar, house):
+def test_run_directories_that_are_not_published_are_compared_or_refused_also_by_category(folder, nightjar, house):
     grown = house.write("c0ffee", [*SAME, 1.0], place=folder / "outputs/evals/gsm8k--m/c0ffee")
     assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
     told = nightjar("compare", "before", "c0f")
     assert "Missing: 1 example that only the candidate has" in told.words
     assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
-
-
-def test_runs_over_different_examples_are_refused(folder, nightjar, house):
     other = house.write("other", SAME, hashes="other")
     refused = nightjar("compare", "before", other)
     assert (refused.code, refused.out) == (1, "")
@@ -101,10 +95,24 @@ def test_runs_over_different_examples_are_refused(folder, nightjar, house):
     assert "60 and 60 examples" in refused.err
     assert nightjar("compare", "before", "nobody").err.startswith("Error: There is no run 'nobody'")
     assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
+    runs = [house.write(name, [reward]) for name, reward in (("a", 0.5), ("b", 0.25))]
+    told = nightjar("compare", *runs, "--json").json
+    assert told["difference"]["interval"] == {"low": None, "high": None}
+    assert "more examples are needed" in told["reason"]
+    assert "Difference: -0.2500 (no interval: one example)" in nightjar("compare", *runs).words
+    assert "inf" not in nightjar("compare", *runs, "--markdown").out.replace("info", "")
+    for run_id, rewards in {"a": SAME, "b": WORSE}.items():
+        house.write(run_id, rewards, infos=[{"odd": n % 2} for n in range(60)])
+    told = nightjar("compare", "a", "b", "--by", "odd", "--metric", "correct")
+    assert told.width <= 80
+    at = told.lines.index("odd Pairs Baseline Candidate Difference")
+    assert all(told.lines[at + 2 + odd].startswith(f"{odd} 30 0.5000 0.0000 -0.5000 ") for odd in (0, 1))
+    assert told.lines[at + 2].endswith(" worse")
+    assert "| 0 | 30 | 0.5000 | 0.0000 | -0.5000 [" in nightjar("compare", "a", "b", "--by", "odd", "--markdown").out
 
 
 @pytest.mark.long
-def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(sides, nightjar):
+def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code_and_a_page_links_to_each(sides, nightjar):
     told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
     lines = [line for line in told.lines if line]
     assert (told.code, lines[0]) == (1, "REGRESSION Of 2 evaluations: 1 worse, 1 passed.")
@@ -114,17 +122,11 @@ def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(sides, 
     told = nightjar("compare", "old", "new", "--json").json
     assert (told["decision"], [one["pairs"] for one in told["found"]], told["new"]) == ("REGRESSION", [60, 60], [])
     assert "# mmlu of m\n\n## PASS" in nightjar("compare", "old", "new", "--max-drop", 0.1, "--markdown").out
-
-
-def test_categories_are_a_table_of_their_own(folder, nightjar, house):
-    for run_id, rewards in {"a": SAME, "b": WORSE}.items():
-        house.write(run_id, rewards, infos=[{"odd": n % 2} for n in range(60)])
-    told = nightjar("compare", "a", "b", "--by", "odd", "--metric", "correct")
-    assert told.width <= 80
-    at = told.lines.index("odd Pairs Baseline Candidate Difference")
-    assert all(told.lines[at + 2 + odd].startswith(f"{odd} 30 0.5000 0.0000 -0.5000 ") for odd in (0, 1))
-    assert told.lines[at + 2].endswith(" worse")
-    assert "| 0 | 30 | 0.5000 | 0.0000 | -0.5000 [" in nightjar("compare", "a", "b", "--by", "odd", "--markdown").out
+    nightjar("compare", "old", "new", "--max-drop", 0.1, "--html", "page.html")
+    page = (sides / "page.html").read_text()
+    places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
+    assert places == sorted(places)
+    assert "Of 2 evaluations: 1 worse, 1 passed." in page
 
 
 def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
@@ -143,20 +145,3 @@ def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
     assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?![\"'#]|data:)", page)
     refused = nightjar("compare", "before", "evil", "--html", folder / "not/there.html")
     assert (refused.code, "Cannot write" in refused.err) == (1, True)
-
-
-def test_a_page_of_several_evaluations_links_to_each(sides, nightjar):
-    nightjar("compare", "old", "new", "--max-drop", 0.1, "--html", "page.html")
-    page = (sides / "page.html").read_text()
-    places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
-    assert places == sorted(places)
-    assert "Of 2 evaluations: 1 worse, 1 passed." in page
-
-
-def test_record_stores_it_for_sql(folder, nightjar):
-    told = nightjar("compare", "before", "worse", "--record")
-    assert told.err.endswith('Recorded. Next: nightjar sql "FROM comparisons"\n')
-    [row] = nightjar("sql", "FROM comparisons", "--json").json
-    assert (row["decision"], row["gate_id"], row["candidate_runs"]) == ("REGRESSION", None, ["worse"])
-    assert (row["difference"], row["margin"], row["pairs"], row["seed"]) == (-0.5, 0.05, 60, 0)
-    assert row["p"] < 1e-6

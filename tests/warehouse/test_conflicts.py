@@ -9,13 +9,8 @@ import pytest
 from nightjar.core.failures import FailureClass, failure_class
 from nightjar.engine.runs import RunDirectory
 from nightjar.errors import RunConflictError
-from nightjar.evaluation.moving import push_to
-from nightjar.evaluation.part_runs import take_over
 from nightjar.evaluation.stored_runs import StoredRun
-from nightjar.importers.importing import import_all
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.exported_runs import copy_run
-from nightjar.warehouse.repair import rebuild
 
 SETTINGS = {
     "extra_env_kwargs": {}, "base_url": "http://localhost:1/v1", "api_client_type": "openai_chat_completions",
@@ -64,28 +59,28 @@ def everything(house):
 
 
 class TestPublish:
-    @pytest.mark.long
-    @pytest.mark.parametrize(("change", "says"), [
-        ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
-        ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
-        ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
-        ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
-        ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
-        ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
-        ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
-        ({"env_id": "math", "model": "b"},
-         "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'"),
-    ])  # fmt: skip
-    def test_another_setting_is_refused_in_both_orders(self, house, run, change, says):
+    @pytest.mark.slow
+    def test_another_setting_is_refused_in_both_orders(self, house, run):
         house.publish(run("a"))
         before = everything(house)
-        larger, smaller = run("b", examples=3, **change), run("c", examples=1, **change)
-        for offered in (larger, smaller):
-            with pytest.raises(RunConflictError) as caught:
-                house.publish(offered)
-            assert list(caught.value.differences) == list(change)
-            assert says in str(caught.value)
-            assert f"nightjar publish {offered} --new-id" in str(caught.value)
+        for number, (change, says) in enumerate([
+            ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
+            ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
+            ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
+            ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
+            ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
+            ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
+            ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
+            ({"env_id": "math", "model": "b"},
+             "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'"),
+        ]):  # fmt: skip
+            for size in (3, 1):
+                offered = run(f"{number}-{size}", examples=size, **change)
+                with pytest.raises(RunConflictError) as caught:
+                    house.publish(offered)
+                assert list(caught.value.differences) == list(change)
+                assert says in str(caught.value)
+                assert f"nightjar publish {offered} --new-id" in str(caught.value)
         assert everything(house) == before
 
     def test_another_dataset_is_refused(self, house, run):
@@ -98,19 +93,21 @@ class TestPublish:
             house.publish(unknown)
         assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("change", [
-        {"attempt": 2},
-        {"examples": 3, "dataset_fingerprint": "beef"},
-        {"env_id": "ada/gsm8k"},
-        {"tags": ["again"], "env_version": "2.0"},
-        {"version_info": {"scoring_hash": "other"}},
-        {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00:00+00:00"},
-    ], ids=["a retry", "more examples", "another spelling", "tags", "another rubric", "unknown settings"])  # fmt: skip
-    def test_the_same_run_with_newer_content_is_published(self, house, run, change):
-        house.publish(run("a"))
-        assert house.publish(run("b", **change)).is_update or house.location.startswith("duckdb:")
-        assert house.query("SELECT count(*) FROM runs").rows == [(1,)]
+    @pytest.mark.slow
+    def test_the_same_run_with_newer_content_is_published(self, house, write_run, tmp_path):
+        changes = {
+            "retry": {"attempt": 2},
+            "more": {"examples": 3, "dataset_fingerprint": "beef"},
+            "spelling": {"env_id": "ada/gsm8k"},
+            "tags": {"tags": ["again"], "env_version": "2.0"},
+            "rubric": {"version_info": {"scoring_hash": "other"}},
+            "unknown": {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00Z"},
+        }
+        for run_id, change in changes.items():
+            house.publish(write_run(tmp_path / "a", run_id, **SETTINGS), tidies=False)
+            again = house.publish(write_run(tmp_path / "b", run_id, **SETTINGS | change), tidies=False)
+            assert again.is_update or house.location.startswith("duckdb:"), run_id
+        assert house.query("SELECT count(*) FROM runs").rows == [(len(changes),)]
 
     def test_an_older_copy_of_the_same_run_changes_nothing(self, house, run):
         house.publish(run("a", examples=3, dataset_fingerprint="beef"))
@@ -146,6 +143,9 @@ class TestPublish:
 
 
 def test_a_copy_or_push_into_another_warehouse_is_refused_before_anything_is_stored(tmp_path, run):
+    from nightjar.evaluation.moving import push_to
+    from nightjar.warehouse.exported_runs import copy_run
+
     source, target = (Warehouse(tmp_path / name) for name in ("source", "target"))
     source.publish(run("a", examples=3))
     target.publish(run("b", model="other"))
@@ -160,6 +160,8 @@ def test_a_copy_or_push_into_another_warehouse_is_refused_before_anything_is_sto
 
 
 def test_a_folder_that_holds_another_run_is_not_overwritten(run):
+    from nightjar.evaluation.part_runs import take_over
+
     held, offered = run("a"), run("b", model="other", examples=3)
     before = files_of(held)
     with pytest.raises(RunConflictError, match=f"The folder {held} holds another run 'run': model"):
@@ -168,6 +170,9 @@ def test_a_folder_that_holds_another_run_is_not_overwritten(run):
 
 
 def test_a_rebuild_and_an_import_report_it_and_continue(tmp_path, folder_house, run, write_run):
+    from nightjar.importers.importing import import_all
+    from nightjar.warehouse.repair import rebuild
+
     dirs = [run("a"), run("b", model="other", examples=3), run("c", attempt=2)]
     report = rebuild(folder_house.store(), dirs)
     assert list(report.failures) == [str(dirs[1])]
@@ -178,26 +183,20 @@ def test_a_rebuild_and_an_import_report_it_and_continue(tmp_path, folder_house, 
     assert "holds another run 'run': model" in outcomes[0].error
 
 
-class TestCommand:
-    def test_a_refused_publish_exits_1_and_changes_nothing(self, folder_house, run, nightjar):
-        folder_house.publish(run("a"))
-        offered, before = run("b", model="other", examples=3), everything(folder_house)
-        content = files_of(offered)
-        ended = nightjar("publish", offered, "--warehouse", folder_house.folder)
-        assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 0)
-        assert everything(folder_house) == before
-        assert files_of(offered) == content
-
-    def test_a_new_id_publishes_both(self, folder_house, run, nightjar):
-        folder_house.publish(run("a"))
-        offered = run("b", model="other", published_at=None)
-        (offered / "config.json").write_text(json.dumps({"selected_examples": 2, "dataset_fingerprint": "f00d"}))
-        ended = nightjar("publish", offered, "--new-id", "--warehouse", folder_house.folder)
-        assert ended.code == 0, ended.err
-        [(_, _), (run_id, _)] = folder_house.query("SELECT run_id, model FROM runs ORDER BY model").rows
-        assert json.loads((offered / "metadata.json").read_text())["run_id"] == run_id != "run"
-        assert json.loads((offered / "config.json").read_text())["run_id"] == run_id
-        assert "Already there" in nightjar("publish", offered, "--warehouse", folder_house.folder).out
+def test_the_command_refuses_and_changes_nothing_and_a_new_id_publishes_both(folder_house, run, nightjar):
+    folder_house.publish(run("a"))
+    offered, before = run("b", model="other", published_at=None), everything(folder_house)
+    (offered / "config.json").write_text(json.dumps({"selected_examples": 2, "dataset_fingerprint": "f00d"}))
+    content = files_of(offered)
+    ended = nightjar("publish", offered, "--warehouse", folder_house.folder)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 0)
+    assert (everything(folder_house), files_of(offered)) == (before, content)
+    ended = nightjar("publish", offered, "--new-id", "--warehouse", folder_house.folder)
+    assert ended.code == 0, ended.err
+    [(_, _), (run_id, _)] = folder_house.query("SELECT run_id, model FROM runs ORDER BY model").rows
+    assert json.loads((offered / "metadata.json").read_text())["run_id"] == run_id != "run"
+    assert json.loads((offered / "config.json").read_text())["run_id"] == run_id
+    assert "Already there" in nightjar("publish", offered, "--warehouse", folder_house.folder).out
 
 
 def test_the_error_survives_a_process_boundary_and_cuts_long_values():

@@ -1,10 +1,7 @@
 """What was compared and decided, kept beside the runs and asked in SQL."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 
-import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
@@ -57,17 +54,18 @@ def test_are_tables_wherever_the_runs_are(warehouse):
     assert rows == [("gsm8k", 40, -0.5, None, ["b"])] * 2
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["{}/warehouse", "duckdb:{}/tables.db"])
-def test_two_who_write_at_once_lose_nothing(place, tmp_path):
+def test_two_who_write_at_once_lose_nothing(place, tmp_path, fork):
     location = place.format(tmp_path)
-    writers = [subprocess.Popen([sys.executable, "-c", WRITE, location, name]) for name in ("one", "two")]
+    writers = [fork.python(WRITE, location, name) for name in ("one", "two")]
     assert [writer.wait(120) for writer in writers] == [0, 0]
     assert len(Warehouse(location).rows(COMPARISONS)) == 20
 
 
 def test_tables_of_an_older_nightjar_get_them_when_they_are_needed(tmp_path, write_run):
+    import duckdb
+
     warehouse = Warehouse(f"duckdb:{tmp_path}/tables.db")
     warehouse.publish(write_run(tmp_path / "runs", "0a1b2c3d4e5f"))
     with duckdb.connect(f"{tmp_path}/tables.db") as connection:

@@ -11,14 +11,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.named_queries import named_queries
-from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.storage.tables import FIRST_SCHEMA, SCHEMA, columns
-from nightjar.warehouse.writing.packing import pack_everything
 
 ROOT = Path(__file__).parents[2]
 EARLIER = sorted(Path(__file__).with_name("earlier").glob("outputs-*.zip"))
@@ -64,6 +61,8 @@ def release(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def houses(release, tmp_path_factory):
     """Name to warehouse: the release's own, one published today, one of both, and the first packed today."""
+    from nightjar.warehouse.writing.packing import pack_everything
+
     folder = tmp_path_factory.mktemp("houses")
     for name in ("mixed", "packed"):
         shutil.copytree(release.warehouse, folder / name)
@@ -200,6 +199,10 @@ def test_an_older_nightjar_says_that_the_warehouse_is_newer(later, tmp_path, wri
 
 
 def test_tables_are_those_of_the_first_release_and_columns_that_were_added(houses):
+    import duckdb
+
+    from nightjar.warehouse.storage.segments import KINDS
+
     for kind in KINDS:
         files = [str(path) for path in houses["earlier"].folder.rglob(f"{kind}.parquet")]
         types = "replace(column_type, 'TIMESTAMP WITH TIME ZONE', 'TIMESTAMPTZ')"

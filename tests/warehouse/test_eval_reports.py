@@ -4,16 +4,10 @@ import csv
 import io
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 
 import pytest
 
-from nightjar.compat.nemo.engine.artifacts import bundle_of, write_all
-from nightjar.compat.nemo.observability import ModelResponse, StepRecord
-from nightjar.reports.evaluation.gathering import Clip
-from nightjar.reports.evaluation.latex import escape
-from nightjar.reports.evaluation.rendering import fenced, safe
 from nightjar.reports.formats import visible
 
 HOSTILE = [
@@ -24,7 +18,6 @@ HOSTILE = [
     "[link](http://evil.example) ![image](http://evil.example/i.png) @somebody",
     "```\nout of the fence\n````\n# heading\n| a | b |", "=1+1", "a|b`c`\n中文",
 ]  # fmt: skip
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 CUT_OFF = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"
 EVEN = "even_" * 40
 NAMES = ("gsm8k|<b>x</b>\\input{/etc/passwd}", "=HYPERLINK(1)|`m`@me")
@@ -32,6 +25,9 @@ NAMES = ("gsm8k|<b>x</b>\\input{/etc/passwd}", "=HYPERLINK(1)|`m`@me")
 
 def bundle(name, model, problems, repeats=1):
     """Every third step is right, the last one broke."""
+    from nightjar.compat.nemo.engine.artifacts import bundle_of
+    from nightjar.compat.nemo.observability import ModelResponse, StepRecord
+
     results, steps = [], []
     for number in range(problems * repeats):
         problem, repeat = divmod(number, repeats)
@@ -51,6 +47,8 @@ def bundle(name, model, problems, repeats=1):
 
 @pytest.fixture
 def runs(tmp_path):
+    from nightjar.compat.nemo.engine.artifacts import write_all
+
     write_all(bundle("mgsm", "meta/llama", 12), tmp_path / "runs" / "a")
     write_all(bundle(*NAMES, 9, 2), tmp_path / "runs" / "b")
     return tmp_path / "runs"
@@ -125,18 +123,23 @@ def test_no_text_of_others_is_obeyed(reports):
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} <= {3, 4, 5, 6, 13}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_text_stays_within_its_cell_and_its_fence(text):
-    assert not set(safe(text)[6:-7]) & set("<>|`[]*\n")
-    block = fenced(text).splitlines()
-    fence = block[0].removesuffix("text")
-    assert block[-1] == fence
-    assert not [line for line in block[1:-1] if line.startswith(fence)]
-    bare = re.sub(r"\\[{}$&#%_]|\\(text\w+|allowbreak)\{\}|\\nightjarchar\{\w+\}\{.\}|\{[-,?!\[\]]\}", "", escape(text))
-    assert not set(bare) & set("\\{}$&#%_^~")
+def test_a_text_stays_within_its_cell_and_its_fence():
+    from nightjar.reports.evaluation.latex import escape
+    from nightjar.reports.evaluation.rendering import fenced, safe
+
+    shortened = r"\\[{}$&#%_]|\\(text\w+|allowbreak)\{\}|\\nightjarchar\{\w+\}\{.\}|\{[-,?!\[\]]\}"
+    for text in HOSTILE:
+        assert not set(safe(text)[6:-7]) & set("<>|`[]*\n")
+        block = fenced(text).splitlines()
+        fence = block[0].removesuffix("text")
+        assert block[-1] == fence
+        assert not [line for line in block[1:-1] if line.startswith(fence)]
+        assert not set(re.sub(shortened, "", escape(text))) & set("\\{}$&#%_^~")
 
 
 def test_a_long_conversation_is_cut():
+    from nightjar.reports.evaluation.gathering import Clip
+
     clip = Clip(1_000)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000}}
     said = [{"role": "user", "content": [image, {"type": "text", "text": "x" * 9_000}]}] + [{"role": "user"}] * 9_000
@@ -147,27 +150,21 @@ def test_a_long_conversation_is_cut():
 
 
 @pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH")
-def test_the_page_opens_offline_on_a_phone_and_a_desktop(reports, tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
+def test_the_page_opens_offline_on_a_phone_and_a_desktop(reports, tmp_path, chromium):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
     address, asked, said = (tmp_path / "out" / "report.html").as_uri(), [], []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for width, scheme in ((375, "light"), (1280, "dark")):
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            page.on("request", lambda request: asked.append(request.url))
-            page.on("console", lambda message: said.append(message.text))
-            page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.goto(address)
-            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.evaluate(CUT_OFF) == []
-            assert page.locator("svg").count() > 5
-            found = axe.Axe().run(page).response["violations"]
-            assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found] == []
-        browser.close()
+    for width, scheme in ((375, "light"), (1280, "dark")):
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("dialog", lambda dialog: said.append(dialog.message))
+        page.goto(address)
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CUT_OFF) == []
+        assert page.locator("svg").count() > 5
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found] == []
     assert (set(asked), said) == ({address}, [])
 
 

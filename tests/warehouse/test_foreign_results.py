@@ -9,8 +9,15 @@ import pytest
 
 from nightjar.environments.data import Examples, example_hash
 from nightjar.errors import WarehouseError
-from nightjar.importers import FoundResults, convert, find_results, import_all
 from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture(scope="module")
+def importers():
+    from nightjar import importers
+
+    return importers
+
 
 RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"
 START = 1_767_225_600.5  # 2026-01-01T00:00:00.500 UTC
@@ -81,12 +88,12 @@ def verifiers_run(tmp_path):
 
 
 @pytest.fixture
-def imported(tmp_path):
+def imported(tmp_path, importers):
     """Converts the only results at a path, and reads them: metadata and rows."""
 
     def read(path):
-        [found] = find_results(path)
-        run_dir = convert(found, tmp_path / "scratch")
+        [found] = importers.find_results(path)
+        run_dir = importers.convert(found, tmp_path / "scratch")
         metadata = json.loads((run_dir / "metadata.json").read_bytes())
         assert run_dir.name == metadata["run_id"]
         assert sorted(file.name for file in run_dir.iterdir()) == ["metadata.json", "results.jsonl"]
@@ -157,28 +164,29 @@ class TestVerifiers:
         [row] = reads(sum_row(reward=float("nan"), metrics=metrics, correct=float("nan")))
         assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {"yes": 1.0})
 
-    @pytest.mark.parametrize(("error", "expected"), [
-        (MODEL_ERROR, ("ModelError", "overloaded", "ModelError -> RateLimitError")),
-        ("ModelError -> Rare", ("ModelError", "ModelError -> Rare", "ModelError -> Rare")),
-        ('SandboxError("it\'s gone")', ("SandboxError", "it's gone", "SandboxError")),
-        ("ToolError: no such tool", ("ToolError", "ToolError: no such tool", "ToolError")),
-        ("something broke", ("Error", "something broke", "Error")),
-    ])  # fmt: skip
-    def test_a_row_with_an_error_has_no_reward(self, reads, error, expected):
-        [row] = reads(sum_row(error=error, reward=0.0))
-        assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {})
-        assert (row["error"]["error"], row["error"]["message"], row["error"]["error_chain_repr"]) == expected
-        assert (row["error"]["phase"], row["error"]["traceback"]) == ("generation", None)
+    def test_a_row_with_an_error_has_no_reward(self, reads):
+        errors = [
+            (MODEL_ERROR, ("ModelError", "overloaded", "ModelError -> RateLimitError")),
+            ("ModelError -> Rare", ("ModelError", "ModelError -> Rare", "ModelError -> Rare")),
+            ('SandboxError("it\'s gone")', ("SandboxError", "it's gone", "SandboxError")),
+            ("ToolError: no such tool", ("ToolError", "ToolError: no such tool", "ToolError")),
+            ("something broke", ("Error", "something broke", "Error")),
+        ]
+        rows = reads(*(sum_row(n, 0.0, error=error) for n, (error, _) in enumerate(errors)))
+        assert [(row["reward"], row["advantage"], row["metrics"]) for row in rows] == [(None, None, {})] * len(errors)
+        found = [row["error"] for row in rows]
+        assert [(one["error"], one["message"], one["error_chain_repr"]) for one in found] == [it for _, it in errors]
+        assert {(one["phase"], one["traceback"]) for one in found} == {("generation", None)}
 
-    def test_unknown_fields_are_state_columns(self, imported, verifiers_run):
+    def test_unknown_fields_are_state_columns_and_metrics_may_be_called_as_fields_are(
+        self, imported, verifiers_run, reads, caplog
+    ):
         row = sum_row(board="x..o", correct=1.0, num_turns=["overwritten", "by", "a", "column"])
         metadata, [row] = imported(verifiers_run(row, state_columns=["board", "num_turns"]))
         assert metadata["state_columns"] == ["num_turns", "board"]
         assert (row["board"], row["num_turns"]) == ("x..o", ["overwritten", "by", "a", "column"])
         assert row["metrics"] == {"correct": 1.0, "num_turns": 1.0}
         assert "correct" not in row
-
-    def test_metrics_may_be_called_as_fields_are(self, reads, caplog):
         metrics = {"reward": 0.25, "style": 1.0}
         [row] = reads(sum_row(reward=0.25, metrics=metrics, style=1.0))
         assert (row["reward"], row["metrics"]) == (0.25, metrics)
@@ -236,14 +244,16 @@ class TestVerifiers:
         imported(verifiers_run(sum_row(), avg_reward=0.5))
         assert "is 0.5, but the average of the rows is 1.0" in caplog.text
 
-    def test_the_same_results_give_the_same_bytes_in_any_folder(self, verifiers_run, tmp_path):
+    def test_the_same_results_give_the_same_bytes_in_any_folder(self, verifiers_run, tmp_path, importers):
         path = verifiers_run(sum_row(), sum_row(1, 0.0))
         elsewhere = shutil.copytree(path, tmp_path / "archive" / "baseline")
-        one, other = (convert(FoundResults("verifiers", p), tmp_path / p.name) for p in (path, elsewhere))
+        one, other = (
+            importers.convert(importers.FoundResults("verifiers", p), tmp_path / p.name) for p in (path, elsewhere)
+        )
         assert one.name == other.name
         for name in ("results.jsonl", "metadata.json"):
             assert (one / name).read_bytes() == (other / name).read_bytes()
-        assert convert(FoundResults("verifiers", path), tmp_path / path.name) == one
+        assert importers.convert(importers.FoundResults("verifiers", path), tmp_path / path.name) == one
 
     def test_a_resumed_run_keeps_its_id_and_other_runs_have_others(self, imported, verifiers_run, nemo_run):
         run_id = imported(verifiers_run(sum_row()))[0]["run_id"]
@@ -355,33 +365,28 @@ class TestNemo:
         assert metadata["original"]["bundles"][0]["benchmark"]["scores"]["mean_reward"]["value"] == 0.5
         assert "not-for-others" not in json.dumps(metadata)
 
-    @pytest.mark.parametrize(("category", "chain"), [
-        ("infra_error", "InfraError"), ("system", "Error"), ("rate_limit", "ModelError -> RateLimitError"),
-        ("server_error", "ModelError -> InternalServerError"), ("a_new_one", "Error"), (None, "Error"),
-    ])  # fmt: skip
-    def test_a_failed_rollout_has_no_reward(self, imported, nemo_run, category, chain):
-        metadata, rows = imported(nemo_run(trivia_row(1), broken(category, 1), trivia_row(0)))  # the last row counts
-        assert (rows[1]["reward"], rows[1]["metrics"], rows[1]["completion"]) == (None, {}, None)
-        assert (rows[1]["error"]["message"], rows[1]["error"]["error_chain_repr"]) == ("it broke", chain)
-        assert (metadata["avg_reward"], metadata["scored"], metadata["failed"]) == (1.0, 1, 1)
-
-    @pytest.mark.parametrize(
-        "category", ["graceful", "solve_timeout", "turn_budget_exhausted", "context_window_exceeded"]
-    )
-    def test_a_rollout_that_reached_a_limit_keeps_its_0(self, imported, nemo_run, category):
-        _, [row] = imported(nemo_run(broken(category)))
-        assert (row["reward"], row["error"], row["stop_condition"]) == (0.0, None, category)
-        assert row["is_truncated"] == (category != "graceful")
-
-    @pytest.mark.parametrize("details", [
-        {"unscored": True, "unscored_reason": "no JSON"},
-        {"needs_judge": False, "judge": {"error": "no JSON", "total": None}},
-    ])  # fmt: skip
-    def test_a_failed_scoring_gives_no_reward(self, imported, nemo_run, details):
-        _, [row] = imported(nemo_run(trivia_row(reward=0.0, scoring_details=details)))
-        assert (row["reward"], row["error"]["error"], row["error"]["phase"]) == (None, "ScoringError", "scoring")
-        assert row["error"]["message"] == "no JSON"
-        assert row["completion"] == [{"role": "assistant", "content": "Lima"}]
+    def test_a_failed_rollout_has_no_reward_and_one_that_reached_a_limit_keeps_its_0(self, imported, nemo_run):
+        chains = {
+            "infra_error": "InfraError", "system": "Error", "rate_limit": "ModelError -> RateLimitError",
+            "server_error": "ModelError -> InternalServerError", "a_new_one": "Error", None: "Error",
+        }  # fmt: skip
+        failed = [broken(category, n) for n, category in enumerate(chains)]
+        metadata, rows = imported(nemo_run(trivia_row(1), *failed, trivia_row(6)))  # of problem 1 the last row counts
+        assert [(row["reward"], row["metrics"], row["completion"]) for row in rows[:6]] == [(None, {}, None)] * 6
+        found = [(row["error"]["message"], row["error"]["error_chain_repr"]) for row in rows[:6]]
+        assert found == [("it broke", chain) for chain in chains.values()]
+        assert (metadata["avg_reward"], metadata["scored"], metadata["failed"]) == (1.0, 1, 6)
+        unscored = {"unscored": True, "unscored_reason": "no JSON"}
+        details = [unscored, {"needs_judge": False, "judge": {"error": "no JSON", "total": None}}]
+        _, rows = imported(nemo_run(*(trivia_row(n, 0, 0.0, scoring_details=one) for n, one in enumerate(details))))
+        for row in rows:
+            assert (row["reward"], row["error"]["error"], row["error"]["phase"]) == (None, "ScoringError", "scoring")
+            assert row["error"]["message"] == "no JSON"
+            assert row["completion"] == [{"role": "assistant", "content": "Lima"}]
+        limits = ["graceful", "solve_timeout", "turn_budget_exhausted", "context_window_exceeded"]
+        _, rows = imported(nemo_run(*map(broken, limits, range(4))))
+        found = [(row["reward"], row["error"], row["stop_condition"], row["is_truncated"]) for row in rows]
+        assert found == [(0.0, None, limit, limit != "graceful") for limit in limits]
 
     def test_trajectories_add_tokens_times_and_the_served_model(self, imported, nemo_run):
         def step(problem_idx):
@@ -415,10 +420,12 @@ def write_shards(nemo_run, numbers=(0, 1), name="sharded"):
 
 
 class TestFinding:
-    def test_shards_are_one_run_also_when_they_are_merged_or_one_is_missing(self, imported, nemo_run, caplog):
+    def test_shards_are_one_run_also_when_they_are_merged_or_one_is_missing(
+        self, imported, nemo_run, caplog, importers
+    ):
         root = write_shards(nemo_run)
         shards = tuple(root / f"shard_{n}" / "trivia" for n in (0, 1))
-        assert list(find_results(root)) == [FoundResults("nemo", root / "trivia", shards)]
+        assert list(importers.find_results(root)) == [importers.FoundResults("nemo", root / "trivia", shards)]
         metadata, rows = imported(root)
         assert [row["example_id"] for row in rows] == [0, 1]
         assert (metadata["status"], metadata["num_examples"]) == ("incomplete", 2)  # "repeats" says 2, rows have 1
@@ -432,57 +439,51 @@ class TestFinding:
         metadata, _ = imported(write_shards(nemo_run, [1], "partly"))
         assert (metadata["num_examples"], metadata["scored"], metadata["dataset_fingerprint"]) == (2, 1, None)
 
-    def test_several_bundles_with_one_file_of_rows_are_an_error(self, nemo_run, tmp_path):
+    def test_several_bundles_with_one_file_of_rows_are_an_error(self, nemo_run, tmp_path, importers):
         nemo_run(trivia_row(), run_id="eval-1")
         path = nemo_run(trivia_row(), run_id="eval-2")
         for place in (path, path / "eval-2.json"):
-            [found] = find_results(place)
+            [found] = importers.find_results(place)
             with pytest.raises(WarehouseError, match=r"2 bundles .* eval-1\.json, eval-2\.json"):
-                convert(found, tmp_path)
+                importers.convert(found, tmp_path)
 
-    def test_results_of_all_programs_are_found_in_one_tree(self, tmp_path, verifiers_run, nemo_run, run_writer):
+    def test_results_are_found_in_a_tree_by_their_folder_or_a_file(
+        self, tmp_path, verifiers_run, nemo_run, run_writer, importers
+    ):
         nightjar = run_writer.write(tmp_path / "outputs/evals/chess--m/0a1b2c3d4e5f")
         (nightjar / "config.json").write_text("{}")
         verifiers, nemo = verifiers_run(sum_row()), nemo_run(trivia_row())
-        assert list(find_results(tmp_path)) == [
-            FoundResults("nemo", nemo), FoundResults("nightjar", nightjar), FoundResults("verifiers", verifiers),
-        ]  # fmt: skip
-        assert convert(FoundResults("nightjar", nightjar), tmp_path / "scratch") == nightjar
-
-    def test_a_run_is_found_by_its_folder_or_a_file_of_it(self, verifiers_run, nemo_run):
-        verifiers, nemo = verifiers_run(sum_row()), nemo_run(trivia_row())
+        ours, theirs = importers.FoundResults("nightjar", nightjar), importers.FoundResults("verifiers", verifiers)
+        assert list(importers.find_results(tmp_path)) == [importers.FoundResults("nemo", nemo), ours, theirs]
+        assert importers.convert(ours, tmp_path / "scratch") == nightjar
         [path] = nemo.glob("eval-*.json")
-        for place, kind, found in (
-            (verifiers, "verifiers", verifiers), (verifiers / "results.jsonl", "verifiers", verifiers),
-            (path, "nemo", path),
-        ):  # fmt: skip
-            assert list(find_results(place)) == [FoundResults(kind, found)]
-        [found] = find_results(path.rename(nemo / "bundle.json"))
-        assert convert(found, nemo / "scratch").is_dir()
+        for place in (verifiers, verifiers / "results.jsonl"):
+            assert list(importers.find_results(place)) == [theirs]
+        assert list(importers.find_results(path)) == [importers.FoundResults("nemo", path)]
+        [found] = importers.find_results(path.rename(nemo / "bundle.json"))
+        assert importers.convert(found, nemo / "scratch").is_dir()
 
-    def test_hidden_folders_and_segments_are_skipped(self, tmp_path, verifiers_run):
+    def test_hidden_folders_and_segments_are_skipped(self, tmp_path, verifiers_run, importers):
         verifiers_run(sum_row(), folder=".trash/run")
         path = verifiers_run(sum_row(), folder="warehouse/segments/1/run")
         (path.parent / "segment.json").write_text("{}")
         with pytest.raises(WarehouseError, match="No results in"):
-            list(find_results(tmp_path))
+            list(importers.find_results(tmp_path))
         (path.parent / "segment.json").unlink()
-        assert list(find_results(tmp_path)) == [FoundResults("verifiers", path)]
+        assert list(importers.find_results(tmp_path)) == [importers.FoundResults("verifiers", path)]
 
-    def test_links_are_followed_once(self, tmp_path, verifiers_run):
+    def test_links_are_followed_once_and_a_path_without_results_is_an_error(self, tmp_path, verifiers_run, importers):
+        (tmp_path / "notes.txt").write_text("nothing")
+        for path in (tmp_path / "missing", tmp_path, tmp_path / "notes.txt"):
+            with pytest.raises(WarehouseError, match=r"No results in|there is no such file or folder"):
+                list(importers.find_results(path))
         path = verifiers_run(sum_row())
         (path / "again").symlink_to(tmp_path / "outputs", target_is_directory=True)
         (tmp_path / "linked").mkdir()
         (tmp_path / "linked" / "outputs").symlink_to(tmp_path / "outputs", target_is_directory=True)
         (tmp_path / "linked" / "nowhere").symlink_to(tmp_path / "missing")
-        [found] = find_results(tmp_path / "linked")
+        [found] = importers.find_results(tmp_path / "linked")
         assert found.path.samefile(path)
-
-    def test_a_path_without_results_is_an_error(self, tmp_path):
-        (tmp_path / "notes.txt").write_text("nothing")
-        for path in (tmp_path / "missing", tmp_path, tmp_path / "notes.txt"):
-            with pytest.raises(WarehouseError, match=r"No results in|there is no such file or folder"):
-                list(find_results(path))
 
     def test_a_torn_last_line_is_left_out(self, imported, verifiers_run, caplog):
         path = verifiers_run(sum_row(), sum_row(1), avg_reward=1.0)
@@ -496,27 +497,32 @@ class TestFinding:
         assert "results.jsonl, line 2" in caplog.text
 
 
-@pytest.mark.parametrize(("kind", "damaged"), [
-    ("verifiers", '{"example_id": 0, "rew'), ("verifiers", "null"), ("verifiers", "[1]"), ("verifiers", "\xff"),
-    ("verifiers", '{"neither": "this nor that"}'), ("verifiers", '{"example_id": -1, "reward": 1.0}'),
-    ("verifiers", '{"example_id": "one", "reward": 1.0}'), ("verifiers", '{"example_id": 1, "reward": "high"}'),
-    ("verifiers", f'{{"example_id": {1 << 63}, "reward": 1.0}}'),
-    ("nemo", '{"problem_idx": 0, "rep'), ("nemo", "null"), ("nemo", '{"reward": 1.0}'),
-    ("nemo", '{"problem_idx": -1, "repeat": 0}'), ("nemo", f'{{"problem_idx": {1 << 63}, "repeat": 0}}'),
-    ("nemo", '{"problem_idx": 0, "repeat": "first"}'), ("nemo", '{"problem_idx": 0, "repeat": -1}'),
-    ("nemo", '{"problem_idx": 0, "reward": "high"}'),
-])  # fmt: skip
-def test_a_damaged_row_is_named_and_the_others_are_imported(verifiers_run, nemo_run, tmp_path, kind, damaged):
+DAMAGED = {
+    "verifiers": [
+        '{"example_id": 0, "rew', "null", "[1]", "\xff", '{"neither": "this nor that"}',
+        '{"example_id": -1, "reward": 1.0}', '{"example_id": "one", "reward": 1.0}',
+        '{"example_id": 1, "reward": "high"}', f'{{"example_id": {1 << 63}, "reward": 1.0}}',
+    ],
+    "nemo": [
+        '{"problem_idx": 0, "rep', "null", '{"reward": 1.0}', '{"problem_idx": -1, "repeat": 0}',
+        f'{{"problem_idx": {1 << 63}, "repeat": 0}}', '{"problem_idx": 0, "repeat": "first"}',
+        '{"problem_idx": 0, "repeat": -1}', '{"problem_idx": 0, "reward": "high"}',
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_damaged_rows_are_named_and_the_others_are_imported(verifiers_run, nemo_run, tmp_path, kind, importers):
     rows = [sum_row(n) if kind == "verifiers" else trivia_row(n) for n in range(2)]
     folder = verifiers_run(*rows) if kind == "verifiers" else nemo_run(*rows)
     path = folder / "results.jsonl"
-    first, last = path.read_text().splitlines(keepends=True)
-    path.write_text(f"{first}{damaged}\n{last}")
+    first, last = path.read_text().splitlines()
+    path.write_text("\n".join([first, *DAMAGED[kind], last, ""]))
     warehouse = Warehouse(tmp_path / "warehouse")
-    [found] = import_all(warehouse, [folder])
+    [found] = importers.import_all(warehouse, [folder])
     assert (found.rollouts, found.error, found.novelty) == (2, None, "new")
-    [reason] = found.unreadable
-    assert reason.startswith(f"{path}, line 2 is ")
+    named = [reason.partition(" is ")[0] for reason in found.unreadable]
+    assert named == [f"{path}, line {number}" for number in range(2, 2 + len(DAMAGED[kind]))]
     ids = warehouse.query("SELECT example_id, rollout_index, reward FROM rollouts ORDER BY ALL").rows
     assert ids == [(0, 0, 1.0), (1, 0, 1.0)]
 
@@ -536,35 +542,33 @@ def test_damaged_rows_give_an_exit_code_and_comparisons_go_on_without_them(night
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
-def test_an_unreadable_subfolder_is_named_and_the_others_are_imported(nemo_run, tmp_path):
+def test_an_unreadable_subfolder_is_named_and_the_others_are_imported(nemo_run, tmp_path, importers):
     nemo_run(trivia_row())
     closed = nemo_run(trivia_row(), folder="closed")
     closed.chmod(0)
     try:
-        found = list(import_all(Warehouse(tmp_path / "warehouse"), [tmp_path / "eval_results"]))
+        found = list(importers.import_all(Warehouse(tmp_path / "warehouse"), [tmp_path / "eval_results"]))
     finally:
         closed.chmod(0o755)
     assert [(one.path.name, one.novelty) for one in found] == [("closed", None), ("trivia", "new")]
     assert "Permission denied" in found[0].error
 
 
-def test_the_last_line_of_an_import_counts_each_run_once(nightjar, nemo_run, tmp_path):
-    folder = nemo_run(trivia_row())
-    command = ("warehouse", "import", folder, shutil.copytree(folder, tmp_path / "copy"))
-    options = ("--warehouse", tmp_path / "warehouse")
-    assert nightjar(*command, *options).err.startswith(f"Imported 1 run into {tmp_path / 'warehouse'}. ")
-    assert f"Imported 0 runs into {tmp_path / 'warehouse'} (1 already there). " in nightjar(*command, *options).err
-
-
-def test_a_bundle_with_fewer_rows_does_not_replace_the_run(nemo_run, tmp_path):
+def test_each_run_is_imported_once_and_a_bundle_with_fewer_rows_does_not_replace_it(
+    nightjar, nemo_run, tmp_path, importers
+):
     folder = nemo_run(*map(trivia_row, range(3)))
     part = Path(shutil.copytree(folder, tmp_path / "part"))
     path = part / "results.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
     warehouse = Warehouse(tmp_path / "warehouse")
-    found = [one for place in (part, folder, part, folder) for one in import_all(warehouse, [place])]
+    found = [one for place in (part, folder, part, folder) for one in importers.import_all(warehouse, [place])]
     assert [one.novelty for one in found] == ["new", "updated", "older than what is there", "already there"]
     assert warehouse.query("SELECT scored FROM runs").rows == [(3,)]
+    command = ("warehouse", "import", folder, shutil.copytree(folder, tmp_path / "copy"))
+    for name, said in (("new", "Imported 1 run into {}. "), ("new", "Imported 0 runs into {} (1 already there). ")):
+        place = tmp_path / name
+        assert said.format(place) in nightjar(*command, "--warehouse", place).err
 
 
 def test_steps_follow_their_rows_past_a_damaged_line(imported, nemo_run, caplog):
@@ -584,36 +588,17 @@ def test_steps_follow_their_rows_past_a_damaged_line(imported, nemo_run, caplog)
                for name, line in (("results.jsonl", 2), ("trajectories.jsonl", 3)))  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "file", "content", "match"), [
-    ("verifiers", "results.jsonl", "null\n[1]\n", r"has no readable row; .*results\.jsonl, line 1 is damaged"),
-    ("verifiers", "metadata.json", '{"env_id": ', r"metadata\.json is damaged"),
-    ("nemo", "results.jsonl", "null\n", r"has no readable row; .*results\.jsonl, line 1 is damaged"),
-    ("nemo", "results.jsonl", None, r"Cannot read .*results\.jsonl"),
-])  # fmt: skip
-def test_results_without_a_readable_row_or_settings_are_refused(
-    verifiers_run, nemo_run, tmp_path, kind, file, content, match
-):
-    folder = verifiers_run(sum_row()) if kind == "verifiers" else nemo_run(trivia_row())
-    path, scratch = folder / file, tmp_path / "scratch"
-    if content is None:
-        path.unlink()
-    else:
-        path.write_text(content)
-    [found] = find_results(folder)
-    with pytest.raises(WarehouseError, match=match):
-        convert(found, scratch)
-    assert list(scratch.iterdir()) == []
-
-
-def test_imported_runs_are_published_once(verifiers_run, nemo_run, tmp_path):
-    verifiers = verifiers_run(sum_row(board="x..o"), sum_row(1, 0.0, error=MODEL_ERROR), avg_reward=0.5)
-    nemo = nemo_run(trivia_row(), broken("infra_error", 1))
-    warehouse = Warehouse(tmp_path / "warehouse")
-
-    def publish_all():
-        found = [*find_results(verifiers), *find_results(nemo)]
-        reports = [warehouse.publish(convert(results, tmp_path / "scratch")) for results in found]
-        return [(report.run_id.partition("-")[0], report.rollouts, report.failed, report.is_new) for report in reports]
-
-    assert publish_all() == [("verifiers", 2, 1, True), ("eval", 2, 1, True)]
-    assert [is_new for *_, is_new in publish_all()] == [False, False]
+def test_results_without_a_readable_row_or_settings_are_refused(verifiers_run, nemo_run, tmp_path, importers):
+    no_row = r"has no readable row; .*results\.jsonl, line 1 is damaged"
+    for folder, file, content, match in (
+        (verifiers_run(sum_row()), "results.jsonl", "null\n[1]\n", no_row),
+        (verifiers_run(sum_row(), folder="torn"), "metadata.json", '{"env_id": ', r"metadata\.json is damaged"),
+        (nemo_run(trivia_row()), "results.jsonl", "null\n", no_row),
+        (nemo_run(trivia_row(), folder="bare"), "results.jsonl", None, r"Cannot read .*results\.jsonl"),
+    ):
+        path, scratch = folder / file, tmp_path / "scratch"
+        path.unlink() if content is None else path.write_text(content)
+        [found] = importers.find_results(folder)
+        with pytest.raises(WarehouseError, match=match):
+            importers.convert(found, scratch)
+        assert list(scratch.iterdir()) == []

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -85,15 +83,17 @@ def test_notes_are_exported(run_dir, nightjar, tmp_path):
     assert (notes[1][0]["mark"], notes[1][0]["overruled_reward"]) == ("wrong grade", 1.0)
 
 
-def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehouse_has(run_dir, nightjar, tmp_path):
+def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehouse_has(
+    run_dir, nightjar, tmp_path, fork
+):
     house = Warehouse(tmp_path / "warehouse")
     house.publish(run_dir, tidies=False)
     where = ("--warehouse", house.location)
     assert nightjar("export", "r1", *where, "--html", tmp_path / "before.html").code == 0
     metadata = json.loads((run_dir / "metadata.json").read_text())
     (run_dir / "metadata.json").write_text(json.dumps({**metadata, "status": "running"}))
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
+    gone = fork.python("")
+    gone.wait()
     (run_dir / ".lock").write_text(f"process {gone.pid} on {process_host()}")
     files = ("--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json")
     assert nightjar("export", "r1", *where, *files).code == 0
@@ -113,7 +113,7 @@ def test_an_export_of_a_killed_run_says_what_was_planned(run_dir, nightjar, tmp_
     assert log["results"] | {"scores": []} == {"total_samples": 10, "completed_samples": 3, "scores": []}
 
 
-def test_a_page_replaces_only_a_page_of_the_same_run(run_dir, nightjar, tmp_path):
+def test_a_page_replaces_only_a_page_of_the_same_run_and_other_errors_are_named(run_dir, nightjar, tmp_path):
     path = tmp_path / "page.html"
     path.write_text("<p>mine</p>")
     kept = nightjar("export", run_dir, "--html", path)
@@ -121,9 +121,6 @@ def test_a_page_replaces_only_a_page_of_the_same_run(run_dir, nightjar, tmp_path
     assert "is not a page of run 'r1' by Nightjar, so it is kept" in kept.err
     path.unlink()
     assert [nightjar("export", run_dir, "--html", path).code for _ in range(2)] == [0, 0]
-
-
-def test_usage_and_write_errors(run_dir, nightjar, tmp_path):
     assert nightjar("export", run_dir).code == 2
     ended = nightjar("export", run_dir, "--html", tmp_path / "missing" / "run.html")
     assert (ended.code, "Cannot write" in ended.err) == (1, True)

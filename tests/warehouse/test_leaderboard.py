@@ -1,9 +1,8 @@
 """``nightjar leaderboard``, from runs made by hand."""
 
-import numpy as np
 import pytest
 
-from nightjar.analysis import leaderboard
+from nightjar import analysis
 from nightjar.errors import ConfigError
 
 
@@ -12,7 +11,7 @@ def publish(terminal, house):
     """Publishes a run of a model; ``right`` of a hundred examples are right, the first, or shifted by ``turn``."""
 
     def publish(model, right, *, examples=100, turn=0, **content):
-        rewards = np.roll([1.0] * right + [0.0] * (examples - right), turn).tolist()
+        rewards = [float((n - turn) % examples < right) for n in range(examples)]
         house.publish(f"run-{model}", rewards, model=model, **content)
 
     return publish
@@ -22,7 +21,7 @@ def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     publish("best", 80)
     publish("good", 78, turn=1)
     publish("weak", 30)
-    found = leaderboard("gsm8k")
+    found = analysis.leaderboard("gsm8k")
     assert [(row.model, row.mean, row.ranks, row.letters, row.tied) for row in found.rows] == [
         ("best", 0.8, (1, 2), "a", ["good"]), ("good", 0.78, (1, 2), "a", ["best"]), ("weak", 0.3, (3, 3), "b", []),
     ]  # fmt: skip
@@ -40,7 +39,7 @@ def test_means_are_over_what_all_have_scored(publish):
     publish("fewer", 50, examples=60)
     publish("others", 90, hashes="other")
     publish("few", 20, examples=20)
-    found = leaderboard("gsm8k")
+    found = analysis.leaderboard("gsm8k")
     assert {row.model: row.mean for row in found.rows} == {"more": 1.0, "fewer": pytest.approx(50 / 60)}
     assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
 
@@ -49,7 +48,7 @@ def test_one_model_alone_and_different_settings_are_reported(publish, nightjar):
     publish("a", 50)
     assert "First: a, the only model" in nightjar("leaderboard", "gsm8k").words
     with pytest.raises(ConfigError, match="There are: gsm8k"):
-        leaderboard("other")
+        analysis.leaderboard("other")
     publish("b", 50, sampling_args={"temperature": 1.5})
-    assert leaderboard("gsm8k").differs == ["sampling"]
+    assert analysis.leaderboard("gsm8k").differs == ["sampling"]
     assert "Not the same: sampling" in nightjar("leaderboard", "gsm8k").out

@@ -11,10 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.analysis import compare_runs, selected
+from nightjar import analysis
 from nightjar.errors import WarehouseError
-from nightjar.importers import convert, find_results, import_all
 from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture(scope="module")
+def importers():
+    from nightjar import importers
+
+    return importers
+
 
 RESULTS = Path(__file__).parent / "lm_eval_results"
 HASHED, RECORDED = RESULTS / "acme__hashed", RESULTS / "acme__recorded"
@@ -41,12 +48,12 @@ def scores_of(task, folder):
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, importers):
     """Converts the samples of a task, and reads the run: metadata and rows."""
 
     def read(path):
-        [found] = find_results(path)
-        run_dir = convert(found, tmp_path / "scratch")
+        [found] = importers.find_results(path)
+        run_dir = importers.convert(found, tmp_path / "scratch")
         return json.loads((run_dir / "metadata.json").read_bytes()), lines(run_dir / "results.jsonl")
 
     return read
@@ -95,104 +102,87 @@ class TestScores:
         assert metadata["original"]["higher_is_better"]["word_perplexity"] is False
         assert {row["completion"] for row in rows} == {None}
 
-    def test_the_mean_of_a_group_follows_from_its_tag(self, tmp_path):
+    def test_the_mean_of_a_group_follows_from_its_tag(self, tmp_path, importers):
         warehouse = Warehouse(tmp_path / "warehouse")
-        list(import_all(warehouse, [HASHED]))
+        list(importers.import_all(warehouse, [HASHED]))
         means = "sum(avg_reward * scored) / sum(scored), any_value(metadata -> 'original' -> 'groups' -> 'mmlu_two')"
         [(mean, theirs)] = warehouse.query(f"SELECT {means} FROM runs WHERE list_contains(tags, 'mmlu_two')").rows
         assert mean == pytest.approx(json.loads(theirs)["acc,none"])
 
 
-class TestRows:
-    def test_a_multiple_choice(self, read):
-        metadata, rows = read(samples_of("arc_easy", HASHED))
-        [first, *_] = lines(samples_of("arc_easy", HASHED))
-        row, texts = rows[0], first["doc"]["choices"]["text"]
-        assert row["prompt"] == [{"role": "user", "content": f"Question: {first['doc']['question']}\nAnswer:"}]
-        likely = [float(resp[0][0]) for resp in first["resps"]]
-        assert [(one["text"], one["loglikelihood"]) for one in row["choices"]] == list(zip(texts, likely, strict=True))
-        assert row["completion"] == [{"role": "assistant", "content": texts[likely.index(max(likely))]}]
-        assert (row["answer"], row["info"]) == (texts[0], first["doc"])
-        assert (metadata["env_id"], metadata["model"], metadata["env_version"]) == ("arc_easy", "acme/hashed", "1.0")
-        assert metadata["env_args"] == {"num_fewshot": 0}
-        assert metadata["status"] == "completed"
-        assert metadata["version_info"] == {"lm_eval_version": "0.4.13"}
-
-    def test_a_chat_with_two_filters(self, read):
-        metadata, rows = read(samples_of("gsm8k", RECORDED))
-        assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
-        assert rows[0]["completion"][0]["content"].endswith("A: 224")
-        assert rows[0]["filtered_resps"] == {"strict-match": ["[invalid]"], "flexible-extract": ["224"]}
-        assert metadata["base_url"] == "http://127.0.0.1:8742/v1/chat/completions"
-        assert metadata["env_args"]["system_instruction"] == "Be brief."
-        assert metadata["sampling_args"]["temperature"] == 0.0
-        assert rows[0]["timing"] == {"generation_ms": None, "scoring_ms": None, "total_ms": None}
-
-    def test_the_examples_of_a_few_shot_text_are_a_message_of_their_own(self, read):
-        _, rows = read(samples_of("gsm8k_two_shot", RECORDED))
-        for row, sample in zip(rows, lines(samples_of("gsm8k_two_shot", RECORDED))[: len(rows)], strict=True):
-            shots, question = (message["content"] for message in row["prompt"])
-            assert shots + question == sample["arguments"]["gen_args_0"]["arg_0"]
-            assert question == f"Question: {row['info']['question']}\nAnswer:"
-
-    def test_all_responses_of_a_repeated_document_are_kept(self, read):
-        _, rows = read(samples_of("gsm8k_maj", RECORDED))
-        assert len(rows[0]["resps"][0]) == 4
-        assert rows[0]["completion"][0]["content"] == rows[0]["resps"][0][0]
+def test_rows_of_a_multiple_choice_a_chat_with_two_filters_several_responses_and_a_few_shot_text(read):
+    metadata, rows = read(samples_of("arc_easy", HASHED))
+    [first, *_] = lines(samples_of("arc_easy", HASHED))
+    row, texts = rows[0], first["doc"]["choices"]["text"]
+    assert row["prompt"] == [{"role": "user", "content": f"Question: {first['doc']['question']}\nAnswer:"}]
+    likely = [float(resp[0][0]) for resp in first["resps"]]
+    assert [(one["text"], one["loglikelihood"]) for one in row["choices"]] == list(zip(texts, likely, strict=True))
+    assert row["completion"] == [{"role": "assistant", "content": texts[likely.index(max(likely))]}]
+    assert (row["answer"], row["info"]) == (texts[0], first["doc"])
+    assert (metadata["env_id"], metadata["model"], metadata["env_version"]) == ("arc_easy", "acme/hashed", "1.0")
+    assert metadata["env_args"] == {"num_fewshot": 0}
+    assert metadata["status"] == "completed"
+    assert metadata["version_info"] == {"lm_eval_version": "0.4.13"}
+    metadata, rows = read(samples_of("gsm8k", RECORDED))
+    assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
+    assert rows[0]["completion"][0]["content"].endswith("A: 224")
+    assert rows[0]["filtered_resps"] == {"strict-match": ["[invalid]"], "flexible-extract": ["224"]}
+    assert metadata["base_url"] == "http://127.0.0.1:8742/v1/chat/completions"
+    assert metadata["env_args"]["system_instruction"] == "Be brief."
+    assert metadata["sampling_args"]["temperature"] == 0.0
+    assert rows[0]["timing"] == {"generation_ms": None, "scoring_ms": None, "total_ms": None}
+    _, rows = read(samples_of("gsm8k_maj", RECORDED))
+    assert len(rows[0]["resps"][0]) == 4
+    assert rows[0]["completion"][0]["content"] == rows[0]["resps"][0][0]
+    _, rows = read(samples_of("gsm8k_two_shot", RECORDED))
+    for row, sample in zip(rows, lines(samples_of("gsm8k_two_shot", RECORDED))[: len(rows)], strict=True):
+        shots, question = (message["content"] for message in row["prompt"])
+        assert shots + question == sample["arguments"]["gen_args_0"]["arg_0"]
+        assert question == f"Question: {row['info']['question']}\nAnswer:"
 
 
 class TestFiles:
-    def test_a_folder_has_a_run_for_each_task_and_importing_twice_changes_nothing(self, tmp_path):
+    def test_a_folder_has_a_run_for_each_task_and_importing_twice_changes_nothing(self, tmp_path, importers):
         before = {path: path.read_bytes() for path in RESULTS.rglob("*.json*")}
         warehouse = Warehouse(tmp_path / "warehouse")
-        found = list(import_all(warehouse, [RESULTS]))
+        found = list(importers.import_all(warehouse, [RESULTS]))
         assert sorted(one.env_id for one in found) == sorted([*TASKS, "wikitext"])
         assert {(one.kind, one.novelty, one.error) for one in found} == {("lm-eval", "new", None)}
-        assert {one.novelty for one in import_all(warehouse, [RESULTS])} == {"already there"}
+        assert {one.novelty for one in importers.import_all(warehouse, [RESULTS])} == {"already there"}
         assert {path: path.read_bytes() for path in RESULTS.rglob("*.json*")} == before
 
-    def test_a_results_file_stands_for_its_samples(self):
+    def test_a_results_file_stands_for_its_samples(self, importers):
         [path] = HASHED.glob("results_*.json")
-        assert len(list(find_results(path))) == 5
+        assert len(list(importers.find_results(path))) == 5
         [path, _] = sorted(RECORDED.glob("results_*.json"))
-        assert {one.path.name.split("_2026")[0] for one in find_results(path)} == {
+        assert {one.path.name.split("_2026")[0] for one in importers.find_results(path)} == {
             "samples_gsm8k_maj", "samples_gsm8k_two_shot",
         }  # fmt: skip
 
-    def test_unreadable_rows_are_named_and_the_others_are_imported(self, copied, tmp_path):
+    def test_unreadable_rows_are_named_and_the_others_are_imported(self, copied, tmp_path, importers):
         path = samples_of("arc_easy", copied(HASHED))
         first, second, third = path.read_text("utf-8").splitlines()
         graded = json.dumps(json.loads(second) | {"acc": "high"})
         path.write_text(f'{first}\n{{"doc_id": 1}}\n{graded}\n{third[:100]}')
-        [found] = import_all(Warehouse(tmp_path / "warehouse"), [path])
+        [found] = importers.import_all(Warehouse(tmp_path / "warehouse"), [path])
         assert (found.rollouts, found.error, found.novelty) == (1, None, "new")
         assert [one.partition(" is ")[0] for one in found.unreadable] == [
             f"{path}, line {number}" for number in (2, 3, 4)
         ]
 
-    def test_a_copy_with_fewer_rows_does_not_replace_the_run(self, copied, tmp_path):
-        whole = samples_of("arc_easy", HASHED)
-        poorer = samples_of("arc_easy", copied(HASHED))
-        poorer.write_text(poorer.read_text("utf-8").splitlines(keepends=True)[0], "utf-8")
-        warehouse = Warehouse(tmp_path / "warehouse")
-        novelties = [one.novelty for path in (poorer, whole, poorer, whole) for one in import_all(warehouse, [path])]
-        assert novelties == ["new", "updated", "older than what is there", "already there"]
-
-    def test_a_damaged_results_file_and_a_file_without_samples_are_errors(self, copied, tmp_path):
+    def test_a_damaged_results_file_and_a_file_without_samples_are_errors(self, copied, tmp_path, importers):
         folder = copied(RECORDED)
         damaged, _ = sorted(folder.glob("results_*.json"))
         damaged.write_text(damaged.read_text()[:1000])
         samples_of("gsm8k", folder).write_text('{"doc_id": 18446744073709551616, "arguments": [["2+2?"]]}\n')
-        found = list(import_all(Warehouse(tmp_path / "warehouse"), [folder]))
+        found = list(importers.import_all(Warehouse(tmp_path / "warehouse"), [folder]))
         assert ["is damaged" in one.error for one in found] == [False, True, True]
         assert "has no sample" in found[0].error
         assert "line 1 is not a sample of lm-eval" in found[0].error
-
-    def test_scores_without_samples_are_an_error_that_says_what_to_do(self, copied, tmp_path):
         folder = copied(HASHED)
         for path in folder.glob("samples_*"):
             path.unlink()
-        [found] = import_all(Warehouse(tmp_path / "warehouse"), [folder])
+        [found] = importers.import_all(Warehouse(tmp_path / "warehouse"), [folder])
         assert "no file of samples" in found.error
         assert "--log_samples" in found.error
 
@@ -230,11 +220,11 @@ class TestFiles:
         metadata, _ = read(path)
         assert (metadata["avg_metrics"], metadata["avg_reward"]) == (expected["avg_metrics"], expected["avg_reward"])
 
-    def test_other_json_files_are_not_results(self, tmp_path):
+    def test_other_json_files_are_not_results(self, tmp_path, importers):
         (tmp_path / "results.json").write_text('{"results": {}}')
         (tmp_path / "other.jsonl").write_text("{}\n")
         with pytest.raises(WarehouseError, match=r"samples_\*\.jsonl"):
-            list(find_results(tmp_path))
+            list(importers.find_results(tmp_path))
 
 
 def test_a_task_is_compared_with_a_run_of_nightjar_without_an_import(run_writer, tmp_path):
@@ -248,7 +238,7 @@ def test_a_task_is_compared_with_a_run_of_nightjar_without_an_import(run_writer,
     ]  # fmt: skip
     mine = run_writer.write(tmp_path / "mine", rows, run_id="mine", num_examples=4, rollouts=4, scored=4, failed=0)
     for task in ("gsm8k", "gsm8k_two_shot"):
-        found = compare_runs(samples_of(task, RECORDED), mine)
+        found = analysis.compare_runs(samples_of(task, RECORDED), mine)
         assert (found.pairs, found.paired_by, found.unpaired) == (4, {"question": 4}, [])
-    with selected([HASHED], Warehouse(tmp_path / "none"), each=True) as (_, [run_ids]):
+    with analysis.selected([HASHED], Warehouse(tmp_path / "none"), each=True) as (_, [run_ids]):
         assert len(run_ids) == 5

@@ -20,8 +20,6 @@ from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
 from nightjar.warehouse.reading.named_queries import named_queries, parse_query, question
 
-DOCS = (Path(__file__).parents[2] / "docs" / "reference" / "warehouse.md").read_text()
-
 
 @pytest.fixture(scope="module")
 def write(run_writer):
@@ -84,52 +82,53 @@ EXAMPLE = "model rollout_index reward error prompt completion"
 FOUND = "run_id example_id rollout_index"
 
 
-@pytest.mark.parametrize(("name", "columns", "given", "expected"), [
-    # less than 95 % of the rollouts of b are scored
-    ("leaderboard", "model avg_reward coverage run_id", {"env": "sums"}, [("a", 0.5, 1.0, "a-new")]),
-    ("leaderboard", "model", {"env": "chess"}, []),
-    ("leaderboard", "model", {}, [("a",)]),
-    ("regressions", REGRESSIONS, {}, [("a", 1, 1.0, 0.0, "a-old", "a-new")]),
-    ("regressions", REGRESSIONS, {"model": "b"}, []),
-    ("regressions", REGRESSIONS, {"limit": 0}, []),
-    ("flips", "flip example_id correct_a correct_b", {"a": "a-old", "b": "a-new"},
-     [("broken", 1, 1.0, 0.0), ("fixed", 2, 0.0, 0.5)]),
-    ("hardest", HARDEST, {"env": "sums"}, [
-        (2, pytest.approx(1 / 3), 3, 2, 1, "2 + 2?", "4"), (1, 0.5, 4, 2, 1, "1 + 2?", "3"),
-        (0, 0.75, 4, 2, 2, "0 + 2?", "2"),
-    ]),
-    ("hardest", "example_id", {"env": "sums", "model": "a", "limit": "1"}, [(1,)]),
-    ("flaky", FLAKY, {"env": "sums", "rollouts": 4}, [
-        ("a", 1, 4, 2, 0.5), ("b", 0, 2, 1, 0.5), ("a", 2, 4, 1, 0.25),
-    ]),
-    ("flaky", FLAKY, {"env": "sums", "model": "a", "rollouts": 2}, [("a", 2, 2, 1, 0.5)]),
-    ("failures", FAILURES, {}, [
-        ("ModelError -> RateLimitError", "generation", 1, 1, ["b"], ["sums"], "429 Too Many Requests"),
-    ]),
-    ("failures", FAILURES, {"days": 0}, []),
-    ("slowest", SLOWEST, {"limit": 2}, [
-        ("a-old", 3.0, 6, pytest.approx(6 / 180), 2.5, pytest.approx(4.75), 0.5),
-        ("b", 2.0, 6, pytest.approx(6 / 120), 2.5, pytest.approx(4.75), 0.5),
-    ]),
-    ("coverage", "run_id status rollouts scored failed owed", {}, [("b", "incomplete", 6, 5, 1, 1)]),
-    # by example, a: 1, 0, 0.5; b: 0.5, 1, 0; the differences are -0.5, 1, -0.5
-    ("compare", "examples avg_a avg_b difference stderr a_better b_better equal", {"a": "a", "b": "b"},
-     [(3, 0.5, 0.5, 0.0, pytest.approx(0.5), 2, 1, 0)]),
-    *(("example", EXAMPLE, {"env": "sums", "example": example}, [
-        ("a", 0, 1.0, None, *SAID), ("a", 1, 0.0, None, *SAID), ("b", 0, None, "ModelError", SAID[0], None),
-        ("b", 1, 0.0, None, *SAID),
-    ]) for example in (2, "2", "22222222")),
-    ("history", "run_id avg_reward change", {"env": "sums", "model": "a"}, [
-        ("a-new", 0.5, pytest.approx(0.5 - 4 / 6)), ("a-old", pytest.approx(4 / 6), None),
-    ]),
-    ("history", "run_id", {"env": "sums", "limit": 2}, [("a-new",), ("b",)]),
-    ("search", FOUND, {"text": 'it IS "4"', "model": "b"}, [("b", 2, 1)]),
-    ("search", "run_id", {"text": '"4"'}, [("a-new",), ("a-new",), ("b",), ("a-old",), ("a-old",)]),
-    ("search", "role passage", {"text": '"4"', "limit": 1}, [("assistant", 'It is «"4"»')]),
-    ("search", FOUND, {"text": "%"}, []),
-])  # fmt: skip
-def test_a_named_query_answers(warehouse, name, columns, given, expected):
-    assert ask(warehouse, name, columns, **given) == expected
+def test_a_named_query_answers(warehouse):
+    answers = [
+        # less than 95 % of the rollouts of b are scored
+        ("leaderboard", "model avg_reward coverage run_id", {"env": "sums"}, [("a", 0.5, 1.0, "a-new")]),
+        ("leaderboard", "model", {"env": "chess"}, []),
+        ("leaderboard", "model", {}, [("a",)]),
+        ("regressions", REGRESSIONS, {}, [("a", 1, 1.0, 0.0, "a-old", "a-new")]),
+        ("regressions", REGRESSIONS, {"model": "b"}, []),
+        ("regressions", REGRESSIONS, {"limit": 0}, []),
+        ("flips", "flip example_id correct_a correct_b", {"a": "a-old", "b": "a-new"},
+         [("broken", 1, 1.0, 0.0), ("fixed", 2, 0.0, 0.5)]),
+        ("hardest", HARDEST, {"env": "sums"}, [
+            (2, pytest.approx(1 / 3), 3, 2, 1, "2 + 2?", "4"), (1, 0.5, 4, 2, 1, "1 + 2?", "3"),
+            (0, 0.75, 4, 2, 2, "0 + 2?", "2"),
+        ]),
+        ("hardest", "example_id", {"env": "sums", "model": "a", "limit": "1"}, [(1,)]),
+        ("flaky", FLAKY, {"env": "sums", "rollouts": 4}, [
+            ("a", 1, 4, 2, 0.5), ("b", 0, 2, 1, 0.5), ("a", 2, 4, 1, 0.25),
+        ]),
+        ("flaky", FLAKY, {"env": "sums", "model": "a", "rollouts": 2}, [("a", 2, 2, 1, 0.5)]),
+        ("failures", FAILURES, {}, [
+            ("ModelError -> RateLimitError", "generation", 1, 1, ["b"], ["sums"], "429 Too Many Requests"),
+        ]),
+        ("failures", FAILURES, {"days": 0}, []),
+        ("slowest", SLOWEST, {"limit": 2}, [
+            ("a-old", 3.0, 6, pytest.approx(6 / 180), 2.5, pytest.approx(4.75), 0.5),
+            ("b", 2.0, 6, pytest.approx(6 / 120), 2.5, pytest.approx(4.75), 0.5),
+        ]),
+        ("coverage", "run_id status rollouts scored failed owed", {}, [("b", "incomplete", 6, 5, 1, 1)]),
+        # by example, a: 1, 0, 0.5; b: 0.5, 1, 0; the differences are -0.5, 1, -0.5
+        ("compare", "examples avg_a avg_b difference stderr a_better b_better equal", {"a": "a", "b": "b"},
+         [(3, 0.5, 0.5, 0.0, pytest.approx(0.5), 2, 1, 0)]),
+        *(("example", EXAMPLE, {"env": "sums", "example": example}, [
+            ("a", 0, 1.0, None, *SAID), ("a", 1, 0.0, None, *SAID), ("b", 0, None, "ModelError", SAID[0], None),
+            ("b", 1, 0.0, None, *SAID),
+        ]) for example in (2, "2", "22222222")),
+        ("history", "run_id avg_reward change", {"env": "sums", "model": "a"}, [
+            ("a-new", 0.5, pytest.approx(0.5 - 4 / 6)), ("a-old", pytest.approx(4 / 6), None),
+        ]),
+        ("history", "run_id", {"env": "sums", "limit": 2}, [("a-new",), ("b",)]),
+        ("search", FOUND, {"text": 'it IS "4"', "model": "b"}, [("b", 2, 1)]),
+        ("search", "run_id", {"text": '"4"'}, [("a-new",), ("a-new",), ("b",), ("a-old",), ("a-old",)]),
+        ("search", "role passage", {"text": '"4"', "limit": 1}, [("assistant", 'It is «"4"»')]),
+        ("search", FOUND, {"text": "%"}, []),
+    ]  # fmt: skip
+    for name, columns, given, expected in answers:
+        assert ask(warehouse, name, columns, **given) == expected, (name, given)
 
 
 def test_coverage_says_where_a_run_is_and_spend_sums_tokens_and_costs(warehouse):
@@ -170,25 +169,24 @@ def conversations(tmp_path_factory, write):
     return warehouse
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("KÖLN", ("assistant", '{"city": "«Köln»"}')),
-    ('"city": "k', ("assistant", '{«"city": "K»öln"}')),
-    ("Weather", ("assistant", "«weather»")),
-    ("look", ("assistant", "I «look» it up.")),
-    ("degrees\nAND", ("tool", "5 «degrees and» wind")),
-    ("cold", ("assistant", "«Cold».")),
-    ("plain", (None, "«Plain» text")),
-    (r"\Boxed{", ("assistant", r"«\boxed{»4} is n\n")),
-    (r"n\n", ("assistant", r"\boxed{4} is «n\n»")),
-    ("needle", ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…")),
-])  # fmt: skip
-def test_a_passage_shows_the_text_with_its_surroundings(conversations, text, found):
-    assert ask(conversations, "search", "role passage", text=text) == [found]
-
-
-@pytest.mark.parametrize("text", ["role", "assistant", "tool_call", "call_1", "data:image", "null", "image_url", '","'])
-def test_search_ignores_names_of_fields_and_ids(conversations, text):
-    assert ask(conversations, "search", "role", text=text) == []
+def test_a_passage_shows_the_text_with_its_surroundings(conversations):
+    passages = {
+        "KÖLN": ("assistant", '{"city": "«Köln»"}'),
+        '"city": "k': ("assistant", '{«"city": "K»öln"}'),
+        "Weather": ("assistant", "«weather»"),
+        "look": ("assistant", "I «look» it up."),
+        "degrees\nAND": ("tool", "5 «degrees and» wind"),
+        "cold": ("assistant", "«Cold»."),
+        "plain": (None, "«Plain» text"),
+        r"\Boxed{": ("assistant", r"«\boxed{»4} is n\n"),
+        r"n\n": ("assistant", r"\boxed{4} is «n\n»"),
+        "needle": ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…"),
+    }
+    found = {text: ask(conversations, "search", "role passage", text=text) for text in passages}
+    assert found == {text: [passage] for text, passage in passages.items()}
+    others = ["role", "assistant", "tool_call", "call_1", "data:image", "null", "image_url", '","']
+    # names of fields and ids are not searched
+    assert [text for text in others if ask(conversations, "search", "role", text=text)] == []
 
 
 def test_example_shows_tool_calls_reasoning_and_parts(conversations):
@@ -200,27 +198,26 @@ def test_example_shows_tool_calls_reasoning_and_parts(conversations):
 
 
 class TestKnownValues:
-    @pytest.mark.parametrize(("name", "given", "message"), [
-        ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
-        ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
-        ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
-        ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
-        ("flips", {"a": "b", "b": "outputs/s--a/a-new/"}, "Unknown run 'outputs/s--a/a-new/'. Did you mean 'a-new'?"),
-        ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
-    ])  # fmt: skip
-    def test_unknown_values_are_named_with_similar_ones(self, warehouse, name, given, message):
-        with pytest.raises(WarehouseError) as raised:
-            require_known(question(name, given), warehouse.query)
-        assert str(raised.value) == message
+    def test_unknown_values_are_named_with_similar_ones(self, warehouse):
+        for name, given, message in (
+            ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
+            ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
+            ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
+            ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
+            ("flips", {"a": "b", "b": "evals/s--a/a-new/"}, "Unknown run 'evals/s--a/a-new/'. Did you mean 'a-new'?"),
+            ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
+        ):  # fmt: skip
+            with pytest.raises(WarehouseError, match=f"^{re.escape(message)}$"):
+                require_known(question(name, given), warehouse.query)
 
-    @pytest.mark.parametrize(("text", "given"), [
-        ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
-        ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
-    ])  # fmt: skip
-    def test_an_empty_answer_about_known_values_is_no_error(self, warehouse, text, given):
-        asked = question(text, given)
-        assert warehouse.query(asked.sql, asked.parameters).rows == []
-        require_known(asked, warehouse.query)
+    def test_an_empty_answer_about_known_values_is_no_error(self, warehouse):
+        for text, given in (
+            ("regressions", {"env": "sums", "model": "b"}), ("flips", {"a": "b", "b": "b"}),
+            ("search", {"text": "no such text"}), ("FROM runs WHERE env_id = $env", {"env": "chess"}),
+        ):  # fmt: skip
+            asked = question(text, given)
+            assert warehouse.query(asked.sql, asked.parameters).rows == []
+            require_known(asked, warehouse.query)
 
     def test_an_unknown_run_among_many_is_answered_with_the_newest(self):
         ids = [f"{number:012x}" for number in range(3_000)]
@@ -231,17 +228,17 @@ class TestKnownValues:
 
 
 class TestDeclarations:
-    @pytest.mark.parametrize("name", named_queries())
-    def test_a_query_says_what_it_answers_and_uses_what_it_declares(self, name, warehouse):
-        query = named_queries()[name]
-        required = [parameter for parameter in query.parameters if parameter.default is None]
-        given = {parameter.name: "a-old" if parameter.type == "run" else "x" for parameter in required}
-        assert f"| `{name}` |" in DOCS
-        assert f"| `{query.usage}` |" in DOCS
-        body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
-        assert query.about.endswith(".")
-        assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
-        assert warehouse.query(query.text, query.bind(given)).columns
+    def test_a_query_says_what_it_answers_and_uses_what_it_declares(self, warehouse):
+        docs = (Path(__file__).parents[2] / "docs/reference/warehouse.md").read_text()
+        for name, query in named_queries().items():
+            required = [parameter for parameter in query.parameters if parameter.default is None]
+            given = {parameter.name: "a-old" if parameter.type == "run" else "x" for parameter in required}
+            assert f"| `{name}` |" in docs
+            assert f"| `{query.usage}` |" in docs
+            body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
+            assert query.about.endswith(".")
+            assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
+            assert warehouse.query(query.text, query.bind(given)).columns
 
     def test_the_comments_of_a_file_describe_its_query(self):
         declared = "-- $env: environment\n-- $model = NULL: only this model\n-- $least number = 0.5: reward: at least\n"
@@ -255,19 +252,19 @@ class TestDeclarations:
         assert query.usage == "env [model] [least=0.5] [limit=20]"
         assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
 
-    @pytest.mark.parametrize(("text", "given", "says"), [
-        ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
-        ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
-        ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [l"]),
-        ("flips;", {}, ["'a' and 'b'", "a (run_id of the earlier run), b (run_id of the later run)"]),
-        ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
-        ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
-        ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
-    ])  # fmt: skip
-    def test_a_mistake_is_named_with_the_choices(self, text, given, says):
-        with pytest.raises(WarehouseError) as raised:
-            question(text, given)
-        assert [each for each in says if each not in str(raised.value)] == []
+    def test_a_mistake_is_named_with_the_choices(self):
+        for text, given, says in (
+            ("hardst", {}, ["'hardst'", "'hardest'", '"FROM hardst"']),
+            ("zzz", {}, ["'zzz'", "compare, coverage, ", '"FROM zzz"']),
+            ("hardest", {}, ["'hardest' needs a value for 'env'", "env (environment), [model] (only this model), [l"]),
+            ("flips;", {}, ["'a' and 'b'", "a (run_id of the earlier run), b (run_id of the later run)"]),
+            ("hardest;", {"env": "e", "rows": "5"}, ["no parameter 'rows'", "env (environment), [model]"]),
+            ("hardest", {"env": "e", "limit": "5.5"}, ["'limit' takes a whole number, 0 or more", "'5.5'"]),
+            ("failures", {"days": "-3"}, ["'days' takes a whole number, 0 or more", "'-3'"]),
+        ):  # fmt: skip
+            with pytest.raises(WarehouseError) as raised:
+                question(text, given)
+            assert [each for each in says if each not in str(raised.value)] == []
 
     def test_sql_is_left_unchanged_and_null_is_text_for_a_required_parameter(self):
         assert question("FROM runs").sql == "FROM runs"

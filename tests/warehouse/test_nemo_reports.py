@@ -5,22 +5,19 @@ import json
 import pytest
 
 from nightjar.analysis.gates.policy import GatePolicy
-from nightjar.compat.nemo import compare_runs, write_all
-from nightjar.compat.nemo.engine.artifacts import bundle_of, discover_bundles, extract_benchmark_name, match_bundles
-from nightjar.compat.nemo.engine.comparison import gate_runs, write_gate_report
-from nightjar.compat.nemo.reports import eval as eval_reports
-from nightjar.compat.nemo.reports import gate as gate_reports
-from nightjar.compat.nemo.reports import regression
+from nightjar.compat import nemo
 from nightjar.errors import ConfigError, WarehouseError
 
 
 def write(folder, name, rewards, model="m"):
+    from nightjar.compat.nemo.engine.artifacts import bundle_of
+
     results = [
         {"problem_idx": n, "repeat": 0, "reward": reward, "prompt": f"Q{n}", "model_response": "A", "metadata": {}}
         | {"expected_answer": "A", "scoring_details": {}, "scorer_rewards": {}, "tokens": 3, "latency_ms": 5.0}
         for n, reward in enumerate(rewards)
     ]
-    write_all(bundle_of(name, results, [], {"model": model}, repeats=1, elapsed_seconds=1.0, retries=0), folder)
+    nemo.write_all(bundle_of(name, results, [], {"model": model}, repeats=1, elapsed_seconds=1.0, retries=0), folder)
 
 
 @pytest.fixture
@@ -34,6 +31,8 @@ def sides(tmp_path, monkeypatch):
 
 
 def test_bundles_are_found_by_benchmark(sides):
+    from nightjar.compat.nemo.engine.artifacts import discover_bundles, extract_benchmark_name, match_bundles
+
     base, cand = (discover_bundles(sides / side) for side in ("baseline", "candidate"))
     assert set(base) == {"mmlu", "gsm|8k"}
     del cand["gsm|8k"]
@@ -49,15 +48,14 @@ def test_bundles_are_found_by_benchmark(sides):
         discover_bundles(sides / "empty")
 
 
-def test_patterns_and_folders_are_compared(sides, nightjar):
+def test_patterns_and_folders_are_compared_in_three_formats(sides, nightjar, tmp_path):
     for name in ("mmlu/eval-*.json", "mmlu"):
-        assert compare_runs(f"baseline/{name}", f"candidate/{name}")["verdict"] == "BLOCK"
+        assert nemo.compare_runs(f"baseline/{name}", f"candidate/{name}")["verdict"] == "BLOCK"
         assert nightjar("compare", f"baseline/{name}", f"candidate/{name}", "--strict").code == 1
     assert nightjar("compare", "baseline/*/eval-*.json", "candidate/*/eval-*.json", "--strict").code == 1
+    from nightjar.compat.nemo.reports import regression
 
-
-def test_a_comparison_in_three_formats(sides, tmp_path):
-    report = compare_runs("baseline/mmlu", "candidate/mmlu")
+    report = nemo.compare_runs("baseline/mmlu", "candidate/mmlu")
     texts = {form: render(report) for form, render in regression.RENDERERS.items()}
     assert texts["text"].startswith("BLOCK: ")
     assert "## BLOCK" in texts["markdown"]
@@ -74,11 +72,14 @@ def test_problems_pair_whatever_their_repeat_and_unpaired_ones_are_counted(tmp_p
     path = tmp_path / "b" / "results.jsonl"
     rows = [json.loads(line) | {"repeat": 1} for line in path.read_text().splitlines()][:15]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = compare_runs(tmp_path / "a", tmp_path / "b")["flip_report"]
+    found = nemo.compare_runs(tmp_path / "a", tmp_path / "b")["flip_report"]
     assert (found["n_paired"], found["unpaired"]["baseline"]) == (15, 5)
 
 
 def test_a_gate_of_folders_of_bundles(sides, nightjar):
+    from nightjar.compat.nemo.engine.comparison import gate_runs, write_gate_report
+    from nightjar.compat.nemo.reports import gate as gate_reports
+
     rule = {"tier": "critical", "max_drop": 0.015, "max_relative_drop": 0.5}
     policy = GatePolicy.model_validate({"version": 1, "benchmarks": {"mmlu": rule}})
     report = gate_runs("baseline", "candidate", policy)
@@ -100,6 +101,8 @@ def test_a_gate_of_folders_of_bundles(sides, nightjar):
 
 def test_few_problems_and_empty_folders_are_no_go(tmp_path):
     """NeMo Evaluator returns GO for five problems with [1, 1], and for two empty folders."""
+    from nightjar.compat.nemo.engine.comparison import gate_runs
+
     for side in ("a", "b"):
         write(tmp_path / side, "tiny", [1.0] * 5, model=side)
         (tmp_path / f"no-{side}").mkdir()
@@ -113,6 +116,8 @@ def test_few_problems_and_empty_folders_are_no_go(tmp_path):
 
 
 def test_a_table_of_bundles_in_five_formats(sides):
+    from nightjar.compat.nemo.reports import eval as eval_reports
+
     table = eval_reports.build_table(eval_reports.load_bundles([sides / "baseline"]))
     [gsm, mmlu] = table["rows"]
     assert (mmlu["benchmark"], mmlu["samples"], mmlu["pass@1"], mmlu["coverage"]) == ("mmlu", 100, 0.8, 1.0)

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nightjar.analysis import compare_run, judge_night
-from nightjar.evaluation.nights import end_night, judged_now
-from nightjar.reports.nights import night_report
+from nightjar import analysis
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
@@ -33,7 +31,9 @@ class Nightly:
 
     def judge(self, night, *names, **changes):
         evaluations = [NightEvaluation(name, "missing", name, "m") for name in names or ("gsm8k", "mmlu")]
-        judged = judge_night(self.warehouse, Night("nightly", night, "running", evaluations=evaluations, **changes))
+        judged = analysis.judge_night(
+            self.warehouse, Night("nightly", night, "running", evaluations=evaluations, **changes)
+        )
         self.warehouse.write_night(judged)
         return judged
 
@@ -52,7 +52,7 @@ class TestVerdict:
         house.run("2026-11-02", "mmlu", right=20, failed=3)
         assert house.judge("2026-11-02", "mmlu").verdict == "incomplete"
         house.run("2026-11-02", "mmlu", right=20)
-        [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
+        [_, judged] = [analysis.judge_night(house.warehouse, one) for one in house.warehouse.nights()]
         assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
 
     def test_a_few_that_change_are_chance_and_many_are_not(self, house):
@@ -82,7 +82,7 @@ class TestVerdict:
     def test_a_night_accepted_by_hand_is_the_next_baseline(self, house):
         house.both("2026-11-01")
         low = house.both("2026-11-02", right=20)
-        house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
+        house.warehouse.write_night(analysis.judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
         assert house.both("2026-11-03", right=20).verdict == "accepted"
         assert house.warehouse.nights()[1].line.endswith("accepted by hand")
 
@@ -99,6 +99,8 @@ class TestVerdict:
         assert "gsm8k has no run; mmlu lacks 30 of 40 rollouts" in judged.line
 
     def test_a_night_is_judged_in_a_read_only_warehouse(self, house):
+        from nightjar.evaluation.nights import judged_now
+
         house.run("2026-11-01", failed=3)
         night = house.judge("2026-11-01", "gsm8k")
         house.run("2026-11-01")
@@ -140,7 +142,7 @@ class TestVerdict:
 
 def test_a_comparison_of_two_runs_is_paired_by_example(house):
     before, after = house.run("2026-11-01", right=10, examples=10), house.run("2026-11-02", right=6, examples=10)
-    paired = compare_run(house.warehouse, after, [before])
+    paired = analysis.compare_run(house.warehouse, after, [before])
     assert (paired.pairs, paired.difference) == (10, pytest.approx(-0.4))
     # s of six 0 and four -1 is sqrt(10/9 * 0.24), over sqrt(10)
     assert paired.stderr == pytest.approx((0.24 / 9) ** 0.5)
@@ -168,6 +170,9 @@ class TestNights:
 
 
 def test_the_report_says_what_is_missing_and_how_to_complete_it(house):
+    from nightjar.evaluation.nights import end_night
+    from nightjar.reports.nights import night_report
+
     house.both("2026-11-01")
     run_id = house.run("2026-11-02", "mmlu", right=20, failed=3, errors={"RateLimitError": 3})
     night = end_night(house.warehouse, house.judge("2026-11-02"), {"gsm8k": "Cannot read dataset 'none.jsonl'\n…"})

@@ -2,9 +2,8 @@
 
 import pytest
 
-from nightjar.analysis import compare_all, compare_runs, gate
+from nightjar import analysis
 from nightjar.errors import ConfigError
-from nightjar.reports.comparison import comparison_page, comparison_record, comparison_report, findings
 from nightjar.warehouse import Warehouse
 
 SYSTEM = {"role": "system", "content": "Reason briefly."}
@@ -57,8 +56,10 @@ def nemo_run(run):
 
 class TestAcrossPrograms:
     def test_pairs_have_the_same_question_and_answer_in_any_template_and_order(self, nightjar_run, nemo_run):
+        from nightjar.reports.comparison import findings
+
         nemo = nemo_run(questions=QUESTIONS[::-1], answers=["1234", "4", "5"], rewards=[1.0, 1.0, 0.0])
-        found = compare_runs(nightjar_run(rewards=[1.0, 0.0, 1.0]), nemo)
+        found = analysis.compare_runs(nightjar_run(rewards=[1.0, 0.0, 1.0]), nemo)
         assert (found.pairs, found.paired_by, found.unpaired) == (3, {"question": 3}, [])
         assert [(flip.example_id, flip.baseline, flip.candidate) for flip in found.broken] == [(2, 1.0, 0.0)]
         assert [(flip.example_id, flip.baseline, flip.candidate) for flip in found.fixed] == [(1, 0.0, 1.0)]
@@ -74,14 +75,16 @@ class TestAcrossPrograms:
         prompts = [prompt, asked("What is 900 + 335?")]
         other = run("other", prompts, [answer, "1235"], mark="other", **OTHER_PROGRAM)
         mine = run("mine", [asked("What is 900 + 334?")], ["1234"])
-        found = compare_runs(mine, other)
+        found = analysis.compare_runs(mine, other)
         assert (found.pairs, found.paired_by) == (1, {"question": 1})
 
     def test_what_has_no_pair_is_reported_with_the_reason(self, nightjar_run, nemo_run):
+        from nightjar.reports.comparison import comparison_record, comparison_report, findings
+
         more = ["Who wrote this?", "Only mine?"]
         mine = nightjar_run(questions=[*QUESTIONS, *more], answers=[*ANSWERS, "me", "yes"])
         nemo = nemo_run(questions=[*QUESTIONS, more[0], "Only theirs?"], answers=["5", "44", "1234", "you", "yes"])
-        found = compare_runs(mine, nemo)
+        found = analysis.compare_runs(mine, nemo)
         assert (found.pairs, found.only_baseline, found.only_candidate) == (2, 3, 3)
         told = [(one.side, one.reason, one.count, list(one.first)) for one in found.unpaired]
         assert told == [
@@ -96,10 +99,12 @@ class TestAcrossPrograms:
         }  # fmt: skip
 
     def test_equal_questions_and_answers_are_paired_in_order_with_a_warning(self, run, nemo_run, tmp_path):
+        from nightjar.reports.comparison import findings
+
         twice = [QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]]
         mine = run("mine", [asked(one) for one in twice], ["5", "4", "5"], [1.0, 1.0, 0.0])
         nemo = nemo_run(questions=[*twice, QUESTIONS[0]], answers=["5", "4", "5", "5"], rewards=[1.0, 0.0, 0.0, 0.0])
-        found = compare_runs(mine, nemo)
+        found = analysis.compare_runs(mine, nemo)
         assert (found.pairs, found.paired_by) == (3, {"question": 1, "position": 2})
         assert [flip.example_id for flip in found.broken] == [1]
         assert "2 by position, because several examples have the same" in findings(found)["Paired by"]
@@ -108,7 +113,7 @@ class TestAcrossPrograms:
         ]
         policy = tmp_path / "policy.yaml"
         policy.write_text("version: 1\nmin_pairs: 2\nbenchmarks: {gsm8k: {max_drop: 1}}\n")
-        [gated] = gate(policy, mine, nemo).benchmarks
+        [gated] = analysis.gate(policy, mine, nemo).benchmarks
         assert (gated.pairs, gated.paired_by) == (3, {"question": 1, "position": 2})
         assert "2 pairs are by position" in gated.reason
 
@@ -117,27 +122,27 @@ class TestAcrossPrograms:
         few = ["What is the capital of Peru?", "What is the capital of Chad?"]
         mine = run("mine", [asked(one) for one in few], ["Lima", "N'Djamena"])
         many = run("many", [asked(one) for one in [*few, "Who?"]], ["Lima", "N'Djamena", "I"], mark="m", env_id="other")
-        assert compare_runs(mine, many).paired_by == {"question": 2}
+        assert analysis.compare_runs(mine, many).paired_by == {"question": 2}
 
     def test_a_prompt_that_is_unknown_has_no_pair(self, run, nightjar_run):
         nemo = run(
             "nemo", [None, *[asked(one) for one in QUESTIONS[1:]]], ["5", "4", "1234"], mark="n", **OTHER_PROGRAM
         )
-        found = compare_runs(nightjar_run(), nemo)
+        found = analysis.compare_runs(nightjar_run(), nemo)
         assert found.paired_by == {"question": 2}
         assert [(one.side, one.reason) for one in found.unpaired] == [
             ("baseline", "other question"), ("candidate", "no prompt"),
         ]  # fmt: skip
 
-    def test_both_answers_are_shown(self, nightjar_run, nemo_run):
-        found = compare_all(nightjar_run(), nemo_run(rewards=[0.0, 1.0, 1.0]), excerpts=5)
+    def test_both_answers_are_shown_and_sql_pairs_them_too(self, nightjar_run, nemo_run, tmp_path):
+        from nightjar.reports.comparison import comparison_page
+
+        found = analysis.compare_all(nightjar_run(), nemo_run(rewards=[0.0, 1.0, 1.0]), excerpts=5)
         [excerpt] = found.found[0].excerpts.values()
         assert (excerpt.baseline, excerpt.candidate) == ("nightjar says 0", "nemo says 0")
         page = comparison_page(found)
         assert "nightjar says 0" in page
         assert "3 by question and answer" in page
-
-    def test_sql_pairs_them_too(self, nightjar_run, nemo_run, tmp_path):
         warehouse = Warehouse(tmp_path / "warehouse")
         for path in (nightjar_run(), nemo_run(rewards=[0.0, 1.0, 1.0])):
             warehouse.publish(path)
@@ -145,17 +150,16 @@ class TestAcrossPrograms:
         assert found == [(0, "broken")]
 
 
-class TestWithinAnEnvironment:
-    def test_another_content_is_another_version_of_an_example(self, nightjar_run):
-        before = nightjar_run("before", mark="old")
-        with pytest.raises(ConfigError, match=r"the same questions and answers, with other system prompts"):
-            compare_runs(before, nightjar_run("after", mark="new"))
-        assert compare_runs(before, nightjar_run("elsewhere", mark="new", env_id="maths")).paired_by == {"question": 3}
+def test_within_an_environment_another_content_is_another_version_and_a_changed_answer_is_no_pair(nightjar_run):
+    before = nightjar_run("before", mark="old")
+    with pytest.raises(ConfigError, match=r"the same questions and answers, with other system prompts"):
+        analysis.compare_runs(before, nightjar_run("after", mark="new"))
+    elsewhere = nightjar_run("elsewhere", mark="new", env_id="maths")
+    assert analysis.compare_runs(before, elsewhere).paired_by == {"question": 3}
+    from nightjar.reports.comparison import findings
 
-    def test_a_changed_answer_is_no_pair(self, nightjar_run):
-        found = compare_runs(nightjar_run("before"), nightjar_run("after", answers=["5", "4", "1,235"]))
-        assert (found.pairs, found.paired_by) == (2, {"content": 2})
-        assert [(one.side, one.reason) for one in found.unpaired] == [
-            ("baseline", "other answer"), ("candidate", "other answer"),
-        ]  # fmt: skip
-        assert "Paired by" not in findings(found)
+    found = analysis.compare_runs(before, nightjar_run("changed", mark="old", answers=["5", "4", "1,235"]))
+    assert (found.pairs, found.paired_by) == (2, {"content": 2})
+    told = [(one.side, one.reason) for one in found.unpaired]
+    assert told == [("baseline", "other answer"), ("candidate", "other answer")]
+    assert "Paired by" not in findings(found)

@@ -1,12 +1,11 @@
 """``nightjar plan``, from runs made by hand."""
 
 import json
+import math
 
-import numpy as np
 import pytest
-from statsmodels.stats.power import TTestPower
 
-from nightjar.analysis import plan
+from nightjar import analysis
 from nightjar.errors import ConfigError
 
 
@@ -26,19 +25,19 @@ def publish(terminal, house):
 
 def once(right, flipped=0):
     """Returns a hundred examples: the first are right, of which the last few are flipped with as many of the others."""
-    rewards = np.array([1.0] * right + [0.0] * (100 - right))
-    rewards[right - flipped : right + flipped] = 1 - rewards[right - flipped : right + flipped]
-    return rewards[:, None].tolist()
+    return [[float((n < right) != (right - flipped <= n < right + flipped))] for n in range(100)]
 
 
 def needed(variance, detect):
-    return np.ceil(TTestPower().solve_power(detect / variance**0.5, None, 0.025, 0.8, alternative="larger"))
+    from statsmodels.stats.power import TTestPower
+
+    return math.ceil(TTestPower().solve_power(detect / variance**0.5, None, 0.025, 0.8, alternative="larger"))
 
 
 def test_from_runs_that_differ(publish, nightjar):
     publish("a", once(50))
     publish("b", once(50, flipped=10), asked=-1)
-    found = plan("gsm8k", detect=0.05)
+    found = analysis.plan("gsm8k", detect=0.05)
     # 20 of 100 flipped between two runs: each has variance 1/2 and the others 0, so the mean is 0.1
     assert found.variances.within == pytest.approx(0.1)
     # 40 examples always right, 40 never, 20 half: 0.2020 over examples, without a half of 0.1
@@ -58,7 +57,7 @@ def test_more_rollouts_where_examples_are_too_few(publish, nightjar):
     publish("a", once(50))
     publish("b", once(50, flipped=20), asked=-1)
     publish("n", once(50), model="n")
-    found = plan("gsm8k", detect=0.1, model="m")
+    found = analysis.plan("gsm8k", detect=0.1, model="m")
     # the means of the two runs of m differ by 1/2 from n on 40 examples: (40 * 1/4) / 99, and by chance 0.2 / 2 and, as
     # n was asked once, all of its variance
     assert (found.variances.models, found.variances.difference) == (["n"], 0.0)
@@ -75,17 +74,17 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert "Next: nightjar eval run gsm8k -m MODEL -n 50 -r 2" in told.err
     publish("a", [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     # two of four examples with a variance of 1/2
-    assert plan("gsm8k", detect=0.05).variances.within == pytest.approx(0.25)
+    assert analysis.plan("gsm8k", detect=0.05).variances.within == pytest.approx(0.25)
     publish("b", once(50), model="once")
-    found = plan("gsm8k", detect=0.05)
+    found = analysis.plan("gsm8k", detect=0.05)
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
 def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish, tmp_path):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
-        plan("gsm8k", detect=0.05, model="x")
+        analysis.plan("gsm8k", detect=0.05, model="x")
     with pytest.raises(ConfigError, match="detect above 0"):
-        plan("gsm8k", detect=0.0)
-    found = plan("nothing-yet", detect=5, warehouse=tmp_path / "warehouse")
+        analysis.plan("gsm8k", detect=0.0)
+    found = analysis.plan("nothing-yet", detect=5, warehouse=tmp_path / "warehouse")
     assert found.rows[0].examples <= 3

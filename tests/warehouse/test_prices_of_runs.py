@@ -6,10 +6,6 @@ import logging
 import pytest
 
 from nightjar.engine.runs import RunDirectory
-from nightjar.evaluation import evaluate, run_stages
-from nightjar.evaluation.config import parse_run_config
-from nightjar.evaluation.loading import load_rescored
-from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
 PRICED = {"input_price": 1_000.0, "output_price": 10_000.0}
@@ -17,6 +13,10 @@ PRICED = {"input_price": 1_000.0, "output_price": 10_000.0}
 
 @pytest.fixture
 def run(tmp_path):
+    from nightjar.evaluation import evaluate
+    from nightjar.evaluation.config import parse_run_config
+    from nightjar.model_server import ArithmeticSolver, ModelServer
+
     async def run(**fields):
         with ModelServer(ArithmeticSolver()) as server:
             told = {"env_id": "arithmetic", "model": "m", "base_url": server.url, "num_examples": 2, **fields}
@@ -48,6 +48,9 @@ async def test_a_run_without_a_price_sets_none(run, tmp_path):
 
 
 async def test_a_rescored_run_costs_nothing(run, tmp_path):
+    from nightjar.evaluation import run_stages
+    from nightjar.evaluation.loading import load_rescored
+
     paid = await run(**PRICED)
     house = Warehouse(tmp_path / "house")
     rescored = await run_stages(load_rescored(RunDirectory(paid.path)), house)

@@ -11,11 +11,7 @@ import pytest
 from nightjar.clients import ClientConfig
 from nightjar.environments import ToolEnv
 from nightjar.environments.rubrics import Rubric
-from nightjar.importers import find_run_directories
-from nightjar.model_server import Answer, ModelServer, last_user_text, tool_call
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.repair import rebuild
-from nightjar.warehouse.writing.packing import pack_everything
 
 
 def lines(path):
@@ -244,29 +240,14 @@ def odd_run(tmp_path, run_writer):
 
 
 def test_a_published_run_agrees_with_its_directory_also_in_a_pack(odd_run, tmp_path, run_writer):
+    from nightjar.warehouse.writing.packing import pack_everything
+
     warehouse = Warehouse(tmp_path / "warehouse")
     warehouse.publish(odd_run)
     check(warehouse, odd_run, STATE_COLUMNS)
     warehouse.publish(run_writer.write(tmp_path / "other", [], run_id="other"))
     assert pack_everything(warehouse._backend.store) == 1
     check(warehouse, odd_run, STATE_COLUMNS)
-
-
-def test_a_rebuild_equals_the_original(odd_run, tmp_path, run_writer):
-    warehouse, other = Warehouse(tmp_path / "warehouse"), tmp_path / "outputs" / "evals" / "e--m" / "other"
-    warehouse.publish(odd_run)
-    rollouts = [run_writer.rollout(0, 0, example_hash="other")]
-    warehouse.publish(run_writer.write(other, rollouts, run_id="other", published_at="2026-11-20T19:00:00Z"))
-    relations = ["runs", "rollouts", "attempts", "examples", "metrics", "errors", "leaderboard", "cost"]
-    before = {relation: warehouse.query(_all_of(relation)).rows for relation in relations}
-    for path in (warehouse.folder / "segments").rglob("*.parquet"):
-        path.unlink()
-    report = rebuild(warehouse._backend.store, find_run_directories([tmp_path / "outputs"]))
-    assert (report.published, report.failures) == (2, {})
-    again = Warehouse(warehouse.folder)
-    check(again, odd_run, STATE_COLUMNS)
-    after = {relation: again.query(_all_of(relation)).rows for relation in relations}
-    assert repr(after) == repr(before)
 
 
 def weigh(thing: str) -> str:
@@ -284,6 +265,8 @@ class Asking:
     """Calls the tool for what the question names, then says what it answered."""
 
     def answer(self, messages):
+        from nightjar.model_server import Answer, last_user_text, tool_call
+
         question = last_user_text(messages)
         if messages[-1]["role"] == "tool":
             return Answer(question=question, text=messages[-1]["content"])
@@ -302,6 +285,8 @@ class Weighing(ToolEnv):
 
 
 async def test_a_run_of_the_engine(tmp_path):
+    from nightjar.model_server import ModelServer
+
     def right(completion, answer):
         if answer == "?":
             raise RuntimeError("cannot tell")
@@ -335,11 +320,6 @@ async def test_a_run_of_the_engine(tmp_path):
     assert warehouse.query("SELECT count(*), count(reward), max(attempts) FROM rollouts").rows == [(8, 4, 2)]
     assert warehouse.query("SELECT count(*), count(error) FROM attempts").rows == [(10, 2)]
     assert {phase for (phase,) in warehouse.query("SELECT phase FROM errors").rows} == {"scoring"}
-
-
-def _all_of(relation: str) -> str:
-    """The version of a run tells when it was published, so a rebuild gives it another."""
-    return f"SELECT * {'EXCLUDE (version)' if relation == 'runs' else ''} FROM {relation} ORDER BY ALL"
 
 
 def test_a_run_whose_every_line_is_long(tmp_path, write_run):

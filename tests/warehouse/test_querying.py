@@ -5,13 +5,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.reading import querying
-from nightjar.warehouse.reading.reading_only import one_reading
 
 
 @pytest.fixture(scope="module")
@@ -76,30 +73,30 @@ class TestAnswers:
         assert len(set(thousands.columns)) == 5000
         assert thousands.columns[-1] == "1_5000"
 
-    @pytest.mark.parametrize("sql", [
-        "WITH best AS (SELECT max(reward) FROM rollouts) FROM best",
-        "PIVOT metrics ON name USING avg(value) GROUP BY run_id",
-        "PIVOT metrics ON name IN ('correct') USING avg(value) GROUP BY run_id",
-        "FROM (UNPIVOT (SELECT 1 AS copy, 2 AS b) ON copy, b)", "DESCRIBE runs", "SHOW TABLES", "SUMMARIZE rollouts",
-        "VALUES (1)", "TABLE runs", "(SELECT 1) UNION ALL (SELECT 2)", "EXPLAIN SELECT * FROM runs",
-        "EXPLAIN ANALYZE SELECT * FROM runs", "EXPLAIN (FORMAT json) SELECT * FROM runs",
-        "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs", "/* what /* a */ comment */ SELECT 1; -- and nothing else",
-        "SELECT query FROM (SELECT 'query' AS query)", "SELECT 1" + " + 1" * 500,
-        "SELECT prompt->>'$[0].content' FROM rollouts", "FROM flips('run-1', 'run-1') SELECT count(*)",
-    ])  # fmt: skip
-    def test_runs_reading_statements(self, published, sql):
-        assert published.query(sql).rows
+    def test_reading_statements_are_answered(self, published):
+        statements = [
+            "WITH best AS (SELECT max(reward) FROM rollouts) FROM best",
+            "PIVOT metrics ON name USING avg(value) GROUP BY run_id",
+            "PIVOT metrics ON name IN ('correct') USING avg(value) GROUP BY run_id",
+            "FROM (UNPIVOT (SELECT 1 AS copy, 2 AS b) ON copy, b)", "DESCRIBE runs", "SHOW TABLES", "SUMMARIZE runs",
+            "VALUES (1)", "TABLE runs", "(SELECT 1) UNION ALL (SELECT 2)", "EXPLAIN SELECT * FROM runs",
+            "EXPLAIN ANALYZE SELECT * FROM runs", "EXPLAIN (FORMAT json) SELECT * FROM runs",
+            "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs", "/* a /* b */ comment */ SELECT 1; -- nothing else",
+            "SELECT query FROM (SELECT 'query' AS query)", "SELECT 1" + " + 1" * 500,
+            "SELECT prompt->>'$[0].content' FROM rollouts", "FROM flips('run-1', 'run-1') SELECT count(*)",
+        ]  # fmt: skip
+        assert [sql for sql in statements if not published.query(sql).rows] == []
 
-    @pytest.mark.parametrize(("sql", "parameters"), [
-        ("SELECT count(*) FROM rollouts WHERE completion::VARCHAR ILIKE '%insert into%' OR true", None),
-        ("SELECT count(*) AS \"update\" FROM rollouts WHERE 'delete' <> ?", ["copy"]),
-        ("SELECT count(*) FROM rollouts WHERE 'copy' <> $a", {"a": "x"}),
-        ("SELECT count(*) AS copy FROM rollouts -- truncate", None),
-        ("FROM (SELECT count(*) AS updated_at FROM rollouts)", None),
-        ("SELECT sum(merge) FROM (SELECT 1 AS merge FROM rollouts)", None),
-    ])  # fmt: skip
-    def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
-        assert one(published, sql, parameters) == (4,)
+    def test_words_that_write_may_be_used_as_names_and_texts(self, published):
+        statements = [
+            ("SELECT count(*) FROM rollouts WHERE completion::VARCHAR ILIKE '%insert into%' OR true", None),
+            ("SELECT count(*) AS \"update\" FROM rollouts WHERE 'delete' <> ?", ["copy"]),
+            ("SELECT count(*) FROM rollouts WHERE 'copy' <> $a", {"a": "x"}),
+            ("SELECT count(*) AS copy FROM rollouts -- truncate", None),
+            ("FROM (SELECT count(*) AS updated_at FROM rollouts)", None),
+            ("SELECT sum(merge) FROM (SELECT 1 AS merge FROM rollouts)", None),
+        ]  # fmt: skip
+        assert [one(published, *asked) for asked in statements] == [(4,)] * len(statements)
 
     def test_several_queries_are_answered_in_order_up_to_the_first_that_fails(self, published):
         statements = [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
@@ -144,173 +141,179 @@ class TestAnswers:
         none = published.query_columns(f"SELECT text, share FROM {given} WHERE false")
         assert [len(none[name]) for name in ("text", "share")] == [0, 0]
 
-    @pytest.mark.parametrize(("sql", "message"), [
-        ("SELEC 1", 'The query failed: Parser Error: syntax error at or near "SELEC"'),
-        ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),
-        ("SELECT error('two\nlines')", "The query failed: Invalid Input Error: two lines"),
-        ("SELECT 'a'::INT", "Could not convert string 'a'"),
-        ("SELECT 1; SELECT 2", "Expected one SQL statement, found 2."),
-        ("SELECT 1; DROP VIEW runs; SELECT 2", "Expected one SQL statement, found 3."),
-        ("-- nothing", "Expected one SQL statement, found 0."),
-        ("", "Expected one SQL statement, found 0."),
-        ("SELECT '\ud800'", "it is not valid UTF-8"),
-        ("\0", "syntax error"),
-        ("SELECT " + "[" * 5000 + "]" * 5000, "Max expression depth"),
-        ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),
-    ])  # fmt: skip
-    def test_an_error_has_one_line(self, published, sql, message):
-        assert message in refusal(published, sql)
+    def test_an_error_has_one_line(self, published):
+        statements = [
+            ("SELEC 1", 'The query failed: Parser Error: syntax error at or near "SELEC"'),
+            ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),
+            ("SELECT error('two\nlines')", "The query failed: Invalid Input Error: two lines"),
+            ("SELECT 'a'::INT", "Could not convert string 'a'"),
+            ("SELECT 1; SELECT 2", "Expected one SQL statement, found 2."),
+            ("SELECT 1; DROP VIEW runs; SELECT 2", "Expected one SQL statement, found 3."),
+            ("-- nothing", "Expected one SQL statement, found 0."),
+            ("", "Expected one SQL statement, found 0."),
+            ("SELECT '\ud800'", "it is not valid UTF-8"),
+            ("\0", "syntax error"),
+            ("SELECT " + "[" * 5000 + "]" * 5000, "Max expression depth"),
+            ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),
+        ]  # fmt: skip
+        assert [sql for sql, message in statements if message not in refusal(published, sql)] == []
 
-    @pytest.mark.parametrize(("sql", "parameters"), [
-        ("SELECT ?", None), ("SELECT ?", [1, 2]), ("SELECT 1", [1]), ("SELECT $a", {"b": 1}), ("SELECT ?", [object()]),
-        ("SELECT ?", ["\ud800"]), ("SELECT ?", [2**200]),
-    ])  # fmt: skip
-    def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
-        assert refusal(published, sql, parameters).startswith("The query failed: ")
+    def test_parameters_that_do_not_fit_are_refused(self, published):
+        statements = [
+            ("SELECT ?", None), ("SELECT ?", [1, 2]), ("SELECT 1", [1]), ("SELECT $a", {"b": 1}), ("SELECT ?", [print]),
+            ("SELECT ?", ["\ud800"]), ("SELECT ?", [2**200]),
+        ]  # fmt: skip
+        told = [refusal(published, *asked) for asked in statements]
+        assert [one for one in told if not one.startswith("The query failed: ")] == []
 
 
 class TestStatements:
-    @pytest.mark.parametrize("sql", [
-        "INSERT INTO segments.prices VALUES ('m', now(), 1, 1)",
-        "INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM runs",
-        "WITH x AS (SELECT 1) INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM x",
-        "UPDATE segments.prices SET input = 0", "DELETE FROM segments.prices", "TRUNCATE segments.prices",
-        "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE", "DROP VIEW runs",
-        "ALTER VIEW runs RENAME TO old_runs", "COMMENT ON VIEW runs IS 'mine'", "CREATE TABLE copies AS FROM runs",
-        "CREATE TEMP TABLE copies AS FROM runs", "CREATE OR REPLACE VIEW runs AS SELECT 1",
-        "CREATE MACRO double(a) AS 2 * a", "CREATE SECRET (TYPE s3)", "CREATE SCHEMA mine",
-        "ATTACH '{segments}/other.duckdb'", "ATTACH ':memory:' AS other", "DETACH memory", "USE segments",
-        "COPY runs TO '{segments}/runs.csv'", "COPY segments.prices FROM '{segments}/../prices.csv'",
-        "EXPORT DATABASE '{segments}/export'", "IMPORT DATABASE '{segments}/export'", "CONNECT", "INSTALL httpfs",
-        "LOAD httpfs", "UPDATE EXTENSIONS", "CHECKPOINT", "VACUUM", "ANALYZE", "BEGIN", "COMMIT", "SET threads = 1",
-        "SET VARIABLE a = 1", "RESET threads", "PRAGMA threads = 1", "PRAGMA database_list",
-        "PRAGMA json_execute_serialized_sql('{{}}')", "CALL pragma_version()", "CALL enable_logging()",
-        "PREPARE mine AS SELECT 1", "EXECUTE mine", "DEALLOCATE mine",
-        "WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x",
-        "WITH x AS (INSERT INTO segments.prices VALUES ('m', now(), 1, 1) RETURNING *) FROM x",
-        "WITH x AS (UPDATE segments.prices SET input = 1 RETURNING *) SELECT count(*) FROM x",
-        "WITH x AS (TRUNCATE segments.prices) FROM x", "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
-        "WITH x AS MATERIALIZED (COPY (SELECT 1) TO '{segments}/x.csv') SELECT 1",
-        "WITH y AS (SELECT 1), x AS (copy y TO '{segments}/x.csv') FROM x",
-        "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
-    ])  # fmt: skip
-    def test_refuses_statements_that_do_more_than_read(self, published, segments, sql):
-        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
+    def test_refuses_statements_that_do_more_than_read(self, published, segments):
+        statements = [
+            "INSERT INTO segments.prices VALUES ('m', now(), 1, 1)",
+            "INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM runs",
+            "WITH x AS (SELECT 1) INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM x",
+            "UPDATE segments.prices SET input = 0", "DELETE FROM segments.prices", "TRUNCATE segments.prices",
+            "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE", "DROP VIEW runs",
+            "ALTER VIEW runs RENAME TO old_runs", "COMMENT ON VIEW runs IS 'mine'", "CREATE TABLE copies AS FROM runs",
+            "CREATE TEMP TABLE copies AS FROM runs", "CREATE OR REPLACE VIEW runs AS SELECT 1",
+            "CREATE MACRO double(a) AS 2 * a", "CREATE SECRET (TYPE s3)", "CREATE SCHEMA mine",
+            "ATTACH '{segments}/other.duckdb'", "ATTACH ':memory:' AS other", "DETACH memory", "USE segments",
+            "COPY runs TO '{segments}/runs.csv'", "COPY segments.prices FROM '{segments}/../prices.csv'",
+            "EXPORT DATABASE '{segments}/export'", "IMPORT DATABASE '{segments}/export'", "CONNECT", "INSTALL httpfs",
+            "LOAD httpfs", "UPDATE EXTENSIONS", "CHECKPOINT", "VACUUM", "ANALYZE", "BEGIN", "COMMIT", "SET threads = 1",
+            "SET VARIABLE a = 1", "RESET threads", "PRAGMA threads = 1", "PRAGMA database_list",
+            "PRAGMA json_execute_serialized_sql('{{}}')", "CALL pragma_version()", "CALL enable_logging()",
+            "PREPARE mine AS SELECT 1", "EXECUTE mine", "DEALLOCATE mine",
+            "WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x",
+            "WITH x AS (INSERT INTO segments.prices VALUES ('m', now(), 1, 1) RETURNING *) FROM x",
+            "WITH x AS (UPDATE segments.prices SET input = 1 RETURNING *) SELECT count(*) FROM x",
+            "WITH x AS (TRUNCATE segments.prices) FROM x", "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
+            "WITH x AS MATERIALIZED (COPY (SELECT 1) TO '{segments}/x.csv') SELECT 1",
+            "WITH y AS (SELECT 1), x AS (copy y TO '{segments}/x.csv') FROM x",
+            "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
+        ]  # fmt: skip
+        told = {sql: refusal(published, sql.format(segments=segments)) for sql in statements}
+        assert [sql for sql, why in told.items() if "is refused: a query only reads the warehouse" not in why] == []
 
-    @pytest.mark.parametrize("sql", [
-        "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'", "CREATE TABLE mine AS PIVOT metrics ON name",
-        "CREATE TEMP TABLE mine AS PIVOT metrics ON name",
-        "/* /* */ SELECT 1 -- */ CREATE TABLE mine AS PIVOT metrics ON name",
-        "INSERT INTO segments.prices PIVOT metrics ON name",
-        "DELETE FROM segments.prices WHERE model IN (FROM (PIVOT metrics ON name) SELECT run_id)",
-        "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
-        "PIVOT (WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x) ON model",
-    ])  # fmt: skip
-    def test_refuses_a_pivot_that_is_part_of_more(self, published, segments, sql):
-        assert "A PIVOT with the word " in refusal(published, sql.format(segments=segments))
+    def test_refuses_a_pivot_that_is_part_of_more(self, published, segments):
+        statements = [
+            "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'", "CREATE TABLE mine AS PIVOT metrics ON name",
+            "CREATE TEMP TABLE mine AS PIVOT metrics ON name",
+            "/* /* */ SELECT 1 -- */ CREATE TABLE mine AS PIVOT metrics ON name",
+            "INSERT INTO segments.prices PIVOT metrics ON name",
+            "DELETE FROM segments.prices WHERE model IN (FROM (PIVOT metrics ON name) SELECT run_id)",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
+            "PIVOT (WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x) ON model",
+        ]  # fmt: skip
+        told = {sql: refusal(published, sql.format(segments=segments)) for sql in statements}
+        assert [sql for sql, why in told.items() if "A PIVOT with the word " not in why] == []
 
-    @pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"])
-    @pytest.mark.parametrize("sql", [
-        "DELETE FROM segments.prices", "COPY (SELECT 1) TO '{segments}/x.csv'", "CREATE TABLE mine AS SELECT 1",
-        "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
-        "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
-        "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
-    ])  # fmt: skip
-    def test_refuses_to_explain_a_write_by_doing_it(self, published, segments, explain, sql):
-        assert "is refused: a query only reads" in refusal(published, f"{explain} {sql.format(segments=segments)}")
+    def test_refuses_to_explain_a_write_by_doing_it(self, published, segments):
+        writes = [
+            "DELETE FROM segments.prices", "COPY (SELECT 1) TO '{segments}/x.csv'", "CREATE TABLE mine AS SELECT 1",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
+            "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
+        ]  # fmt: skip
+        explains = ["EXPLAIN", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"]
+        statements = [f"{explain} {sql.format(segments=segments)}" for explain in explains for sql in writes]
+        told = {sql: refusal(published, sql) for sql in statements}
+        assert [sql for sql, why in told.items() if "is refused: a query only reads" not in why] == []
 
-    @pytest.mark.parametrize("sql", [
-        "EXPLAIN (ANALYZE /* ) SELECT 1 -- */ ) COPY (SELECT 1) TO '{segments}/x.csv'",
-        "/* /* */ SELECT 1 -- */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
-        "EXPLAIN /* */ ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
-        "EXPLAIN ANALYZE -- SELECT 1\nCOPY (SELECT 1) TO '{segments}/x.csv'",
-    ])  # fmt: skip
-    def test_comments_hide_nothing(self, published, segments, sql):
-        refusal(published, sql.format(segments=segments))
+    def test_comments_hide_nothing(self, published, segments):
+        statements = [
+            "EXPLAIN (ANALYZE /* ) SELECT 1 -- */ ) COPY (SELECT 1) TO '{segments}/x.csv'",
+            "/* /* */ SELECT 1 -- */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
+            "EXPLAIN /* */ ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
+            "EXPLAIN ANALYZE -- SELECT 1\nCOPY (SELECT 1) TO '{segments}/x.csv'",
+        ]  # fmt: skip
+        for sql in statements:
+            refusal(published, sql.format(segments=segments))
 
-    @pytest.mark.parametrize(("sql", "parameters"), [
-        ("FROM query('WITH x AS (COPY (SELECT 1) TO ''{segments}/x.csv'') FROM x')", None),
-        ("FROM query('COPY (SELECT 1) TO ''{segments}/x.csv''')", None),
-        ("FROM query(?)", ["DROP VIEW runs"]),
-        ("FROM query(?)", ["WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x"]),
-        ("FROM query('CRE' || 'ATE TABLE mine(a INT)')", None),
-        ("FROM json_execute_serialized_sql('{{}}')", None),
-        ("FROM query_table(?)", ["/etc/passwd"]),
-        ("FROM query('SELECT 1')", None),
-        ("FROM system.main.\"QUERY\"('SELECT 1')", None),
-        ("FROM Query/**/('SELECT 1')", None),
-        ("FROM runs, LATERAL (DESCRIBE FROM query('SELECT 1'))", None),
-        ("SELECT list_transform([1], lambda x: (FROM query_table('runs') SELECT count(*)))", None),
-        ("EXPLAIN ANALYZE FROM query('SELECT 1')", None),
-        ("PIVOT (FROM \"query\"('FROM metrics')) ON name", None),
-        ("SELECT json_serialize_plan('SELECT 1')", None),
-    ])  # fmt: skip
-    def test_sql_in_a_text_is_refused(self, published, segments, sql, parameters):
-        assert "is refused: a query only reads" in refusal(published, sql.format(segments=segments), parameters)
+    def test_sql_in_a_text_is_refused(self, published, segments):
+        statements = [
+            ("FROM query('WITH x AS (COPY (SELECT 1) TO ''{segments}/x.csv'') FROM x')", None),
+            ("FROM query('COPY (SELECT 1) TO ''{segments}/x.csv''')", None),
+            ("FROM query(?)", ["DROP VIEW runs"]),
+            ("FROM query(?)", ["WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x"]),
+            ("FROM query('CRE' || 'ATE TABLE mine(a INT)')", None),
+            ("FROM json_execute_serialized_sql('{{}}')", None),
+            ("FROM query_table(?)", ["/etc/passwd"]),
+            ("FROM query('SELECT 1')", None),
+            ("FROM system.main.\"QUERY\"('SELECT 1')", None),
+            ("FROM Query/**/('SELECT 1')", None),
+            ("FROM runs, LATERAL (DESCRIBE FROM query('SELECT 1'))", None),
+            ("SELECT list_transform([1], lambda x: (FROM query_table('runs') SELECT count(*)))", None),
+            ("EXPLAIN ANALYZE FROM query('SELECT 1')", None),
+            ("PIVOT (FROM \"query\"('FROM metrics')) ON name", None),
+            ("SELECT json_serialize_plan('SELECT 1')", None),
+        ]  # fmt: skip
+        told = {sql: refusal(published, sql.format(segments=segments), given) for sql, given in statements}
+        assert [sql for sql, why in told.items() if "is refused: a query only reads" not in why] == []
 
-    @pytest.mark.parametrize("sql", [
-        "FROM {function}('{tree}')", "FROM (SUMMARIZE FROM {function}('{tree}'))",
-        "FROM query('FROM json_exec' || 'ute_serialized_sql(''{nested}'')')",
-        "EXPLAIN ANALYZE FROM {function}('{tree}')", "EXPLAIN ANALYZE FROM system.main.\"{function}\"('{tree}')",
-        "PIVOT (FROM {function}('{tree}')) ON count",
-    ])  # fmt: skip
-    def test_a_write_in_a_serialized_text_is_refused(self, published, segments, sql):
+    def test_a_write_in_a_serialized_text_is_refused(self, published, segments):
+        import duckdb
+
+        statements = [
+            "FROM {function}('{tree}')", "FROM (SUMMARIZE FROM {function}('{tree}'))",
+            "FROM query('FROM json_exec' || 'ute_serialized_sql(''{nested}'')')",
+            "EXPLAIN ANALYZE FROM {function}('{tree}')", "EXPLAIN ANALYZE FROM system.main.\"{function}\"('{tree}')",
+            "PIVOT (FROM {function}('{tree}')) ON count",
+        ]  # fmt: skip
         write = f"WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x"
         with duckdb.connect() as connection:
             ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [write]).fetchall()
         text = tree.replace("'", "''").replace("COPY", "CO'||'PY")
         names = {"function": "json_execute_serialized_sql", "tree": text, "nested": text.replace("'", "''")}
-        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(**names))
+        told = {sql: refusal(published, sql.format(**names)) for sql in statements}
+        assert [sql for sql, why in told.items() if "is refused: a query only reads the warehouse" not in why] == []
 
-    def test_checking_a_statement_costs_little(self, published):
-        sql = "FROM runs JOIN rollouts USING (run_id) SELECT env_id, avg(reward) GROUP BY ALL"
-        with duckdb.connect() as connection:
-            started = time.process_time()
-            for _ in range(100):
-                one_reading(connection, sql)
-        assert time.process_time() - started < 0.5
-
-    @pytest.mark.parametrize("sql", [
-        *["FROM enable_logging()", "FROM enable_profiling()", "FROM disable_logging()", "FROM checkpoint()"],
-        *["FROM force_checkpoint()", "FROM truncate_duckdb_logs()", "FROM arrow_scan(1, 2, 3)"],
-        *["FROM pandas_scan(1)", "FROM sql", "FROM connection", "FROM rows"],
-        *["SELECT nextval('a')", "SELECT write_log('a')", "SELECT getenv('HOME')"],
-    ])  # fmt: skip
-    def test_no_function_reaches_beyond(self, published, sql):
-        refusal(published, sql)
+    def test_no_function_reaches_beyond(self, published):
+        statements = [
+            *["FROM enable_logging()", "FROM enable_profiling()", "FROM disable_logging()", "FROM checkpoint()"],
+            *["FROM force_checkpoint()", "FROM truncate_duckdb_logs()", "FROM arrow_scan(1, 2, 3)"],
+            *["FROM pandas_scan(1)", "FROM sql", "FROM connection", "FROM rows"],
+            *["SELECT nextval('a')", "SELECT write_log('a')", "SELECT getenv('HOME')"],
+        ]  # fmt: skip
+        for sql in statements:
+            refusal(published, sql)
 
 
 class TestFiles:
-    @pytest.mark.parametrize("path", ["{outside}/secret.csv", "/etc/passwd", "/proc/self/environ", "/dev/stdin"])
-    @pytest.mark.parametrize("source", [
-        "read_text('{path}')", "read_blob('{path}')", "read_csv('{path}')", "read_json('{path}')",
-        "read_parquet('{path}')", "parquet_metadata('{path}')", "parquet_schema('{path}')", "sniff_csv('{path}')",
-        "read_text(['{segments}/run-1*/segment.json', '{path}'])",
-    ])  # fmt: skip
-    def test_reads_only_files_of_the_warehouse(self, published, segments, source, path):
-        path = path.format(outside=published.folder.parent)
-        message = refusal(published, "FROM " + source.format(path=path, segments=segments))
-        assert "file system operations are disabled" in message
+    def test_reads_only_files_of_the_warehouse(self, published, segments):
+        functions = [f"read_{kind}" for kind in ("text", "blob", "csv", "json", "parquet")]
+        functions += ["parquet_metadata", "parquet_schema", "sniff_csv"]
+        sources = [f"{function}('{{}}')" for function in functions]
+        sources.append(f"read_text(['{segments}/run-1*/segment.json', '{{}}'])")
+        paths = [published.folder.parent / "secret.csv", "/etc/passwd", "/proc/self/environ", "/dev/stdin"]
+        told = {
+            sql: refusal(published, sql)
+            for sql in (f"FROM {source.format(path)}" for source in sources for path in paths)
+        }
+        assert [sql for sql, why in told.items() if "file system operations are disabled" not in why] == []
 
     def test_the_name_of_a_file_is_no_table(self, published, tmp_path):
+        import duckdb
+
         with duckdb.connect(str(tmp_path / "other.duckdb")) as other:
             other.execute("CREATE TABLE secret AS SELECT 1")
         for secret in (published.folder.parent / "secret.csv", tmp_path / "other.duckdb"):
             assert "file system operations are disabled" in refusal(published, f"FROM '{secret}'")
         assert "does not exist" in refusal(published, "FROM '/etc/passwd'")
 
-    @pytest.mark.parametrize("path", [
-        "{segments}/../../secret.csv", "{segments}/./../../secret.csv", "{segments}/run-1/../../../secret.csv",
-        "{segments}/outside/secret.csv", "{segments}/outside/*.csv", "{segments}/../nightjar.duckdb",
-        "{segments}-other/secret.csv", "file://{segments}/../../secret.csv", "file:///etc/passwd", "file:/etc/passwd",
-        "~/.bashrc", "secret.csv", "../*", "http://127.0.0.1:9/secret.csv", "https://127.0.0.1:9/secret.csv",
-        "s3://bucket/secret.csv", "hf://datasets/a/b.csv", "memory://secret.csv",
-    ])  # fmt: skip
     @pytest.mark.parametrize("function", ["read_text", "read_csv", "glob"])
-    def test_no_path_leads_out_of_the_warehouse(self, published, segments, function, path):
-        path = path.format(segments=segments)
-        assert "file system operations are disabled" in refusal(published, f"FROM {function}(?)", [path])
-        assert "file system operations are disabled" in refusal(published, f"FROM {function}('{path}')")
+    def test_no_path_leads_out_of_the_warehouse(self, published, segments, function):
+        paths = [
+            "{segments}/../../secret.csv", "{segments}/./../../secret.csv", "{segments}/run-1/../../../secret.csv",
+            "{segments}/outside/secret.csv", "{segments}/outside/*.csv", "{segments}/../nightjar.duckdb",
+            "{segments}-other/secret.csv", "file://{segments}/../../a.csv", "file:///etc/passwd", "file:/etc/group",
+            "~/.bashrc", "secret.csv", "../*", "http://127.0.0.1:9/secret.csv", "https://127.0.0.1:9/secret.csv",
+            "s3://bucket/secret.csv", "hf://datasets/a/b.csv", "memory://secret.csv",
+        ]  # fmt: skip
+        for path in (each.format(segments=segments) for each in paths):
+            for asked in ((f"FROM {function}(?)", [path]), (f"FROM {function}('{path}')",)):
+                assert "file system operations are disabled" in refusal(published, *asked), asked
 
     def test_listing_finds_only_files_of_the_warehouse(self, published, segments):
         found = {file for (file,) in published.query(f"FROM glob('{segments}/**')").rows}
@@ -327,11 +330,10 @@ class TestFiles:
 
 
 class TestLimits:
-    @pytest.mark.parametrize(("seconds", "says"), [
-        (1e-9, "stopped after 1e-09 s"), *((no_time, "more than 0 seconds") for no_time in (0, -1, math.nan)),
-    ])  # fmt: skip
-    def test_a_timeout_that_is_over_at_once_or_none_is_refused(self, published, seconds, says):
-        assert says in refusal(published, "SELECT sleep_ms(3_600_000)", timeout_seconds=seconds)
+    def test_a_timeout_that_is_over_at_once_or_none_is_refused(self, published):
+        nothing = dict.fromkeys((0, -1, math.nan), "more than 0 seconds")
+        for seconds, says in ({1e-9: "stopped after 1e-09 s"} | nothing).items():
+            assert says in refusal(published, "SELECT sleep_ms(3_600_000)", timeout_seconds=seconds)
 
     def test_the_timeout_of_one_thread_is_not_that_of_another(self, published):
         with ThreadPoolExecutor(1) as pool:
@@ -339,16 +341,18 @@ class TestLimits:
             refusal(published, "SELECT sleep_ms(100_000)", timeout_seconds=0.1)
             assert len(patient.result(30).rows) == 1
 
-    @pytest.mark.parametrize("sql", [
-        "FROM range(1_000_000)", "SELECT repeat('x', 20_000) FROM range(1_000)", "SELECT range(200_000)",
-        "SELECT [repeat('x', 100_000)] FROM range(100)",
-        "SELECT map {'a': repeat('x', 5_000_000)}, {'b': [repeat('x', 5_000_000)]}",
-        f"SELECT {', '.join(['1'] * 20_001)} WHERE false",
-    ])  # fmt: skip
-    def test_refuses_an_answer_that_is_too_large(self, published, monkeypatch, sql):
+    def test_refuses_an_answer_that_is_too_large(self, published, monkeypatch):
+        from nightjar.warehouse.reading import querying
+
         monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 10_000_000)
-        with pytest.raises(WarehouseError, match=r"The answer is larger than 0\.01 GB\. Narrow it"):
-            published._backend.ask(lambda connection: querying.pack_rows(connection, sql, None))
+        for sql in [
+            "FROM range(1_000_000)", "SELECT repeat('x', 20_000) FROM range(1_000)", "SELECT range(200_000)",
+            "SELECT [repeat('x', 100_000)] FROM range(100)",
+            "SELECT map {'a': repeat('x', 5_000_000)}, {'b': [repeat('x', 5_000_000)]}",
+            f"SELECT {', '.join(['1'] * 20_001)} WHERE false",
+        ]:  # fmt: skip
+            with pytest.raises(WarehouseError, match=r"The answer is larger than 0\.01 GB\. Narrow it"):
+                published._backend.ask(lambda connection, sql=sql: querying.pack_rows(connection, sql, None))
 
     def test_settings_say_the_limits_and_are_locked(self, published):
         settings = "SELECT current_setting('enable_external_access'), current_setting('lock_configuration')"
@@ -359,6 +363,10 @@ class TestLimits:
 class TestStopping:
     def test_a_query_that_fails_while_its_rows_are_read_stops_working(self, monkeypatch):
         """DuckDB's other thread is at work on the next 2048 rows then."""
+        import duckdb
+
+        from nightjar.warehouse.reading import querying
+
         monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 50_000)
         with duckdb.connect(config={"threads": 2}) as connection:
             with pytest.raises(WarehouseError, match="The answer is larger than"):

@@ -5,14 +5,18 @@ import json
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.compat.nemo import ChatSolver, ModelClient, run_evaluation, write_all
-from nightjar.compat.nemo.engine import bundle_of_run
-from nightjar.compat.nemo.environments import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.compat import nemo
 from nightjar.core.failures import category_of_error
 from nightjar.environments import ToolEnv
 from nightjar.environments.rubrics import Rubric
-from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture(scope="module")
+def served():
+    from nightjar import model_server
+
+    return model_server
 
 
 @pytest.fixture
@@ -29,7 +33,9 @@ def ask(tmp_path):
 
 def same_as_files(ask, run_dir, folder):
     """Compares both views with both files."""
-    paths = write_all(bundle_of_run(run_dir), folder)
+    from nightjar.compat.nemo.engine import bundle_of_run
+
+    paths = nemo.write_all(bundle_of_run(run_dir), folder)
     stats = json.loads(paths["runtime_stats"].read_text())
     [told] = ask(run_dir, "FROM runtime_stats")
     percentiles = {f"latency_{name}_ms": value for name, value in stats.pop("latency_percentiles_ms").items()}
@@ -47,31 +53,35 @@ def same_as_files(ask, run_dir, folder):
     return told, rows
 
 
-class Riddles(EvalEnvironment):
+@pytest.fixture(scope="module")
+def riddles():
     """Of which the first is answered right, the second is refused, and in the third nothing is found."""
 
-    name = "riddles"
+    class Riddles(nemo.EvalEnvironment):
+        name = "riddles"
 
-    def __len__(self):
-        return 3
+        def __len__(self):
+            return 3
 
-    async def seed(self, idx):
-        return SeedResult(f"Riddle {idx}?", str(idx))
+        async def seed(self, idx):
+            return nemo.SeedResult(f"Riddle {idx}?", str(idx))
 
-    async def verify(self, response, expected, sandbox=None, **metadata):
-        return VerifyResult(float(expected == "0"), "I cannot" if expected == "0" else None)
+        async def verify(self, response, expected, sandbox=None, **metadata):
+            return nemo.VerifyResult(float(expected == "0"), "I cannot" if expected == "0" else None)
+
+    return Riddles()
 
 
-async def test_tokens_cost_what_the_warehouse_says(tmp_path, monkeypatch, nightjar):
+async def test_tokens_cost_what_the_warehouse_says(tmp_path, monkeypatch, nightjar, served, riddles):
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", str(tmp_path / "warehouse"))
-    with ModelServer(FixedAnswer("4")) as server:
-        solver = ChatSolver(ModelClient(server.base_url, "m"))
-        bundle = await run_evaluation(Riddles(), solver, step_log_dir=tmp_path / "logs")
-    assert "cost" not in json.loads(write_all(bundle, tmp_path / "a")["runtime_stats"].read_text())
+    with served.ModelServer(served.FixedAnswer("4")) as server:
+        solver = nemo.ChatSolver(nemo.ModelClient(server.base_url, "m"))
+        bundle = await nemo.run_evaluation(riddles, solver, step_log_dir=tmp_path / "logs")
+    assert "cost" not in json.loads(nemo.write_all(bundle, tmp_path / "a")["runtime_stats"].read_text())
     [run_dir] = (tmp_path / "logs").iterdir()
     Warehouse(tmp_path / "warehouse").publish(run_dir, tidies=False)
     assert nightjar("warehouse", "prices", "set", "m", "--input", "2000", "--output", "10000").code == 0
-    stats = json.loads(write_all(bundle, tmp_path / "b")["runtime_stats"].read_text())
+    stats = json.loads(nemo.write_all(bundle, tmp_path / "b")["runtime_stats"].read_text())
     given, answered = stats["total_prompt_tokens"] * 0.002, stats["total_completion_tokens"] * 0.01
     assert stats["cost"] == {
         "prompt_cost": pytest.approx(given), "completion_cost": pytest.approx(answered),
@@ -80,12 +90,12 @@ async def test_tokens_cost_what_the_warehouse_says(tmp_path, monkeypatch, nightj
     }  # fmt: skip
 
 
-async def test_an_evaluation_has_the_numbers_of_its_files(ask, tmp_path):
+async def test_an_evaluation_has_the_numbers_of_its_files(ask, tmp_path, served, riddles):
     answers = {"0": "I cannot say it better", "1": "I'm sorry, I cannot help", "2": "Hm"}
-    script = Script(lambda messages: answers[messages[-1]["content"][7]])
-    with ModelServer(script, faults=Faults(rate_429=0.3, retry_after_seconds=0, seed=1)) as server:
-        client = ModelClient(server.base_url, "m")
-        await run_evaluation(Riddles(), ChatSolver(client), n_repeats=4, step_log_dir=tmp_path / "logs")
+    script = served.Script(lambda messages: answers[messages[-1]["content"][7]])
+    with served.ModelServer(script, faults=served.Faults(rate_429=0.3, retry_after_seconds=0, seed=1)) as server:
+        client = nemo.ModelClient(server.base_url, "m")
+        await nemo.run_evaluation(riddles, nemo.ChatSolver(client), n_repeats=4, step_log_dir=tmp_path / "logs")
     [run_dir] = (tmp_path / "logs").iterdir()
     told, rows = same_as_files(ask, run_dir, tmp_path / "files")
     assert {name: row["count"] for name, row in rows.items()} == {"refusal": 4, "format_error": 4}
@@ -93,13 +103,13 @@ async def test_an_evaluation_has_the_numbers_of_its_files(ask, tmp_path):
     assert told["total_retries"] > 0
 
 
-def test_a_run_of_several_turns_has_the_sums_of_its_calls(ask, tmp_path):
+def test_a_run_of_several_turns_has_the_sums_of_its_calls(ask, tmp_path, served):
     def look() -> str:
         """Looks."""
         return "nothing"
 
     env = ToolEnv(tools=[look], dataset=[{"question": "Where?"}] * 3, rubric=Rubric([lambda state: 0.0]))
-    with ModelServer(Script([tool_call("look"), tool_call("look"), "There."])) as server:
+    with served.ModelServer(served.Script([*[served.tool_call("look")] * 2, "There."])) as server:
         config = ClientConfig(api_base_url=server.base_url, middleware=[{"use": "turn_limit", "turns": 2}])
         env.evaluate_sync(config, "m", rollouts_per_example=1, results_path=tmp_path / "run")
     told, rows = same_as_files(ask, tmp_path / "run", tmp_path / "files")
@@ -146,9 +156,9 @@ def test_errors_have_the_categories_of_the_files(ask, tmp_path, run_writer):
     assert [step["failure_category"] for step in steps] == [*CHAINS.values()]
 
 
-def test_answers_from_the_cache_are_counted(ask, tmp_path, monkeypatch, nightjar):
+def test_answers_from_the_cache_are_counted(tmp_path, monkeypatch, nightjar, served):
     monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
-    with ModelServer(FixedAnswer("4")) as server:
+    with served.ModelServer(served.FixedAnswer("4")) as server:
         typed = ("eval run arithmetic -m m -n 2 -r 1 --cache --direct -b", server.base_url)
         for number in range(2):
             nightjar(*" ".join(typed).split(), "-o", tmp_path / str(number), "--warehouse", tmp_path / "warehouse")

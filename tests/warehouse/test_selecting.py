@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from nightjar.analysis import compare_runs, selected
+from nightjar import analysis
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import find_stored_run
@@ -30,18 +30,18 @@ def warehouse(tmp_path, write_run, monkeypatch):
 
 
 def asked(warehouse, *things):
-    with selected(things, warehouse) as (where, runs):
+    with analysis.selected(things, warehouse) as (where, runs):
         return [where is warehouse, *runs]
 
 
 class TestInTheWarehouse:
-    @pytest.mark.parametrize(("names", "runs"), [
-        (("0a1b", "3d"), ("0a1b", "3d4e")),
-        (("openai/gpt@gsm8k", "llama:8b@mmlu"), ("3d4e", "7b8c")),
-        (("openai/gpt@gsm8k@2026-11-20", "openai/gpt@gsm8k@2026-11-19"), ("3d4e", "0a1b")),
-    ])  # fmt: skip
-    def test_by_id_by_model_or_by_model_and_day(self, warehouse, names, runs):
-        assert asked(warehouse, *names) == [True, *([run] for run in runs)]
+    def test_by_id_by_model_or_by_model_and_day(self, warehouse):
+        for names, runs in (
+            (("0a1b", "3d"), ("0a1b", "3d4e")),
+            (("openai/gpt@gsm8k", "llama:8b@mmlu"), ("3d4e", "7b8c")),
+            (("openai/gpt@gsm8k@2026-11-20", "openai/gpt@gsm8k@2026-11-19"), ("3d4e", "0a1b")),
+        ):  # fmt: skip
+            assert asked(warehouse, *names) == [True, *([run] for run in runs)]
 
     def test_the_runs_of_a_night(self, warehouse):
         evaluations = [
@@ -51,17 +51,15 @@ class TestInTheWarehouse:
         warehouse.write_night(Night("nightly", "2026-11-20", "accepted", "all is well", evaluations=evaluations))
         assert asked(warehouse, "nightly@2026-11-20") == [True, ["0a2c", "3d4e"]]
 
-    @pytest.mark.parametrize(("name", "says"), [
-        ("0a", r"'0a': 0a1b, 0a2c"),
-        ("openai/gpt@gsm8k@2026-11-21", r"has the name 'openai/gpt@gsm8k@2026-11-21'.* Similar names: .*@2026-11-20"),
-        ("nobody", r"There is no run 'nobody' in .*, and no file or folder of that name"),
-        ("x" * 5_000, r"There is no run 'xxx"),
-    ], ids=["several begin so", "another day", "nobody", "very long"])  # fmt: skip
-    def test_other_names_list_similar_ones(self, warehouse, name, says):
-        with pytest.raises(ConfigError, match=says):
-            asked(warehouse, name)
-
-    def test_where_nothing_was_published(self, tmp_path):
+    def test_other_names_list_similar_ones(self, warehouse, tmp_path):
+        for name, says in (
+            ("0a", r"'0a': 0a1b, 0a2c"),
+            ("openai/gpt@gsm8k@2026-11-21", r"the name 'openai/gpt@gsm8k@2026-11-21'.* Similar names: .*@2026-11-20"),
+            ("nobody", r"There is no run 'nobody' in .*, and no file or folder of that name"),
+            ("x" * 5_000, r"There is no run 'xxx"),
+        ):  # fmt: skip
+            with pytest.raises(ConfigError, match=says):
+                asked(warehouse, name)
         with pytest.raises(ConfigError, match=r"There is no finished run"):
             asked(Warehouse(tmp_path / "none"), "gpt@gsm8k")
 
@@ -91,9 +89,9 @@ class TestOnDisk:
             bundle(tmp_path / side)
         [is_given, [a], [b]] = asked(warehouse, "baseline/eval-*.json", tmp_path / "candidate")
         assert (is_given, a != b) == (False, True)
-        with selected(["baseline/eval-*.json"], warehouse) as (where, [[run_id]]):
+        with analysis.selected(["baseline/eval-*.json"], warehouse) as (where, [[run_id]]):
             assert where.query("SELECT env_id, scored FROM runs WHERE run_id = ?", [run_id]).rows == [("sums", 2)]
-        assert compare_runs("baseline/eval-*.json", "candidate/eval-*.json").pairs == 2
+        assert analysis.compare_runs("baseline/eval-*.json", "candidate/eval-*.json").pairs == 2
 
 
 def bundle(folder):
@@ -109,19 +107,19 @@ def test_files_with_the_same_run_are_named(warehouse, tmp_path, write_run):
     write_run(tmp_path / "a", "9e9e")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     with pytest.raises(ConfigError, match=r"a' and '.*b' hold the same run: '9e9e'"):
-        compare_runs(tmp_path / "a", tmp_path / "b", warehouse=warehouse)
+        analysis.compare_runs(tmp_path / "a", tmp_path / "b", warehouse=warehouse)
     with pytest.raises(ConfigError, match="Both sides are run '0a1b'"):
-        compare_runs("0a1b", "0a1", warehouse=warehouse)
+        analysis.compare_runs("0a1b", "0a1", warehouse=warehouse)
 
 
-def test_a_damaged_file_is_reported_once(warehouse, tmp_path, caplog):
+def test_a_damaged_file_is_reported_once_and_results_that_are_not_imported_are_no_run(warehouse, tmp_path, caplog):
     (tmp_path / "cut.eval").write_bytes(b"PK")
-    with pytest.raises(WarehouseError, match=r"cut\.eval"), selected([tmp_path / "cut.eval"], warehouse, each=True):
+    with (
+        pytest.raises(WarehouseError, match=r"cut\.eval"),
+        analysis.selected([tmp_path / "cut.eval"], warehouse, each=True),
+    ):
         pass
     assert "cut.eval" not in caplog.text
-
-
-def test_results_that_are_not_imported_are_no_run(warehouse, tmp_path):
     (tmp_path / "a b.eval").touch()
     with pytest.raises(ConfigError, match=r"import them first: nightjar warehouse import 'a b\.eval'"):
         find_stored_run("a b.eval", str(warehouse.location))

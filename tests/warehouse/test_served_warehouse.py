@@ -8,14 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from subprocess import PIPE
 
-import duckdb
 import pytest
 from programs import PUBLISH, READ
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, served
-from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.served import ServedWarehouse
+from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.tables import SCHEMA
 
 LAKE = "ducklake:postgres:dbname=runs host=db"
@@ -28,6 +25,8 @@ def contents(warehouse):
 
 
 def has_ducklake():
+    import duckdb
+
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as connection:
         try:
             connection.execute("LOAD ducklake")
@@ -85,14 +84,6 @@ class TestAnyPlace:
         assert warehouse.catalog().rows == local.catalog().rows
         assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
 
-    def test_the_newest_version_counts_whatever_the_order(self, warehouse, tmp_path, run_writer):
-        old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
-        new = run_writer.write(tmp_path / "new", status="completed", finished_at="2026-11-20T18:02:00Z")
-        for run_dir in (old, new, old):
-            warehouse.publish(run_dir)
-        assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
-        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
-
     def test_nothing_but_the_warehouse_can_be_read_or_changed(self, warehouse, run_dirs, tmp_path):
         warehouse.publish(run_dirs[0])
         (tmp_path / "secret.txt").write_text("secret")
@@ -103,10 +94,18 @@ class TestAnyPlace:
                 warehouse.query(sql)
         assert warehouse.query("SELECT count(*) FROM runs").rows == [(1,)]
 
-    def test_there_is_no_warehouse_yet(self, warehouse, location):
+    def test_there_is_no_warehouse_at_first_and_then_the_newest_version_counts_whatever_the_order(
+        self, warehouse, location, tmp_path, run_writer
+    ):
         for action in (lambda: warehouse.query("FROM runs"), warehouse.connect):
             with pytest.raises(WarehouseError, match=f"No warehouse at {location}. Run an evaluation first"):
                 action()
+        old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
+        new = run_writer.write(tmp_path / "new", status="completed", finished_at="2026-11-20T18:02:00Z")
+        for run_dir in (old, new, old):
+            warehouse.publish(run_dir)
+        assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
 
 class TestTables:
@@ -121,6 +120,8 @@ class TestTables:
         assert contents(warehouse) == before
 
     def test_a_notebook_gets_a_connection_that_cannot_write_and_prices_are_kept(self, warehouse, run_dirs):
+        import duckdb
+
         warehouse.publish(run_dirs[0])
         added = "INSERT INTO prices VALUES ('openai/gpt-4.1-mini', '2026-01-01', 2.0, 10.0)"
         with duckdb.connect() as connection:
@@ -132,6 +133,8 @@ class TestTables:
                 connection.execute("DELETE FROM served.segments.runs")
 
     def test_other_tools_find_the_views_and_a_database_of_theirs_is_no_warehouse(self, database, run_dirs):
+        import duckdb
+
         Warehouse(f"duckdb:{database}").publish(run_dirs[0])
         with duckdb.connect(str(database), read_only=True) as connection:
             assert connection.execute("SELECT env_id, avg_reward FROM leaderboard").fetchall() == [("gsm8k", 0.5)]
@@ -142,6 +145,8 @@ class TestTables:
             Warehouse(f"duckdb:{database}.other").query("FROM runs")
 
     def test_the_next_publish_gives_tables_of_the_first_release_the_new_columns(self, database, run_dirs, run_writer):
+        import duckdb
+
         warehouse, path = Warehouse(f"duckdb:{database}"), str(database)
         told = {"rescored_from": "run-0", "api_client_type": "openai_responses", "version_info": {"env_hash": "ab12"}}
         warehouse.publish(run_writer.write(run_dirs[0], run_id="run-0", **told))
@@ -179,6 +184,10 @@ class TestTogether:
         assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
     def test_a_file_that_stays_open_elsewhere_is_an_error_after_a_while(self, database, run_dirs, monkeypatch):
+        import duckdb
+
+        from nightjar.warehouse import served
+
         monkeypatch.setattr(served, "PATIENCE_SECONDS", 0.3)
         house = Warehouse(f"duckdb:{database}")
         house.publish(run_dirs[0])
@@ -189,27 +198,29 @@ class TestTogether:
 
 
 class TestAddress:
-    @pytest.mark.parametrize(("location", "target", "catalog", "extensions"), [
-        ("md:runs", "md:runs", "runs", ("motherduck",)),
-        ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
-        ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
-        ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
-        (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
-    ])  # fmt: skip
-    def test_names_what_is_attached(self, location, target, catalog, extensions):
-        served = ServedWarehouse(location)
-        assert (served.target, served.catalog, served.extensions) == (target, catalog, extensions)
-        assert served.data_path == ("s3://team/lake/" if "data_path" in location else None)
+    def test_names_what_is_attached(self):
+        from nightjar.warehouse.served import ServedWarehouse
 
-    @pytest.mark.parametrize("location", [
-        "md:runs?motherduck_token=eyJhbGciOi", "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
-        "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
-        "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
-    ])  # fmt: skip
-    def test_a_secret_in_the_location_is_refused_and_not_shown(self, location):
-        with pytest.raises(WarehouseError, match="holds a secret") as caught:
-            Warehouse(location)
-        assert "eyJhbGciOi" not in str(caught.value)
+        for location, *expected in (
+            ("md:runs", "md:runs", "runs", ("motherduck",)),
+            ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
+            ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
+            ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
+            (f"{LAKE}?data_path=s3://team/lake/", LAKE, "served", ("postgres", "ducklake")),
+        ):  # fmt: skip
+            house = ServedWarehouse(location)
+            assert [house.target, house.catalog, house.extensions] == expected
+            assert house.data_path == ("s3://team/lake/" if "data_path" in location else None)
+
+    def test_a_secret_in_the_location_is_refused_and_not_shown(self):
+        for location in (
+            "md:runs?motherduck_token=eyJhbGciOi", "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
+            "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
+            "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
+        ):  # fmt: skip
+            with pytest.raises(WarehouseError, match="holds a secret") as caught:
+                Warehouse(location)
+            assert "eyJhbGciOi" not in str(caught.value)
 
     def test_motherduck_needs_a_token(self, monkeypatch, run_dirs):
         for name in ("MOTHERDUCK_TOKEN", "motherduck_token"):
@@ -220,6 +231,8 @@ class TestAddress:
                 action()
 
     def test_a_missing_extension_says_so_and_shows_no_token(self, monkeypatch):
+        from nightjar.warehouse import served
+
         monkeypatch.setenv("PGPASSWORD", "eyJhbGciOi")
         monkeypatch.setitem(served._CATALOGS, "postgres", "no_such_extension")
         with pytest.raises(WarehouseError) as caught:
@@ -229,6 +242,8 @@ class TestAddress:
         assert "eyJhbGciOi" not in str(caught.value)
 
     def test_needs_a_name_and_has_no_segments(self):
+        from nightjar.warehouse.backend import open_store
+
         with pytest.raises(WarehouseError, match="names no database"):
             Warehouse("md:")
         with pytest.raises(WarehouseError, match="The warehouse md:runs keeps tables"):

@@ -4,16 +4,14 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from tempfile import TemporaryDirectory
 
-import duckdb
 import pytest
 
 import nightjar.warehouse
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.folder import Folder
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, which only root may")
 
@@ -60,7 +58,7 @@ def shared(place):
 
 
 @pytest.fixture
-def as_nobody(shared, place):
+def as_nobody(shared, place, fork):
     """Evaluates an expression as another user; gives its value, or the message of its error, and what was logged."""
 
     sources = Path(nightjar.warehouse.__file__).parent / "writing" / "publish.sql"
@@ -68,11 +66,11 @@ def as_nobody(shared, place):
         pytest.skip("others may not read Nightjar's files")
 
     def evaluate(expression, umask="002"):
-        command = [sys.executable, "-c", AS_NOBODY, str(shared), umask, expression]
         environment = {**os.environ, "HOME": str(place), "TMPDIR": str(place)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout), done.stderr.strip()
+        asked = fork.python(AS_NOBODY, shared, umask, expression, env=environment, stdout=PIPE, stderr=PIPE)
+        printed, logged = asked.communicate()
+        assert asked.returncode == 0, logged
+        return json.loads(printed), logged.strip()
 
     return evaluate
 
@@ -81,9 +79,11 @@ def segments(shared):
     return sorted((shared / "segments").iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("umask", ["002", "077"])
 def test_everybody_publishes(shared, place, write_run, as_nobody, umask):
+    import duckdb
+
     Warehouse(shared).publish(write_run(place, "one"))
     write_run(place, "two")
     assert as_nobody(f"house.publish({str(place / 'two')!r}).is_new", umask) == (True, "")
@@ -101,6 +101,8 @@ def test_a_segment_of_another_user_is_removed(shared, place, write_run, as_nobod
 
 
 def test_files_that_cannot_be_removed_stay_until_their_owner_removes_them(shared, place, write_run, as_nobody):
+    from nightjar.warehouse.storage.folder import Folder
+
     Warehouse(shared).publish(write_run(place, "one"))
     [segment] = segments(shared)
     segment.chmod(0o755)
@@ -113,7 +115,7 @@ def test_files_that_cannot_be_removed_stay_until_their_owner_removes_them(shared
     assert segments(shared) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["house._backend.ask(id)", "described_segments(folder)"])
 def test_a_segment_that_may_not_be_read_is_named(shared, place, write_run, as_nobody, asked):
     """It may be sound: the doctor does not set it aside."""
@@ -126,6 +128,8 @@ def test_a_segment_that_may_not_be_read_is_named(shared, place, write_run, as_no
 
 
 def test_prices_that_may_not_be_read_are_named(shared, place, write_run, as_nobody):
+    from nightjar.warehouse.storage.folder import Folder
+
     Warehouse(shared).publish(write_run(place, "one"))
     Folder(shared).write_prices([])
     [prices] = shared.glob("prices*")

@@ -7,13 +7,8 @@ import re
 
 import pytest
 import typer
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
-from pyarrow import parquet
 from typer.testing import CliRunner
 
-from nightjar.cli.sql.command import sql
-from nightjar.cli.sql.prompt import SqlCompleter
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
@@ -41,10 +36,17 @@ def folder(tmp_path_factory, publish, run_writer):
 
 @pytest.fixture
 def run(folder, monkeypatch):
+    from nightjar.cli.sql.command import sql
+
     monkeypatch.setenv("NIGHTJAR_WAREHOUSE", str(folder))
     app = typer.Typer()
     app.command()(sql)
     return lambda *arguments, stdin=None: CliRunner().invoke(app, arguments, input=stdin, catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def parquet():
+    return pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -139,13 +141,12 @@ class TestTables:
         assert re.fullmatch(r"…a+«hit»b+…  x", line)
         assert len(line) == 60
 
-    @pytest.mark.parametrize(("form", "nothing"), [
-        ("json", "[]\n"), ("csv", "flip,example_id,correct_a,correct_b,reward_a,reward_b,example_hash\n"),
-    ])  # fmt: skip
-    def test_an_honest_nothing_is_said_on_stderr_and_stdout_stays_valid(self, run, form, nothing):
-        result = run("flips", "-P", "a=run-1", "-P", "b=run-1", "--format", form)
-        assert (result.exit_code, result.stdout) == (0, nothing)
-        assert re.fullmatch(r"No rows in \d\.\d\d s\n", result.stderr)
+    def test_an_honest_nothing_is_said_on_stderr_and_stdout_stays_valid(self, run):
+        header = "flip,example_id,correct_a,correct_b,reward_a,reward_b,example_hash\n"
+        for form, nothing in (("json", "[]\n"), ("csv", header)):
+            result = run("flips", "-P", "a=run-1", "-P", "b=run-1", "--format", form)
+            assert (result.exit_code, result.stdout) == (0, nothing)
+            assert re.fullmatch(r"No rows in \d\.\d\d s\n", result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -157,26 +158,24 @@ def models(tmp_path_factory, publish, run_writer):
     return str(folder / "warehouse")
 
 
-@pytest.mark.parametrize(("given", "rows"), [
-    (["-P", "b=b"], ["sums,0,,,,,0,0,0"]), (["-P", "b=c"], [",0,,,,,0,0,0"]),
-    (["-P", "b=b", "-P", "env=chess"], ["chess,0,,,,,0,0,0"]),
-])  # fmt: skip
-def test_models_without_an_example_in_common_have_none_to_show(run, models, given, rows):
-    result = run("compare", "-P", "a=a", *given, "--format", "csv", "--warehouse", models)
-    assert result.stdout.splitlines()[1:] == rows
+def test_models_without_an_example_in_common_have_none_to_show(run, models):
+    for given, row in (
+        ("-P b=b", "sums,0,,,,,0,0,0"), ("-P b=c", ",0,,,,,0,0,0"), ("-P b=b -P env=chess", "chess,0,,,,,0,0,0"),
+    ):  # fmt: skip
+        result = run("compare", "-P", "a=a", *given.split(), "--format", "csv", "--warehouse", models)
+        assert result.stdout.splitlines()[1:] == [row]
 
 
-@pytest.mark.parametrize("form", ["table", "json", "parquet"])
-def test_what_the_warehouse_does_not_have_is_an_error_and_writes_nothing(run, tmp_path, form):
+def test_what_the_warehouse_does_not_have_is_an_error_and_writes_nothing(run, tmp_path):
     path = tmp_path / "rows"
-    with pytest.raises(WarehouseError, match=r"^Unknown environment 'gsm8'. Did you mean 'gsm8k'\?$"):
-        run("history", "-P", "env=gsm8", "--format", form, "--output", str(path))
-    assert not path.exists()
+    for form in ("table", "json", "parquet"):
+        with pytest.raises(WarehouseError, match=r"^Unknown environment 'gsm8'. Did you mean 'gsm8k'\?$"):
+            run("history", "-P", "env=gsm8", "--format", form, "--output", str(path))
+        assert not path.exists()
 
 
 class TestOutput:
-    @pytest.mark.parametrize("arguments", [["--json"], ["--format", "json"]])
-    def test_json_is_a_list_of_objects(self, run, arguments):
+    def test_json_is_a_list_of_objects(self, run):
         values = {
             "text": ("'a\"b'", 'a"b'), "day": ("DATE '2026-11-20'", "2026-11-20"),
             "moment": ("TIMESTAMPTZ '2026-11-20 18:00:00+00'", "2026-11-20 18:00:00+00:00"), "decimal": ("1.25", 1.25),
@@ -189,7 +188,8 @@ class TestOutput:
             "id": ("'00000000-0000-0000-0000-000000000001'::UUID", "00000000-0000-0000-0000-000000000001"),
         }  # fmt: skip
         columns = ", ".join(f"{value} AS {name}" for name, (value, _) in values.items())
-        result = run(f"SELECT {columns}", *arguments)
+        result = run(f"SELECT {columns}", "--json")
+        assert run(f"SELECT {columns}", "--format", "json").stdout == result.stdout
         assert json.loads(result.stdout) == [{name: expected for name, (_, expected) in values.items()}]
         assert "NaN" not in result.stdout
 
@@ -217,7 +217,7 @@ class TestOutput:
         assert [run(statement).exit_code for statement in statements] == [0, 0, 0]
         assert json.loads(run("--json").stdout)[0].keys() == {"table", "about", "column", "type", "note"}
 
-    def test_parquet_goes_to_a_file_or_a_pipe(self, run, tmp_path):
+    def test_parquet_goes_to_a_file_or_a_pipe(self, run, parquet, tmp_path):
         path = tmp_path / "rows.parquet"
         result = run("SELECT example_id, reward FROM rollouts ORDER BY ALL", "--output", str(path))
         assert result.stdout == ""
@@ -226,23 +226,21 @@ class TestOutput:
         piped = run("SELECT 1 AS n", "--format", "parquet").stdout_bytes
         assert parquet.read_table(io.BytesIO(piped)).to_pydict() == {"n": [1]}
 
-    @pytest.mark.parametrize(("name", "content"), [
-        ("rows.csv", "n,text\n1,é\n"), ("rows.md", "| n | text |\n| ---: | --- |\n| 1 | é |\n"),
-        ("rows.txt", "n  text\n─  ────\n1  é\n"),
-    ])  # fmt: skip
-    def test_the_suffix_of_the_output_names_its_format(self, run, tmp_path, name, content):
-        run("SELECT 1 AS n, 'é' AS text", "--output", str(tmp_path / name))
-        assert (tmp_path / name).read_text("utf-8") == content
-
-    @pytest.mark.parametrize("name", ["rows.xlsx", "rows.csv.gz", "rows.tsv"])
-    def test_a_suffix_that_names_no_format_is_a_usage_error(self, run, tmp_path, name):
-        result = run("SELECT 1 AS n", "--output", str(tmp_path / name))
-        assert result.exit_code == 2
-        said = " ".join(re.sub(r"[^\x20-\x7e]", " ", result.stderr).split())
-        assert "Choose one of: .txt, .csv, .json, .md, .parquet, or give --format" in said
-        assert not list(tmp_path.iterdir())
-        run("SELECT 1 AS n", "--output", str(tmp_path / name), "--format", "csv")
-        assert (tmp_path / name).read_text() == "n\n1\n"
+    def test_the_suffix_of_the_output_names_its_format(self, run, tmp_path):
+        contents = {
+            "rows.csv": "n,text\n1,é\n", "rows.md": "| n | text |\n| ---: | --- |\n| 1 | é |\n",
+            "rows.txt": "n  text\n─  ────\n1  é\n",
+        }  # fmt: skip
+        for name in contents:
+            run("SELECT 1 AS n, 'é' AS text", "--output", str(tmp_path / name))
+        assert {name: (tmp_path / name).read_text("utf-8") for name in contents} == contents
+        for name in ("rows.xlsx", "rows.csv.gz", "rows.tsv"):  # these name none
+            result = run("SELECT 1 AS n", "--output", str(tmp_path / name))
+            said = " ".join(re.sub(r"[^\x20-\x7e]", " ", result.stderr).split())
+            assert "Choose one of: .txt, .csv, .json, .md, .parquet, or give --format" in said
+            assert (result.exit_code, (tmp_path / name).exists()) == (2, False)
+            run("SELECT 1 AS n", "--output", str(tmp_path / name), "--format", "csv")
+            assert (tmp_path / name).read_text() == "n\n1\n"
 
     def test_a_query_that_fails_leaves_the_file_and_one_that_cannot_be_written_is_named(self, run, tmp_path):
         path = tmp_path / "rows.json"
@@ -263,46 +261,43 @@ class TestStatements:
         query = "SELECT env_id FROM runs WHERE env_id = $env"
         assert run(query, "-P", "env=' OR true", "--format", "csv").stdout == "env_id\n"
 
-    @pytest.mark.parametrize(("condition", "value", "count"), [
-        ("reward > $x", "0.5", 1), ("reward > $x", "1e0", 0), ("example_id IN ($x, 7)", "1", 1),
-        ("metrics['correct'] = $x", "1", 1), ("correct = $x", "true", 1), ("example_hash = $x", "a", 1),
-        ("example_id < $x::INTEGER * 1", "1", 1), ("'0123' = $x", "0123", 2), ("'0123' = $x", "123", 0),
-        ("'1e5' = $x", "1e5", 2), ("'100000' = $x", "1e5", 0), ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
-        ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
-    ])  # fmt: skip
-    def test_a_value_is_read_by_what_it_stands_beside(self, run, condition, value, count):
-        result = run(f"SELECT count(*) AS n FROM rollouts WHERE {condition}", "-P", f"x={value}", "--format", "csv")
-        assert result.stdout == f"n\n{count}\n"
+    def test_a_value_is_read_by_what_it_stands_beside(self, run):
+        values = [
+            ("reward > $x", "0.5", 1), ("reward > $x", "1e0", 0), ("example_id IN ($x, 7)", "1", 1),
+            ("metrics['correct'] = $x", "1", 1), ("correct = $x", "true", 1), ("example_hash = $x", "a", 1),
+            ("example_id < $x::INTEGER * 1", "1", 1), ("'0123' = $x", "0123", 2), ("'0123' = $x", "123", 0),
+            ("'1e5' = $x", "1e5", 2), ("'100000' = $x", "1e5", 0), ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
+            ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
+        ]  # fmt: skip
+        for condition, value, count in values:
+            result = run(f"SELECT count(*) AS n FROM rollouts WHERE {condition}", "-P", f"x={value}", "--format", "csv")
+            assert result.stdout == f"n\n{count}\n", (condition, value)
 
-    @pytest.mark.parametrize("form", ["csv", "parquet"])
-    def test_a_limit_is_a_number(self, run, tmp_path, form):
-        run("FROM rollouts LIMIT $n", "-P", "n=1", "--format", form, "--output", str(tmp_path / "rows"))
+    def test_a_limit_is_a_number(self, run, parquet, tmp_path):
         path = tmp_path / "rows"
-        assert (parquet.read_table(path).num_rows if form == "parquet" else path.read_text().count("\n") - 1) == 1
+        for form, count in (("csv", lambda: path.read_text().count("\n") - 1),
+                            ("parquet", lambda: parquet.read_table(path).num_rows)):  # fmt: skip
+            run("FROM rollouts LIMIT $n", "-P", "n=1", "--format", form, "--output", str(path))
+            assert count() == 1
 
-    @pytest.mark.parametrize(("statement", "values", "message"), [
-        ("SELECT to_days($n)", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
-        ("SELECT reward * $n FROM rollouts", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
-        ("WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
-        ("SELECT reward > $n FROM rollouts", {"n": "few"}, r"Could not convert string 'few' to DOUBLE$"),
-        ("FROM runs WHERE env_id = $env LIMIT $n", {"n": 1}, r"needs a value for 'env'\. It takes: env, n"),
-        ("FROM runs WHERE env_id = 'e'", {"n": 1}, r"has no parameter 'n'\. It takes: no parameters"),
-        ("FROM runs LIMIT", {"n": 1}, 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
-        ("compare", {"a": "m", "b": "m"}, r"'compare' takes two models, found 'm' twice\.$"),
-    ])  # fmt: skip
-    def test_wrong_values_of_parameters_are_named(self, run, statement, values, message):
-        with pytest.raises(WarehouseError, match=message):
-            run(statement, *(word for name, value in values.items() for word in ("-P", f"{name}={value}")))
+    def test_wrong_values_of_parameters_are_named(self, run):
+        for statement, values, message in (
+            ("SELECT to_days($n)", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
+            ("SELECT reward * $n FROM rollouts", {"n": "few"}, r"Binder Error: .*\$n::INTEGER"),
+            ("WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n", {"n": "x"}, r"Binder Error: .*\$n::INT"),
+            ("SELECT reward > $n FROM rollouts", {"n": "few"}, r"Could not convert string 'few' to DOUBLE$"),
+            ("FROM runs WHERE env_id = $env LIMIT $n", {"n": 1}, r"needs a value for 'env'\. It takes: env, n"),
+            ("FROM runs WHERE env_id = 'e'", {"n": 1}, r"has no parameter 'n'\. It takes: no parameters"),
+            ("FROM runs LIMIT", {"n": 1}, 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
+            ("compare", {"a": "m", "b": "m"}, r"'compare' takes two models, found 'm' twice\.$"),
+        ):  # fmt: skip
+            with pytest.raises(WarehouseError, match=message):
+                run(statement, *(word for name, value in values.items() for word in ("-P", f"{name}={value}")))
 
-    @pytest.mark.parametrize("arguments", [
-        ["hardest", "-P", "gsm8k"],
-        ["hardest", "-P", "=gsm8k"],
-        ["hardest", "-P", "env=a", "-P", "env=b"],
-        ["SELECT 1", "--format", "xml"],
-        *(["SELECT 1", "--timeout", seconds] for seconds in ("0", "-1", "nan", "inf")),
-    ], ids=" ".join)  # fmt: skip
-    def test_wrong_usage_exits_with_2(self, run, arguments):
-        assert run(*arguments).exit_code == 2
+    def test_wrong_usage_exits_with_2(self, run):
+        usages = ["hardest -P gsm8k", "hardest -P =gsm8k", "hardest -P env=a -P env=b", "hardest --format xml"]
+        usages += [f"hardest --timeout {seconds}" for seconds in ("0", "-1", "nan", "inf")]
+        assert {usage: run(*usage.split()).exit_code for usage in usages} == dict.fromkeys(usages, 2)
 
     def test_statements_of_a_pipe_get_their_values_and_a_failure_says_which_it_was(self, run, tmp_path):
         result = run("--format", "csv", "-P", "a=1", "-P", "B=2", stdin="SELECT $a AS a; SELECT $b AS b; SELECT 3 AS c")
@@ -338,20 +333,22 @@ class TestStatements:
 
 
 def completed(warehouse, text):
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    from nightjar.cli.sql.prompt import SqlCompleter
+
     document = Document(text, len(text))
     return [one.text for one in SqlCompleter(warehouse).get_completions(document, CompleteEvent())]
 
 
-def test_columns_of_the_tables_that_are_named_are_offered_first(folder):
-    offered = completed(Warehouse(folder), "FROM runs SELECT mod")
-    assert offered[0] == "model"
-    assert "MODE" in offered
-
-
-@pytest.mark.parametrize(("text", "word"), [
-    (".run history env=", "env=gsm8k"), ("history env=gs", "env=gsm8k"), ("FROM runs;\nhistory env=", "env=gsm8k"),
-    ("SELECT run_id FROM leader", "leaderboard"), ("SELECT leaderboard.avg_rew", "avg_reward"), ("SELE", "SELECT"),
-    (".sche", ".schema"), (".run hard", "hardest"), (".run hardest env=sums mod", "model="),
-])  # fmt: skip
-def test_words_and_values_are_completed_by_what_there_is(folder, text, word):
-    assert completed(Warehouse(folder), text)[0] == word
+def test_words_and_values_are_completed_by_what_there_is(folder):
+    words = {
+        ".run history env=": "env=gsm8k", "history env=gs": "env=gsm8k", "FROM runs;\nhistory env=": "env=gsm8k",
+        "SELECT run_id FROM leader": "leaderboard", "SELECT leaderboard.avg_rew": "avg_reward", "SELE": "SELECT",
+        ".sche": ".schema", ".run hard": "hardest", ".run hardest env=sums mod": "model=",
+        "FROM runs SELECT mod": "model",
+    }  # fmt: skip
+    warehouse = Warehouse(folder)
+    assert {text: completed(warehouse, text)[0] for text in words} == words
+    assert "MODE" in completed(warehouse, "FROM runs SELECT mod")

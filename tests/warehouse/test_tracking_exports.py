@@ -2,18 +2,15 @@
 
 import json
 import os
-import socket
 import struct
 import subprocess
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from nightjar.core.ports import free_port
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.exporters.mlflow_run import export_to_mlflow
 
@@ -21,10 +18,11 @@ pytestmark = pytest.mark.slow
 
 STARTED, FINISHED = "2026-01-02T03:04:05+00:00", "2026-01-02T03:05:05+00:00"
 SERVER = """
-import sys
 from mlflow.server import app
 from werkzeug.serving import make_server
-make_server("127.0.0.1", int(sys.argv[1]), app, threaded=True).serve_forever()
+server = make_server("127.0.0.1", 0, app, threaded=True)
+print(server.port, flush=True)
+server.serve_forever()
 """
 
 
@@ -124,18 +122,17 @@ def test_an_export_finishes_the_run_of_an_export_that_was_killed(run_dir, mlflow
 
 @pytest.mark.long
 def test_mlflow_server_takes_a_run(run_dir, nightjar, mlflow, tmp_path):
-    port = free_port()
     env = os.environ | {
         "_MLFLOW_SERVER_FILE_STORE": str(tmp_path / "store"), "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
         "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
         "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(tmp_path / "artifacts"),
     }  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(port)], env=env, stderr=subprocess.DEVNULL) as server:
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
-            wait_for(port)
-            assert nightjar("export", run_dir, "--to", "mlflow", "--into", url).code == 0
-            assert nightjar("export", run_dir, "--to", "mlflow", "--into", url).out.startswith("Updated")
+            url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            ended = [nightjar("export", run_dir, "--to", "mlflow", "--into", url) for _ in range(2)]
+            assert (ended[0].code, ended[1].out.startswith("Updated")) == (0, True)
             client = mlflow.MlflowClient(url)
             _, [run] = read_back(client)
             assert (run.data.metrics["reward"], run.data.tags["nightjar.run_id"]) == (0.5, "r1")
@@ -144,19 +141,9 @@ def test_mlflow_server_takes_a_run(run_dir, nightjar, mlflow, tmp_path):
             server.kill()
 
 
-def wait_for(port):
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-
-
 def test_a_server_that_is_not_there_is_an_error_of_one_line(run_dir, nightjar, mlflow, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    url = f"http://me:secret-password@127.0.0.1:{free_port()}"
+    url = "http://me:secret-password@127.0.0.1:9"
     ended = nightjar("export", run_dir, "--to", "mlflow", "--into", url)
     assert (ended.code, ended.err.count("\n")) == (1, 0)
     assert "MLflow at http://" in ended.err
@@ -245,11 +232,15 @@ def test_a_missing_extra_is_named_with_its_command(run_dir, nightjar, monkeypatc
         assert (ended.code, f"pip install 'nightjar-evals[{name}]'" in ended.err) == (1, True)
 
 
-def test_inspect_logs_go_into_a_folder(run_dir, nightjar, tmp_path):
+def test_inspect_logs_go_into_a_folder_that_the_next_command_names_in_quotes(run_dir, nightjar, tmp_path):
     ended = nightjar("export", run_dir, "--to", "inspect", "--into", tmp_path / "logs")
     assert ended.code == 0
     assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".json"]
     assert nightjar("export", run_dir, "--html", tmp_path / "run.html", "--into", tmp_path).code == 2
+    for name, quoted in (("d.json", f"{tmp_path}/d.json"), ("odd dir [a] #1", f"'{tmp_path}/odd dir [a] #1'")):
+        ended = nightjar("export", run_dir, "--to", "inspect", "--into", tmp_path / name)
+        assert ended.err.splitlines()[-1] == f"Next: inspect view start --log-dir {quoted}"
+        assert len(list((tmp_path / name).iterdir())) == 1
 
 
 def test_inspect_logs_replace_only_a_log_of_the_same_run(run_dir, nightjar, tmp_path):
@@ -263,13 +254,6 @@ def test_inspect_logs_replace_only_a_log_of_the_same_run(run_dir, nightjar, tmp_
     log.write_text(log.read_text().replace('"run_id": "r1"', '"run_id": "r2"'))
     ended = nightjar("export", run_dir, "--inspect-log", log)
     assert (ended.code, "is not an Inspect log of run 'r1'" in ended.err) == (1, True)
-
-
-def test_the_next_command_names_the_folder_of_a_log_in_quotes(run_dir, nightjar, tmp_path):
-    for name, quoted in (("d.json", f"{tmp_path}/d.json"), ("odd dir [a] #1", f"'{tmp_path}/odd dir [a] #1'")):
-        ended = nightjar("export", run_dir, "--to", "inspect", "--into", tmp_path / name)
-        assert ended.err.splitlines()[-1] == f"Next: inspect view start --log-dir {quoted}"
-        assert len(list((tmp_path / name).iterdir())) == 1
 
 
 def test_the_help_of_export_names_the_extras(nightjar):

@@ -2,10 +2,9 @@
 
 from xml.etree import ElementTree as ET
 
-import numpy as np
 import pytest
 
-from nightjar.analysis import trend
+from nightjar import analysis
 from nightjar.errors import ConfigError
 
 EXAMPLES = 60
@@ -17,7 +16,7 @@ def nightly(terminal, house):
 
     def publish(first_day, right, *, model="m", **content):
         for day, count in enumerate(right, first_day):
-            rewards = np.roll([1.0] * count + [0.0] * (EXAMPLES - count), day).tolist()
+            rewards = [float((n - day) % EXAMPLES < count) for n in range(EXAMPLES)]
             house.publish(f"{model}-{day:02}", rewards, model=model, **{"started_at": began(day), **content})
 
     return publish
@@ -28,7 +27,7 @@ def began(day):
 
 
 def changes(**wanted):
-    [series] = trend("gsm8k", **wanted).series
+    [series] = analysis.trend("gsm8k", **wanted).series
     return series.changes
 
 
@@ -57,13 +56,13 @@ def test_settings_that_follow_one_another_are_one_series_and_others_two(nightly)
     [found] = changes()
     assert list(found.differs) == ["sampling"]
     nightly(13, [50])
-    assert [len(series.points) for series in trend("gsm8k").series] == [7, 6]
+    assert [len(series.points) for series in analysis.trend("gsm8k").series] == [7, 6]
 
 
 def test_other_examples_are_not_compared(nightly, nightjar):
     nightly(1, [50] * 6)
     nightly(7, [20] * 6, hashes="other")
-    [series] = trend("gsm8k").series
+    [series] = analysis.trend("gsm8k").series
     assert ([point.segment for point in series.points], series.changes) == ([0] * 6 + [1] * 6, [])
     assert "Examples: 2026-01-07: different examples from run m-07" in nightjar("trend", "gsm8k").out
 
@@ -72,7 +71,7 @@ def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, ho
     nightly(1, [30] * 8)
     for day in (9, 10, 11, 12):
         house.publish(f"grown-{day}", [1.0] * 100, model="m", started_at=began(day))
-    [series] = trend("gsm8k").series
+    [series] = analysis.trend("gsm8k").series
     assert [(point.new, point.segment) for point in series.points[7:10]] == [(0, 0), (40, 0), (0, 0)]
     # of the sixty that all were asked, half were right, and then all
     assert [change.run_id for change in series.changes] == ["grown-9"]
@@ -85,15 +84,17 @@ def test_no_change_is_said_and_unknown_names_list_the_known_ones(nightly, nightj
     assert changes() == []
     assert "Changes: none" in nightjar("trend", "gsm8k").out
     with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
-        trend("gsm9k")
+        analysis.trend("gsm9k")
     with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
-        trend("gsm8k", model="x")
+        analysis.trend("gsm8k", model="x")
 
 
 def test_a_metric_since_a_day_and_of_a_model(nightly):
     nightly(1, [50] * 4)
     nightly(1, [10] * 4, model="n")
-    found = trend("gsm8k", metric="correct", model="n", since=trend("gsm8k").series[0].points[2].began.date())
+    found = analysis.trend(
+        "gsm8k", metric="correct", model="n", since=analysis.trend("gsm8k").series[0].points[2].began.date()
+    )
     [series] = found.series
     assert [point.run_id for point in series.points] == ["n-03", "n-04"]
     assert series.points[0].value == pytest.approx(10 / 60)

@@ -3,19 +3,15 @@
 import json
 import math
 import os
+import re
 import socket
 import time
 
-import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.folder import scratch_name
-from nightjar.warehouse.storage.segments import KINDS, is_held, make_version
 from nightjar.warehouse.storage.tables import tables_script
-from nightjar.warehouse.writing import packing, publishing
-from nightjar.warehouse.writing.run_files import read_run
 
 
 @pytest.fixture
@@ -98,30 +94,26 @@ class TestPublish:
         (run_dir / "results.jsonl").unlink()
         assert warehouse.publish(run_dir).rollouts == 0
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("names", [["a", "A"], ["Reward"], [""], ["state", "STATE"], ["x", "reward", "PROMPT"]])
-    def test_columns_of_the_environment_may_have_any_names(self, warehouse, tmp_path, run_writer, names):
+    def test_columns_of_the_environment_may_have_any_names(self, warehouse, tmp_path, run_writer):
         """To DuckDB, columns whose names differ in capitals only are one, and a column has a name."""
-        common = {
-            "prompt": [{"role": "user", "content": 'é "\u20ac" \n'}], "metrics": {"m": math.nan}, "info": {"x": 1e16},
-        }  # fmt: skip
-        values = {name: {"huge": 2**80, "of": name} for name in names if name != "reward"}
-        rows = [run_writer.rollout(0, 0, **common, **values), run_writer.rollout(0, 1)]
-        plain = run_writer.write(tmp_path / "plain", [run_writer.rollout(0, 0, **common)], run_id="plain")
-        warehouse.publish(plain)
-        warehouse.publish(run_writer.write(tmp_path / "run", rows, state_columns=names))
+        said = [{"role": "user", "content": 'é "\u20ac" \n'}]
+        common = {"prompt": said, "metrics": {"m": math.nan}, "info": {"x": 1e16}}
+        warehouse.publish(run_writer.write(tmp_path / "0", [run_writer.rollout(0, 0, **common)], run_id="plain"))
         query = "SELECT state, reward, content_id FROM segments.rollouts WHERE run_id = ? ORDER BY rollout_index"
-        (first, reward, content), (second, _, _) = warehouse.query(query, ["run-1"]).rows
-        assert json.loads(first) == values
-        assert json.loads(second) == dict.fromkeys(values)
-        assert (reward, content) == one(warehouse, query, ["plain"])[1:]
+        for number, text in enumerate(("a A", "Reward", "", "state STATE", "x reward PROMPT"), 1):
+            names = text.split(" ")
+            values = {name: {"huge": 2**80, "of": name} for name in names if name != "reward"}
+            rows = [run_writer.rollout(0, 0, **common, **values), run_writer.rollout(0, 1)]
+            run_id = f"run-{number}"
+            warehouse.publish(run_writer.write(tmp_path / run_id, rows, run_id=run_id, state_columns=names))
+            (first, reward, content), (second, _, _) = warehouse.query(query, [run_id]).rows
+            assert (json.loads(first), json.loads(second)) == (values, dict.fromkeys(values)), names
+            assert (reward, content) == one(warehouse, query, ["plain"])[1:]
 
     def test_a_damaged_line_is_named_whatever_the_columns_are_called(self, warehouse, tmp_path, run_writer):
-        run_dir = run_writer.write(tmp_path / "run", state_columns=["a", "A"])
-        with (run_dir / "results.jsonl").open("a") as file:
-            file.write("{torn}\n[]\n")
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .* in (line|record/value) \d"):
-            warehouse.publish(run_dir)
+        lines = [run_writer.rollout(0, 0), "{torn}\n[]\n"]
+        run_dir = run_writer.write(tmp_path / "run", lines, state_columns=["a", "A"])
+        assert re.search(r" in (line|record/value) \d", refused(warehouse, run_dir, "results"))
 
     def test_a_very_long_line_loads(self, warehouse, tmp_path, run_writer):
         long = [{"role": "assistant", "content": "x" * 20_000_000}]
@@ -131,6 +123,8 @@ class TestPublish:
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
 
     def test_a_publish_that_lacks_memory_is_repeated_with_more(self, warehouse, tmp_path, run_writer, monkeypatch):
+        from nightjar.warehouse.writing import publishing
+
         limits, connect = [], publishing.connect_scratch
 
         def noted(spill, memory_limit, **options):
@@ -143,15 +137,16 @@ class TestPublish:
         assert limits[:2] == ["2000000B", "3000000B"]
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (2,)
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("run_id", ["a/b*c ü'.x", ".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])
-    def test_any_folder_name_and_run_id_works(self, tmp_path, run_writer, run_id):
-        run_dir = run_writer.write(tmp_path / "gsm8k--a*b?[c] it's" / "key=value", run_id=run_id)
+    def test_any_folder_name_and_run_id_works(self, tmp_path, run_writer):
         warehouse = Warehouse(tmp_path / "it's [a] house* ü" / "model=evil" / "run_id=7")
-        assert warehouse.publish(run_dir).rollouts == 4
-        assert one(warehouse, "SELECT run_id, run_dir FROM runs") == (run_id, str(run_dir))
+        run_ids = ["a/b*c ü'.x", ".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60]
+        folders = [tmp_path / "gsm8k--a*b?[c] it's" / f"key={number}" for number in range(len(run_ids))]
+        for folder, run_id in zip(folders, run_ids, strict=True):
+            assert warehouse.publish(run_writer.write(folder, run_id=run_id)).rollouts == 4
+        found = warehouse.query("SELECT run_id, run_dir FROM runs").rows
+        assert sorted(found) == sorted(zip(run_ids, map(str, folders), strict=True))
         with warehouse.connect() as connection:
-            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(28,)]
 
     def test_only_a_torn_last_line_is_left_out(self, warehouse, tmp_path, caplog, run_writer):
         torn = [run_writer.attempt(0, 0), '{"example_id": 0, "rol']
@@ -167,6 +162,8 @@ class TestPublish:
 
 class TestFiles:
     def test_a_publish_leaves_one_read_only_segment_the_snapshot_and_locks(self, warehouse, run_dir):
+        from nightjar.warehouse.storage.segments import KINDS
+
         warehouse.publish(run_dir)
         names = {file.name for file in warehouse.folder.iterdir()}
         assert names - {"packing.lock", "snapshot.lock"} == {"segments", "nightjar.duckdb"}
@@ -174,18 +171,25 @@ class TestFiles:
         expected = {*(f"{kind}.parquet" for kind in KINDS), "segment.json"}
         assert {file.name: file.stat().st_mode & 0o777 for file in segment.iterdir()} == dict.fromkeys(expected, 0o444)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_columns_are_those_of_the_tables(self, warehouse, run_dir, kind):
+    def test_columns_are_those_of_the_tables(self, warehouse, run_dir):
+        import duckdb
+
+        from nightjar.warehouse.storage.segments import KINDS
+
         warehouse.publish(run_dir)
-        [file] = warehouse.folder.rglob(f"{kind}.parquet")
         with duckdb.connect() as tables:
             tables.execute(tables_script())
-            described = f"SELECT column_name, column_type FROM (DESCRIBE {kind})"
-            expected = tables.execute(described).fetchall()
-            found = tables.execute(f"SELECT column_name, column_type FROM (DESCRIBE '{file}')").fetchall()
-        assert found == expected
+            for kind in KINDS:
+                [file] = warehouse.folder.rglob(f"{kind}.parquet")
+                expected, found = (
+                    tables.execute(f"SELECT column_name, column_type FROM (DESCRIBE {what})").fetchall()
+                    for what in (kind, f"'{file}'")
+                )
+                assert found == expected
 
     def test_the_snapshot_answers_in_other_programs(self, warehouse, run_dir, tmp_path, run_writer):
+        import duckdb
+
         warehouse.publish(run_dir)
         snapshot = warehouse.folder / "nightjar.duckdb"
         assert snapshot.stat().st_mode & 0o777 == 0o444
@@ -201,6 +205,10 @@ class TestFiles:
     def test_the_runs_of_a_suite_share_the_snapshot_and_the_last_is_in_it(
         self, warehouse, tmp_path, run_writer, monkeypatch
     ):
+        import duckdb
+
+        from nightjar.warehouse.writing import packing
+
         monkeypatch.setattr(packing, "_REST_SECONDS", 3600)
 
         def runs_in_snapshot():
@@ -216,6 +224,8 @@ class TestFiles:
         assert (seen, runs_in_snapshot()) == ([1, 1, 1], 4)
 
     def test_a_damaged_or_outdated_snapshot_is_replaced(self, warehouse, run_dir, tmp_path, run_writer):
+        import duckdb
+
         snapshot = warehouse.folder / "nightjar.duckdb"
 
         def damage():
@@ -240,70 +250,66 @@ class TestFiles:
                 assert connection.execute("SELECT count(*) FROM leaderboard").fetchone() > (0,)
 
 
-class TestDamage:
-    @pytest.mark.parametrize("fields", [
+def refused(warehouse, run_dir, name):
+    """Asserts that a publish fails with an error about a file, and returns what it says."""
+    with pytest.raises(WarehouseError, match=rf"Cannot read .*/{name}\.jsonl?: ") as caught:
+        warehouse.publish(run_dir)
+    return str(caught.value)
+
+
+def test_a_value_of_the_wrong_type_or_a_damaged_line_is_an_error(warehouse, tmp_path, run_writer):
+    wrong = [
         {"reward": "high"}, {"reward": {"value": 1}}, {"example_id": "first"}, {"is_completed": "maybe"},
         {"metrics": 0.5}, {"metrics": {"correct": "yes"}}, {"error": "ModelError"}, {"timing": 12}, {"attempts": [1]},
-    ])  # fmt: skip
-    def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, run_writer, fields):
+    ]  # fmt: skip
+    for fields in wrong:
         lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, **fields)]
-        run_dir = run_writer.write(tmp_path / "run", lines)
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .* in (line|record/value) \d"):
-            warehouse.publish(run_dir)
+        said = refused(warehouse, run_writer.write(tmp_path / "run", lines), "results")
+        assert re.search(r" in (line|record/value) \d", said), fields
+    for line in ('{"example_id": 0,\n', "[1, 2]\n", '{"rollout_index": 0}\n'):
+        rollouts, attempts = [run_writer.rollout(0, 0)], [run_writer.attempt(0, 0)]
+        later = rollouts[0] | {"rollout_index": 1}, attempts[0] | {"rollout_index": 1}
+        refused(warehouse, run_writer.write(tmp_path / "run", [*rollouts, line, later[0]], attempts), "results")
+        refused(warehouse, run_writer.write(tmp_path / "run", rollouts, [*attempts, line, later[1]]), "attempts")
 
-    @pytest.mark.parametrize("line", ['{"example_id": 0,\n', "[1, 2]\n", '{"rollout_index": 0}\n'])
-    @pytest.mark.parametrize("name", ["results", "attempts"])
-    def test_a_damaged_line_is_an_error(self, warehouse, tmp_path, run_writer, line, name):
-        sound = [run_writer.rollout(0, 0)], [run_writer.attempt(0, 0)]
-        results, attempts = sound
-        (results if name == "results" else attempts).extend([line, sound[name == "attempts"][0] | {"rollout_index": 1}])
-        run_dir = run_writer.write(tmp_path / "run", results, attempts)
-        with pytest.raises(WarehouseError, match=rf"Cannot read .*run/{name}\.jsonl: "):
-            warehouse.publish(run_dir)
 
-    @pytest.mark.parametrize(("name", "text"), [
-        *(("metadata", text) for text in ("", "{", "[]", "null", "{}", '{"run_id": 7}', '{"run_id": null}', None)),
-        *(
-            ("metadata", f'{{"run_id": "a", "scored": 4, "failed": 0, {field}}}')
-            for field in ('"num_examples": "many"', '"avg_metrics": [1]')
-        ),
-        ("metadata", '{"run_id": "a", "scored": 4, "failed": 0, "started_at": "noon"}'),
-        ("config", "{"),
-    ])  # fmt: skip
-    def test_bad_metadata_or_configuration_is_an_error(self, warehouse, run_dir, name, text):
-        path = run_dir / f"{name}.json"
+def test_bad_metadata_or_configuration_is_an_error(warehouse, tmp_path, run_writer):
+    said = '{"run_id": "a", "scored": 4, "failed": 0, '
+    damaged = [said + field for field in ('"num_examples": "many"}', '"avg_metrics": [1]}', '"started_at": "noon"}')]
+    for text in ("", "{", "[]", "null", "{}", '{"run_id": 7}', '{"run_id": null}', None, *damaged):
+        path = run_writer.write(tmp_path / "run") / "metadata.json"
         path.unlink() if text is None else path.write_text(text)
-        with pytest.raises(WarehouseError, match=rf"Cannot read .*run/{name}\.json: "):
-            warehouse.publish(run_dir)
-
-    def test_a_failed_publish_changes_nothing(self, warehouse, run_dir, run_writer):
-        warehouse.publish(run_dir)
-        before, files_before = contents(warehouse), files(warehouse.folder)
-        lines = [run_writer.rollout(5, 0), run_writer.rollout(5, 1, reward="high")]
-        run_writer.write(run_dir, lines, status="completed")
-        with pytest.raises(WarehouseError):
-            warehouse.publish(run_dir)
-        assert contents(warehouse) == before
-        assert files(warehouse.folder) == files_before
+        refused(warehouse, path.parent, "metadata")
+    (run_writer.write(tmp_path / "run") / "config.json").write_text("{")
+    refused(warehouse, tmp_path / "run", "config")
 
 
-class TestLeftovers:
-    def test_leftovers_of_dead_processes_are_removed(self, warehouse, run_dir, tmp_path, run_writer):
-        warehouse.publish(run_dir)
-        segments = warehouse.folder / "segments"
-        alive, dead, elsewhere, reused, forgotten = (segments / scratch_name() for _ in range(5))
-        dead = dead.with_name(dead.name.replace(f"-{os.getpid()}-", f"-{NO_PROCESS}-", 1))
-        elsewhere = segments / f".writing-{NO_PROCESS}-0123-{socket.gethostname()}"  # a container of the same name
-        forgotten = segments / f".writing-{NO_PROCESS}-0123-another-machine"
-        for folder in (alive, dead, elsewhere, reused, forgotten):
-            folder.mkdir()
-            (folder / "runs.parquet").write_text("half")
-        for folder in (reused, forgotten):
-            os.utime(folder, (0, 0))
-        assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
-        warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
-        left = [folder.exists() for folder in (alive, elsewhere, dead, reused, forgotten)]
-        assert left == [True, True, False, False, False]
+def test_a_failed_publish_changes_nothing(warehouse, run_dir, run_writer):
+    warehouse.publish(run_dir)
+    before, files_before = contents(warehouse), files(warehouse.folder)
+    lines = [run_writer.rollout(5, 0), run_writer.rollout(5, 1, reward="high")]
+    refused(warehouse, run_writer.write(run_dir, lines, status="completed"), "results")
+    assert (contents(warehouse), files(warehouse.folder)) == (before, files_before)
+
+
+def test_leftovers_of_dead_processes_are_removed(warehouse, run_dir, tmp_path, run_writer):
+    from nightjar.warehouse.storage.folder import scratch_name
+
+    warehouse.publish(run_dir)
+    segments = warehouse.folder / "segments"
+    alive, dead, elsewhere, reused, forgotten = (segments / scratch_name() for _ in range(5))
+    dead = dead.with_name(dead.name.replace(f"-{os.getpid()}-", f"-{NO_PROCESS}-", 1))
+    elsewhere = segments / f".writing-{NO_PROCESS}-0123-{socket.gethostname()}"  # a container of the same name
+    forgotten = segments / f".writing-{NO_PROCESS}-0123-another-machine"
+    for folder in (alive, dead, elsewhere, reused, forgotten):
+        folder.mkdir()
+        (folder / "runs.parquet").write_text("half")
+    for folder in (reused, forgotten):
+        os.utime(folder, (0, 0))
+    assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
+    warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
+    left = [folder.exists() for folder in (alive, elsewhere, dead, reused, forgotten)]
+    assert left == [True, True, False, False, False]
 
 
 class TestCatalog:
@@ -342,25 +348,28 @@ class TestCatalog:
             time.tzset()
 
 
-class TestVersions:
-    @pytest.mark.parametrize(("later", "is_newer"), [
-        ({"attempts": 501, "newest_attempt": 1990.0, "ended": 1991.0, "published": 1992.0}, True),
+def test_of_two_contents_of_a_run_the_newer_counts():
+    from nightjar.warehouse.storage.segments import is_held, make_version
+
+    first = {"attempts": 500, "newest_attempt": 2000.0, "ended": 2001.0, "published": 2002.0, "digest": "aa"}
+    for later, is_newer in (
+        ({"attempts": 501, "newest_attempt": 1990.0, "ended": 1991.0, "published": 1992.0}, True),  # a clock went back
         ({"published": 2003.0}, True),
         ({"published": 2099.0, "digest": "aa"}, False),
-    ], ids=["more attempts although a clock went back", "published later", "the same content"])  # fmt: skip
-    def test_of_two_contents_of_a_run_the_newer_counts(self, later, is_newer):
-        first = {"attempts": 500, "newest_attempt": 2000.0, "ended": 2001.0, "published": 2002.0, "digest": "aa"}
+    ):
         held, offered = make_version(**first), make_version(**{**first, "digest": "bb", **later})
-        assert is_held(held, offered) is not is_newer
-        assert offered > held
+        assert (is_held(held, offered), offered > held) == (not is_newer, True)
 
-    def test_a_time_without_a_zone_is_in_utc_wherever_it_is_read(self, tmp_path, run_writer, monkeypatch):
-        versions = set()
-        for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
-            monkeypatch.setenv("TZ", zone)
-            time.tzset()
-            run_dir = run_writer.write(tmp_path / zone, finished_at="2026-11-20T18:01:01")
-            versions.add(read_run(run_dir, tmp_path).version.split("-")[2])
-        monkeypatch.undo()
+
+def test_a_time_without_a_zone_is_in_utc_wherever_it_is_read(tmp_path, run_writer, monkeypatch):
+    from nightjar.warehouse.writing.run_files import read_run
+
+    versions = set()
+    for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", zone)
         time.tzset()
-        assert versions == {"1795197661000"}
+        run_dir = run_writer.write(tmp_path / zone, finished_at="2026-11-20T18:01:01")
+        versions.add(read_run(run_dir, tmp_path).version.split("-")[2])
+    monkeypatch.undo()
+    time.tzset()
+    assert versions == {"1795197661000"}

@@ -1,14 +1,8 @@
 """``nightjar warehouse``: rebuild, import, compact, prune, prices and info, with what goes wrong in practice."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
-from nightjar.warehouse import Warehouse, connect
-from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.writing.packing import merge
+from nightjar.warehouse import Warehouse
 
 EVERYTHING = ("(SELECT * EXCLUDE (run_dir, version) FROM runs)", "rollouts", "attempts", "examples")
 
@@ -58,7 +52,13 @@ class TestRebuild:
         assert nightjar("warehouse", "rebuild").code == 0
         assert everything(house) == before
 
-    def test_it_creates_a_missing_warehouse(self, house, evals, write_run, nightjar, tmp_path):
+    def test_without_run_directories_it_does_nothing_and_with_them_it_creates_a_warehouse(
+        self, house, evals, write_run, nightjar, tmp_path
+    ):
+        (tmp_path / "outputs").mkdir()
+        for folder, fault in (("outputs", "No run directories in 'outputs'."), ("nowhere", "no such file or folder")):
+            ended = nightjar("warehouse", "rebuild", folder)
+            assert (ended.code, fault in ended.err) == (1, True)
         write_run(evals, "run-1")
         write_run(tmp_path / "environments/chess/outputs/evals/chess--gpt", "run-2")
         ended = nightjar("warehouse", "rebuild", "--json")
@@ -92,16 +92,16 @@ class TestRebuild:
         assert everything(house) == before
 
     @pytest.mark.long
-    @pytest.mark.parametrize("file", ["runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"])
-    def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, damage, file):
+    def test_it_heals_damaged_segments(self, house, evals, write_run, nightjar, damage):
         publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         nightjar("warehouse", "compact", "--now")
         before = everything(house)
-        damage.truncate(segments(house)[0] / file)
-        assert nightjar("warehouse", "doctor").code == 1
-        assert nightjar("warehouse", "rebuild").code == 0
-        assert everything(house) == before
-        assert nightjar("warehouse", "doctor", "--deep").code == 0
+        for file in ("runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"):
+            damage.truncate(segments(house)[0] / file)
+            assert nightjar("warehouse", "doctor").code == 1
+            assert nightjar("warehouse", "rebuild").code == 0
+            assert everything(house) == before, file
+            assert nightjar("warehouse", "doctor", "--deep").code == 0
 
     def test_damage_without_run_directories_is_set_aside(self, house, evals, write_run, nightjar, damage, tmp_path):
         elsewhere = [write_run(tmp_path / "elsewhere", name) for name in ("whole", "lost")]
@@ -119,17 +119,11 @@ class TestRebuild:
         assert "Run 'lost' is missing since a damaged segment was set aside" in ended.out
         assert f"→ nightjar publish {tmp_path}/elsewhere/lost --warehouse" in ended.out
 
-    def test_without_run_directories_it_does_nothing(self, house, nightjar, tmp_path):
-        (tmp_path / "outputs").mkdir()
-        for folder, fault in (("outputs", "No run directories in 'outputs'."), ("nowhere", "no such file or folder")):
-            ended = nightjar("warehouse", "rebuild", folder)
-            assert (ended.code, fault in ended.err) == (1, True)
-
     @pytest.mark.long
-    def test_runs_published_meanwhile_are_there(self, house, evals, write_run, tmp_path):
+    def test_runs_published_meanwhile_are_there(self, house, evals, write_run, tmp_path, fork):
         for number in range(10):
             write_run(evals, f"run-{number:02d}")
-        rebuilding = subprocess.Popen([sys.executable, "-m", "nightjar", "warehouse", "rebuild"], text=True)
+        rebuilding = fork.nightjar("warehouse", "rebuild")
         published = 0
         while rebuilding.poll() is None:
             house.publish(write_run(tmp_path / "elsewhere", f"meanwhile-{published:03d}"))
@@ -139,13 +133,12 @@ class TestRebuild:
         assert len(run_ids(house)) == 10 + published
 
     @pytest.mark.long
-    @pytest.mark.parametrize("put", [0, 3, 6, 8])
-    def test_killed_between_two_new_segments_it_leaves_every_run(self, house, evals, write_run, put, tmp_path):
+    def test_killed_between_two_new_segments_it_leaves_every_run(self, house, evals, write_run, fork):
         """Ends the process when so many new segments are there: of six runs, and of three packs of two each."""
         publish(house, *(write_run(evals, f"run-{number}", examples=2) for number in range(6)))
         before = everything(house)
-        script = f"""
-import os
+        script = """
+import os, sys
 from pathlib import Path
 from nightjar.importers import find_run_directories
 from nightjar.warehouse import repair
@@ -158,7 +151,7 @@ commit, there = Folder.commit, []
 
 def commit_or_die(folder, segment, scratch):
     if folder is warehouse:
-        if len(there) == {put}:
+        if len(there) == int(sys.argv[1]):
             os._exit(9)
         there.append(segment)
     return commit(folder, segment, scratch)
@@ -166,31 +159,13 @@ def commit_or_die(folder, segment, scratch):
 Folder.commit = commit_or_die
 repair.rebuild(warehouse, find_run_directories([Path("outputs")]))
 """
-        ended = subprocess.run([sys.executable, "-c", script], timeout=60)
-        assert ended.returncode == 9
-        assert len(list((house.folder / "segments").glob("pack-*"))) == max(0, put - 6)
-        assert everything(house) == before
+        for put in (0, 3, 6, 8):
+            assert fork.python(script, put).wait() == 9
+            assert len(list((house.folder / "segments").glob("pack-*"))) == max(0, put - 6)
+            assert everything(house) == before
 
 
 class TestImport:
-    @pytest.fixture
-    def verifiers_results(self, tmp_path):
-        folder = tmp_path / "old/evals/reverse--m/abc"
-        folder.mkdir(parents=True)
-        metadata = {"env_id": "reverse", "model": "m", "num_examples": 1, "rollouts_per_example": 1, "avg_reward": 0.5}
-        row = {"example_id": 0, "prompt": "abc", "completion": "cba", "answer": "cba", "reward": 0.5}
-        (folder / "metadata.json").write_text(json.dumps(metadata))
-        (folder / "results.jsonl").write_text(json.dumps(row) + "\n")
-        return folder
-
-    def test_results_of_any_depth_and_program(self, house, write_run, nightjar, tmp_path, verifiers_results):
-        write_run(tmp_path / "old/ours", "run-1")
-        ended = nightjar("warehouse", "import", "old", "--json")
-        assert ended.code == 0
-        found = {one["kind"]: (one["env_id"], one["model"], one["rollouts"], one["novelty"]) for one in ended.json}
-        assert found == {"nightjar": ("gsm8k", "openai/gpt", 4, "new"), "verifiers": ("reverse", "m", 1, "new")}
-        assert house.query("SELECT avg_reward FROM leaderboard WHERE env_id = 'reverse'").rows == [(0.5,)]
-
     def test_newer_and_older_copies_are_told_apart(self, house, write_run, nightjar, tmp_path):
         for name, attempt in (("first", 1), ("second", 2)):
             write_run(tmp_path / name, "run-1", attempt=attempt)
@@ -213,26 +188,21 @@ class TestImport:
         assert run_ids(house) == ["a", "c"]
 
 
-class TestCompact:
-    @pytest.fixture
-    def three(self, house, evals, write_run):
-        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
+def test_small_segments_become_one_and_stay_an_hour_for_their_readers(house, evals, write_run, nightjar):
+    from nightjar.warehouse import connect
 
-    def test_small_segments_become_one_and_stay_an_hour_for_their_readers(self, house, three, nightjar):
-        before = everything(house)
-        with connect(house.folder) as notebook:
-            ended = nightjar("warehouse", "compact")
-            assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
-        assert "of replaced segments are removed after an hour; --now removes them at once" in ended.err
-        assert (ended.out[:12], "→ 1 segment, " in ended.out) == ("3 segments, ", True)
-        assert everything(house) == before
-        assert nightjar("warehouse", "doctor").code == 0
-
-    def test_now_removes_replaced_segments_at_once(self, house, three, nightjar):
-        record = nightjar("warehouse", "compact", "--now", "--json").json
-        assert (record["packs"], record["before"]["segments"], record["after"]["segments"]) == (1, 3, 1)
-        assert len(segments(house)) == 1
-        assert run_ids(house) == ["run-0", "run-1", "run-2"]
+    publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
+    before = everything(house)
+    with connect(house.folder) as notebook:
+        ended = nightjar("warehouse", "compact")
+        assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
+    assert "of replaced segments are removed after an hour; --now removes them at once" in ended.err
+    assert (ended.out[:12], "→ 1 segment, " in ended.out) == ("3 segments, ", True)
+    assert everything(house) == before
+    assert nightjar("warehouse", "doctor").code == 0
+    assert nightjar("warehouse", "compact", "--now", "--json").json["after"]["segments"] == 1
+    assert len(segments(house)) == 1
+    assert everything(house) == before
 
 
 class TestPrune:
@@ -248,7 +218,10 @@ class TestPrune:
 
     @pytest.mark.long
     @pytest.mark.parametrize("is_packed", [False, True])
-    def test_the_newest_of_each_environment_and_model_stay(self, nights, nightjar, is_packed):
+    def test_the_newest_of_each_environment_and_model_stay_and_a_publish_brings_the_others_back(
+        self, nights, nightjar, evals, is_packed
+    ):
+        before = everything(nights)
         if is_packed:
             nightjar("warehouse", "compact")
         assert nightjar("warehouse", "prune", "--older-than", "1d", "--keep-last", 1, "--yes").code == 0
@@ -257,6 +230,9 @@ class TestPrune:
         assert nights.query(counts).rows == [(8, 8, 2)]
         assert nights.query("SELECT count(DISTINCT run_id) FROM attempts").rows == [(2,)]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
+        for number in (1, 2, 3):
+            nights.publish(evals / f"night-{number}")
+        assert everything(nights) == before
 
     def test_a_quick_run_is_not_kept_instead_of_a_whole_one(self, house, evals, write_run, nightjar):
         house.publish(write_run(evals, "nightly", examples=5, started_at="2026-01-01T00:00:00Z"))
@@ -277,28 +253,23 @@ class TestPrune:
         assert len(run_ids(nights)) == 5
 
     @pytest.mark.long
-    @pytest.mark.parametrize("is_packed", [False, True])
-    def test_publishing_brings_a_run_back(self, nights, nightjar, evals, is_packed):
-        before = everything(nights)
-        if is_packed:
-            nightjar("warehouse", "compact")
-        nightjar("warehouse", "prune", "--older-than", "1d", "--env", "gsm8k", "--keep-last", 2, "--yes")
-        assert run_ids(nights) == ["night-3", "night-4", "other"]
-        for name in ("night-1", "night-2"):
-            nights.publish(evals / name)
-        assert everything(nights) == before
-
-    @pytest.mark.long
-    def test_an_older_version_does_not_take_its_place(self, nights, nightjar, evals, write_run):
+    def test_an_older_version_does_not_take_its_place_and_everything_may_go(self, nights, nightjar, evals, write_run):
         nightjar("warehouse", "compact")
         nights.publish(write_run(evals, "other", env_id="chess", attempt=2, started_at="2026-01-01T00:00:00Z"))
         nightjar("warehouse", "prune", "--env", "chess", "--yes")
         assert run_ids(nights) == ["night-1", "night-2", "night-3", "night-4"]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
+        ended = nightjar("warehouse", "prune", "--older-than", "1h", "--yes")
+        assert (ended.code, "4 runs, 28 rollouts, about" in ended.out) == (0, True)
+        assert (run_ids(nights), segments(nights)) == ([], [])
+        assert [nightjar("warehouse", command).code for command in ("info", "doctor")] == [0, 0]
 
     @pytest.mark.long
     def test_examples_of_other_runs_stay(self, house, evals, write_run, nightjar):
         """The second pack has left out the examples that the first one holds, and the first one goes."""
+        from nightjar.warehouse.storage.folder import Folder
+        from nightjar.warehouse.writing.packing import merge
+
         publish(house, *(write_run(evals, name, env_id="first", examples=4) for name in ("first-1", "first-2")))
         nightjar("warehouse", "compact")
         later = ("second-1", "second-2", "third")
@@ -312,56 +283,43 @@ class TestPrune:
         assert house.query(counts).rows == [(18, 18, 3)]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
 
-    @pytest.mark.long
-    def test_everything_may_go(self, nights, nightjar):
-        nightjar("warehouse", "compact")
-        ended = nightjar("warehouse", "prune", "--older-than", "1h", "--yes")
-        assert ended.code == 0
-        assert "5 runs, 32 rollouts, about" in ended.out
-        assert run_ids(nights) == []
-        assert segments(nights) == []
-        assert nightjar("warehouse").code == 0
-        assert nightjar("warehouse", "doctor").code == 0
+
+def test_prices_are_set_listed_and_removed(house, evals, write_run, nightjar):
+    house.publish(write_run(evals, "run-1", usage={"input_tokens": 1_000_000, "output_tokens": 500_000}))
+    assert "No prices" in nightjar("warehouse", "prices").err
+    nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 0.4, "--output", 1.6)
+    assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(0.4 + 0.8),)]
+    later = ("--since", "2027-01-01", "--json")
+    listed = nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2, *later).json
+    assert [(one["since"][:10], one["input"]) for one in listed] == [("1970-01-01", 0.4), ("2027-01-01", 1.0)]
+    assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(1.2),)]
+    nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 2, "--output", 2, "--since", "2027-01-01")
+    assert [one["input"] for one in nightjar("warehouse", "prices", "--json").json] == [0.4, 2.0]
+    assert nightjar("warehouse", "prices", "remove", "openai/gpt").code == 0
+    assert house.query("SELECT cost FROM runs").rows == [(None,)]
 
 
-class TestPrices:
-    def test_they_are_set_listed_and_removed(self, house, evals, write_run, nightjar):
-        house.publish(write_run(evals, "run-1", usage={"input_tokens": 1_000_000, "output_tokens": 500_000}))
-        assert "No prices" in nightjar("warehouse", "prices").err
-        nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 0.4, "--output", 1.6)
-        assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(0.4 + 0.8),)]
-        later = ("--since", "2027-01-01", "--json")
-        listed = nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2, *later).json
-        assert [(one["since"][:10], one["input"]) for one in listed] == [("1970-01-01", 0.4), ("2027-01-01", 1.0)]
-        assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(1.2),)]
-        nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 2, "--output", 2, "--since", "2027-01-01")
-        assert [one["input"] for one in nightjar("warehouse", "prices", "--json").json] == [0.4, 2.0]
-        assert nightjar("warehouse", "prices", "remove", "openai/gpt").code == 0
-        assert house.query("SELECT cost FROM runs").rows == [(None,)]
-
-    def test_invalid_prices_are_refused(self, house, nightjar):
-        given = ("warehouse", "prices", "set", "m", "--output", 1, "--input")
-        assert "date 'soon'" in nightjar(*given, 1, "--since", "soon").err
-        assert nightjar(*given, -1).code == 1
-        assert nightjar("warehouse", "prices", "set", "m").code == 2
-        assert nightjar("warehouse", "prices", "remove", "m").code == 1
+def test_invalid_prices_are_refused(house, nightjar):
+    given = ("warehouse", "prices", "set", "m", "--output", 1, "--input")
+    assert "date 'soon'" in nightjar(*given, 1, "--since", "soon").err
+    assert nightjar(*given, -1).code == 1
+    assert nightjar("warehouse", "prices", "set", "m").code == 2
+    assert nightjar("warehouse", "prices", "remove", "m").code == 1
 
 
-class TestInfo:
-    def test_it_shows_location_and_size(self, house, evals, write_run, nightjar):
-        house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
-        house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
-        ended = nightjar("warehouse")
-        assert "2 runs, 8 rollouts" in ended.out
-        assert "Newest run: new: gsm8k | openai/gpt, completed, 2026-02-01 12:30 UTC" in ended.out
-        assert nightjar("warehouse", "info").out == ended.out
-        record = nightjar("warehouse", "info", "--json").json
-        assert (record["runs"], record["rollouts"], record["newest_run"]["run_id"]) == (2, 8, "new")
+def test_info_shows_location_and_size(house, evals, write_run, nightjar):
+    house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
+    house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
+    ended = nightjar("warehouse")
+    assert "2 runs, 8 rollouts" in ended.out
+    assert "Newest run: new: gsm8k | openai/gpt, completed, 2026-02-01 12:30 UTC" in ended.out
+    assert nightjar("warehouse", "info").out == ended.out
+    record = nightjar("warehouse", "info", "--json").json
+    assert (record["runs"], record["rollouts"], record["newest_run"]["run_id"]) == (2, 8, "new")
 
-    @pytest.mark.parametrize("command", ["info", "doctor", "compact", "export", "prune"])
-    def test_no_warehouse_is_one_line(self, house, nightjar, command):
-        arguments = {"export": ["x"], "prune": ["--older-than", "1d", "--yes"]}.get(command, [])
-        ended = nightjar("warehouse", command, *arguments)
-        assert ended.code == 1
-        assert ended.err.startswith("Error: No warehouse at ")
-        assert not house.folder.exists()
+
+def test_no_warehouse_is_one_line(house, nightjar):
+    for command in ("info", "doctor", "compact", "export x", "prune --older-than 1d --yes"):
+        ended = nightjar("warehouse", *command.split())
+        assert (ended.code, ended.err.startswith("Error: No warehouse at ")) == (1, True), command
+    assert not house.folder.exists()

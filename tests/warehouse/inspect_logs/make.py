@@ -16,36 +16,11 @@ from tempfile import TemporaryDirectory
 
 import inspect_ai
 from inspect_ai import Epochs, Task, task
+from inspect_ai import model as models
+from inspect_ai import scorer as scoring
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalRevision, read_eval_log, write_eval_log
-from inspect_ai.model import (
-    ChatMessageAssistant,
-    ChatMessageSystem,
-    ChatMessageUser,
-    ContentImage,
-    ContentReasoning,
-    ContentText,
-    GenerateConfig,
-    ModelOutput,
-    ModelUsage,
-    get_model,
-)
-from inspect_ai.scorer import (
-    CORRECT,
-    INCORRECT,
-    PARTIAL,
-    Score,
-    choice,
-    includes,
-    match,
-    mean,
-    model_graded_qa,
-    scorer,
-    std,
-    stderr,
-    value_to_float,
-)
 from inspect_ai.solver import generate, multiple_choice, solver, system_message, use_tools
 from inspect_ai.tool import ToolError, tool
 
@@ -58,19 +33,19 @@ PIXEL = (
 
 
 def said(text, stop="stop", tokens=(11, 7)):
-    output = ModelOutput.from_content("mockllm/model", text, stop_reason=stop)
-    output.usage = ModelUsage(input_tokens=tokens[0], output_tokens=tokens[1], total_tokens=sum(tokens))
+    output = models.ModelOutput.from_content("mockllm/model", text, stop_reason=stop)
+    output.usage = models.ModelUsage(input_tokens=tokens[0], output_tokens=tokens[1], total_tokens=sum(tokens))
     return output
 
 
 def called(name, arguments):
-    output = ModelOutput.for_tool_call("mockllm/model", name, arguments)
-    output.usage = ModelUsage(input_tokens=11, output_tokens=7, total_tokens=18)
+    output = models.ModelOutput.for_tool_call("mockllm/model", name, arguments)
+    output.usage = models.ModelUsage(input_tokens=11, output_tokens=7, total_tokens=18)
     return output
 
 
 def mock(answer, name="model"):
-    return get_model(f"mockllm/{name}", custom_outputs=answer, memoize=False)
+    return models.get_model(f"mockllm/{name}", custom_outputs=answer, memoize=False)
 
 
 def question(messages):
@@ -98,9 +73,9 @@ def arithmetic(difficulty="easy", judge_api_key="sk-not-for-others-1234"):
     return Task(
         dataset=sums(),
         solver=[system_message("Answer with a number."), generate()],
-        scorer=match(),
+        scorer=scoring.match(),
         version="1.2.0",
-        config=GenerateConfig(temperature=0.7, max_tokens=64),
+        config=models.GenerateConfig(temperature=0.7, max_tokens=64),
         tags=["nightly", "sums"],
         metadata={"owner": "evals"},
     )
@@ -115,7 +90,7 @@ def choices():
         ("Which is largest?", ["1", "2", "30"], "C"),
     ]
     dataset = [Sample(input=text, choices=options, target=target) for text, options, target in questions]
-    return Task(dataset=dataset, solver=multiple_choice(multiple_correct=True), scorer=choice())
+    return Task(dataset=dataset, solver=multiple_choice(multiple_correct=True), scorer=scoring.choice())
 
 
 def chooses(messages, *_):
@@ -142,7 +117,7 @@ def divide():
 def tools():
     targets = {n: "undefined" if n == 2 else str(n / (n - 2)) for n in range(1, 6)}
     dataset = [Sample(input=f"What is {n} / {n - 2}?", target=target) for n, target in targets.items()]
-    return Task(dataset=dataset, solver=[use_tools(divide()), generate()], scorer=includes())
+    return Task(dataset=dataset, solver=[use_tools(divide()), generate()], scorer=scoring.includes())
 
 
 def uses_tool(messages, *_):
@@ -160,7 +135,7 @@ def agents():
         Sample(input="What is 8 / 4? Use the tool.", target="2.0"),
         Sample(input="Halve 8.", target="4.0"),
     ]
-    return Task(dataset=dataset, solver=react(prompt="You are careful.", tools=[divide()]), scorer=includes())
+    return Task(dataset=dataset, solver=react(prompt="You are careful.", tools=[divide()]), scorer=scoring.includes())
 
 
 def acts(messages, *_):
@@ -169,38 +144,41 @@ def acts(messages, *_):
     return called("divide", {"x": 8, "y": 2})
 
 
-@scorer(metrics={"brevity": [mean(), stderr()], "tone": [mean(), std()]})
+@scoring.scorer(metrics={"brevity": [scoring.mean(), scoring.stderr()], "tone": [scoring.mean(), scoring.std()]})
 def style():
     async def score(state, target):
         text = state.output.completion
         value = {"brevity": 1 / (1 + len(text)), "tone": text.count("e")}
-        return Score(value=value, explanation="counted", metadata={"length": len(text)})
+        return scoring.Score(value=value, explanation="counted", metadata={"length": len(text)})
 
     return score
 
 
-@scorer(metrics=[mean(), stderr()])
+@scoring.scorer(metrics=[scoring.mean(), scoring.stderr()])
 def partly():
     async def score(state, target):
         text = state.output.completion
-        return Score(value=CORRECT if text == target.text else PARTIAL if len(text) > 3 else INCORRECT, answer=text)
+        return scoring.Score(
+            value=scoring.CORRECT if text == target.text else scoring.PARTIAL if len(text) > 3 else scoring.INCORRECT,
+            answer=text,
+        )
 
     return score
 
 
-@scorer(metrics=[mean(), stderr()])
+@scoring.scorer(metrics=[scoring.mean(), scoring.stderr()])
 def sometimes():
     async def score(state, target):
         if state.metadata["level"]:
-            return Score.unscored(reason="grader_failed", explanation="no verdict")
-        return Score(value=state.output.completion == target.text)
+            return scoring.Score.unscored(reason="grader_failed", explanation="no verdict")
+        return scoring.Score(value=state.output.completion == target.text)
 
     return score
 
 
 @task
 def scorers():
-    return Task(dataset=sums(), solver=generate(), scorer=[partly(), match(), style(), sometimes()])
+    return Task(dataset=sums(), solver=generate(), scorer=[partly(), scoring.match(), style(), sometimes()])
 
 
 class Wavering:
@@ -216,7 +194,7 @@ class Wavering:
 @task
 def epochs():
     reducers = ["mean", "pass_at_2", "mode", "at_least_3"]
-    return Task(dataset=sums(5), solver=generate(), scorer=match(), epochs=Epochs(4, reducers))
+    return Task(dataset=sums(5), solver=generate(), scorer=scoring.match(), epochs=Epochs(4, reducers))
 
 
 def breaks(messages, *_):
@@ -228,12 +206,12 @@ def breaks(messages, *_):
 
 @task
 def errors():
-    return Task(dataset=sums(), solver=generate(), scorer=match(), fail_on_error=False)
+    return Task(dataset=sums(), solver=generate(), scorer=scoring.match(), fail_on_error=False)
 
 
 @task
 def errors_scored():
-    return Task(dataset=sums(), solver=generate(), scorer=match(), fail_on_error=False, score_on_error=True)
+    return Task(dataset=sums(), solver=generate(), scorer=scoring.match(), fail_on_error=False, score_on_error=True)
 
 
 @solver
@@ -243,14 +221,14 @@ def talks():
             state = await generate(state)
             if state.sample_id == "sum-0":
                 return state
-            state.messages.append(ChatMessageUser(content="Go on."))
+            state.messages.append(models.ChatMessageUser(content="Go on."))
 
     return solve
 
 
 @task
 def limits():
-    return Task(dataset=sums(4), solver=talks(), scorer=match(), message_limit=6, token_limit=1000)
+    return Task(dataset=sums(4), solver=talks(), scorer=scoring.match(), message_limit=6, token_limit=1000)
 
 
 def rambles(messages, *_):
@@ -263,19 +241,24 @@ def rambles(messages, *_):
 @task
 def conversations():
     prompt = [
-        ChatMessageSystem(content="Think about apples. " * 60),
-        ChatMessageUser(content="1 + 1?"),
-        ChatMessageAssistant(content="2"),
-        ChatMessageUser(content="1 + 2?"),
+        models.ChatMessageSystem(content="Think about apples. " * 60),
+        models.ChatMessageUser(content="1 + 1?"),
+        models.ChatMessageAssistant(content="2"),
+        models.ChatMessageUser(content="1 + 2?"),
     ]
-    picture = [ChatMessageUser(content=[ContentText(text="What colour?"), ContentImage(image=PIXEL)])]
+    picture = [
+        models.ChatMessageUser(content=[models.ContentText(text="What colour?"), models.ContentImage(image=PIXEL)])
+    ]
     dataset = [Sample(input=prompt, target="3"), Sample(input=picture, target=["red", "crimson"])]
-    return Task(dataset=dataset, solver=generate(), scorer=model_graded_qa(model=mock(judges, "judge")))
+    return Task(dataset=dataset, solver=generate(), scorer=scoring.model_graded_qa(model=mock(judges, "judge")))
 
 
 def reasons(*_):
     output = said("")
-    output.choices[0].message.content = [ContentReasoning(reasoning="One and two is three."), ContentText(text="3")]
+    output.choices[0].message.content = [
+        models.ContentReasoning(reasoning="One and two is three."),
+        models.ContentText(text="3"),
+    ]
     output.completion = "3"
     return output
 
@@ -338,7 +321,7 @@ def values(metrics):
 def as_number(value):
     if isinstance(value, dict):
         return {name: as_number(each) for name, each in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value_to_float()(value)
+    return None if isinstance(value, float) and math.isnan(value) else scoring.value_to_float()(value)
 
 
 if __name__ == "__main__":
