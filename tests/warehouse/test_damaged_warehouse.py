@@ -40,21 +40,6 @@ def duckdb():
     return duckdb
 
 
-@pytest.fixture(scope="module")
-def ask():
-    """Asks a question of a warehouse's reader."""
-    from nightjar.warehouse.reading.reader import Reader
-
-    return lambda house, question: Reader(house.store()).ask(question)
-
-
-@pytest.fixture(scope="module")
-def explained():
-    from nightjar.warehouse.database import explained
-
-    return lambda: explained("The query failed")
-
-
 def diagnose(house):
     from nightjar.warehouse.doctor import diagnose
 
@@ -163,19 +148,21 @@ class TestAQuery:
         with pytest.raises(WarehouseError, match=r"^The query failed: .+$"):
             house.query(ALL)
 
-    def test_an_error_without_a_message_may_be_damage(self, house, ask, explained, duckdb):
+    def test_an_error_without_a_message_may_be_damage(self, house, duckdb):
+        from nightjar.warehouse.database import explained
+
         for raised, said in (
             (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
             (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
         ):
 
             def fail(_connection, raised=raised):
-                with explained():
+                with explained("The query failed"):
                     raise raised
 
             advice = f"That may be damage. Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
             with pytest.raises(WarehouseError, match=rf"^The query failed: {said}\. {advice}$"):
-                ask(house, fail)
+                house._backend.ask(fail)
 
     def test_warns_once_of_a_segment_that_does_not_count(self, house, caplog):
         path = segment(house)
@@ -208,19 +195,21 @@ class TestAQuery:
                 with pytest.raises(WarehouseError, match="The query failed: "):
                     house._backend.ask(partial(run, sql=sql, parameters=None))
 
-    def test_a_file_that_never_existed_is_looked_for_once(self, house, ask, explained):
+    def test_a_file_that_never_existed_is_looked_for_once(self, house):
+        from nightjar.warehouse.database import explained
+
         asked = []
 
         def question(connection):
             asked.append(connection)
-            with explained():
+            with explained("The query failed"):
                 connection.execute(f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')")
 
         with pytest.raises(WarehouseError, match="No files found"):
-            ask(house, question)
+            house._backend.ask(question)
         assert len(asked) == 1
 
-    def test_a_file_that_was_removed_meanwhile_is_looked_for_again_within_the_time_limit(self, house, write_run, ask):
+    def test_a_file_that_was_removed_meanwhile_is_looked_for_again_within_the_time_limit(self, house, write_run):
         from nightjar.warehouse.reading.process import TimeLimit
         from nightjar.warehouse.reading.querying import run_query, run_stoppable
 
@@ -233,7 +222,7 @@ class TestAQuery:
                 run_stoppable(partial(run_query, connection, sql, None), connection, limit)
 
         with pytest.raises(WarehouseError, match=r"stopped after 0\.5 s"):
-            ask(house, question)
+            house._backend.ask(question)
         assert tries == [0, 1]
 
     def test_quotes_the_path_in_the_command(self, house, damage, tmp_path):
@@ -252,7 +241,7 @@ def test_the_message_about_an_object_store_says_what_to_move_away(tmp_path):
         ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
         ("segment.json", b"{", "is damaged: segment.json: "),
     ]):  # fmt: skip
-        url = f"memory://damaged-{tmp_path}/{number}"
+        url = f"memory://damaged/{number}"
         Warehouse(url).publish(tmp_path / "evals" / "run-1")
         [path] = [path for path in store.find(url) if path.endswith(name)]
         store.rm_file(path)

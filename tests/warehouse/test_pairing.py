@@ -151,13 +151,13 @@ class TestAcrossPrograms:
 
 
 def test_within_an_environment_another_content_is_another_version_and_a_changed_answer_is_no_pair(nightjar_run):
+    from nightjar.reports.comparison import findings
+
     before = nightjar_run("before", mark="old")
     with pytest.raises(ConfigError, match=r"the same questions and answers, with other system prompts"):
         analysis.compare_runs(before, nightjar_run("after", mark="new"))
     elsewhere = nightjar_run("elsewhere", mark="new", env_id="maths")
     assert analysis.compare_runs(before, elsewhere).paired_by == {"question": 3}
-    from nightjar.reports.comparison import findings
-
     found = analysis.compare_runs(before, nightjar_run("changed", mark="old", answers=["5", "4", "1,235"]))
     assert (found.pairs, found.paired_by) == (2, {"content": 2})
     told = [(one.side, one.reason) for one in found.unpaired]

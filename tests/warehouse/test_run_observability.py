@@ -109,7 +109,7 @@ def test_a_run_of_several_turns_has_the_sums_of_its_calls(ask, tmp_path, served)
         return "nothing"
 
     env = ToolEnv(tools=[look], dataset=[{"question": "Where?"}] * 3, rubric=Rubric([lambda state: 0.0]))
-    with served.ModelServer(served.Script([*[served.tool_call("look")] * 2, "There."])) as server:
+    with served.ModelServer(served.Script([*(served.tool_call("look") for _ in range(2)), "There."])) as server:
         config = ClientConfig(api_base_url=server.base_url, middleware=[{"use": "turn_limit", "turns": 2}])
         env.evaluate_sync(config, "m", rollouts_per_example=1, results_path=tmp_path / "run")
     told, rows = same_as_files(ask, tmp_path / "run", tmp_path / "files")
