@@ -113,7 +113,7 @@ class TestAnswers:
     def test_several_queries_see_the_same_state(self, tmp_path, run_writer):
         warehouse = Warehouse(tmp_path / "warehouse")
         warehouse.publish(run_writer.write(tmp_path / "first"))
-        run_dirs = [run_writer.write(tmp_path / f"run-{number}", run_id=f"run-{number}") for number in range(20)]
+        run_dirs = [run_writer.write(tmp_path / f"run-{number}", run_id=f"run-{number}") for number in range(8)]
         publishing = threading.Thread(target=lambda: [warehouse.publish(run_dir) for run_dir in run_dirs])
         publishing.start()
         seen = set()
