@@ -7,16 +7,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from nightjar.clients.protocols import PROTOCOLS
-from nightjar.environments.packages.catalog import built_in_packages
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 pytestmark = pytest.mark.long
-
-BUILT_IN = sorted(package.env_id for package in built_in_packages())
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def server():
         yield server
 
 
-@pytest.mark.parametrize(("arguments", "named"), [
+WRONG = [
     (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
     (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
     (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
@@ -47,18 +45,23 @@ def server():
     (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
     (["--shuffle-seed", "one"], ["'--shuffle-seed'"]), (["--env-dir-path", ""], ["'--env-dir-path'"]),
     (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
-], ids=lambda value: " ".join(value)[:40])  # fmt: skip
-def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments, named):
-    ended = nightjar.eval("arithmetic", *arguments, server=server)
-    assert ended.code == 2
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("Error: ")
-    assert [part for part in named if part not in line] == []
-    assert (ended.stdout, nightjar.runs) == ("", [])
+]  # fmt: skip
+"""Wrong flags, and what the error names."""
 
 
-@pytest.mark.parametrize(("env_id", "arguments", "message"), [
-    ("arithmatic", [], f"(did you mean 'arithmetic'?) is not installed. Installed here: {', '.join(BUILT_IN)}."),
+def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server):
+    for arguments, named in WRONG:
+        ended = nightjar.eval("arithmetic", *arguments, server=server)
+        [line] = ended.stderr.splitlines()
+        assert (ended.code, line[:7], ended.stdout, nightjar.runs) == (2, "Error: ", "", []), arguments
+        assert [part for part in named if part not in line] == [], arguments
+    ended = nightjar.start("export", "a", "--to", "foo").wait()
+    told = "Error: Invalid value for '--to': 'foo' is not one of 'mlflow', 'wandb', 'inspect'.\n"
+    assert (ended.code, ended.stderr) == (2, told)
+
+
+IMPOSSIBLE = [
+    ("arithmatic", [], "(did you mean 'arithmetic'?) is not installed. Installed here: alphabet-sort, arithmetic, "),
     ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
     ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
     ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
@@ -66,19 +69,19 @@ def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments
     ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
     ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
     ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
-])  # fmt: skip
-def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, message):
+]
+
+
+def test_what_cannot_be_done_is_one_line_before_a_request_or_a_run(nightjar, server):
     (nightjar.folder / "file").touch()
     good = json.dumps({"question": "What is 1 + 1?", "answer": "2"})
     (nightjar.folder / "torn.jsonl").write_text(f"{good}\n{good[:20]}\n", "utf-8")
     (nightjar.folder / "odd.jsonl").write_text('{"q": "What is 1 + 1?", "answer": "2"}\n', "utf-8")
     server.reset_stats()
-    ended = nightjar.eval(env_id, *arguments, server=server)
-    assert ended.code == 1
-    assert ended.stderr.startswith("Error: ")
-    assert len(ended.stderr.splitlines()) == 1
-    assert message in ended.stderr
-    assert (ended.stdout, nightjar.runs, server.stats().received) == ("", [], 0)
+    for env_id, arguments, message in IMPOSSIBLE:
+        ended = nightjar.eval(env_id, *arguments, server=server)
+        assert message in ended.only_line
+        assert (ended.stdout, nightjar.runs, server.stats().received) == ("", [], 0), message
 
 
 def test_an_output_folder_that_is_read_only(nightjar, server, mount):
@@ -95,25 +98,22 @@ def test_a_name_that_looks_like_markup(nightjar, server):
     assert (ended.code, "arithmetic | [/x]" in ended.stdout) == (0, True), ended.stderr
 
 
-def typed(nightjar, *words, **options):
-    command = [sys.executable, "-m", "nightjar", *words]
-    return subprocess.run(command, cwd=nightjar.folder, env=nightjar.env, timeout=60, **options)
-
-
 @pytest.mark.parametrize("command", ["eval run arithmetic -n 1 --direct -m local -b {url}", "warehouse --help"])
-def test_an_output_that_is_full(nightjar, server, command):
+def test_an_output_that_is_full_is_an_error(nightjar, fork, server, command):
+    place = {"env": nightjar.env, "cwd": nightjar.folder}
     with Path("/dev/full").open("w") as full:
-        ended = typed(nightjar, *command.format(url=server.url).split(), stdout=full, stderr=subprocess.PIPE, text=True)
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == "Error: Cannot write to standard output: No space left on device"
-    assert "Traceback" not in ended.stderr
+        process = fork.nightjar(*command.format(url=server.url).split(), **place, stdout=full, stderr=PIPE)
+    _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert stderr.splitlines()[-1] == "Error: Cannot write to standard output: No space left on device"
+    assert "Traceback" not in stderr
 
 
-def test_sql_that_is_no_text(nightjar):
-    ended = typed(nightjar, "sql", input=b"SELECT \xff", capture_output=True)
-    assert ended.returncode == 1
+def test_sql_that_is_no_text_is_an_error(nightjar):
+    command = [sys.executable, "-m", "nightjar", "sql"]
+    ended = subprocess.run(command, cwd=nightjar.folder, env=nightjar.env, input=b"SELECT \xff", capture_output=True)
     [line] = ended.stderr.decode().splitlines()
-    assert "not valid UTF-8" in line
+    assert (ended.returncode, "not valid UTF-8" in line) == (1, True)
 
 
 def test_an_endpoint_that_does_not_answer(nightjar):
@@ -128,17 +128,14 @@ def test_a_model_that_is_not_there(nightjar, server):
     assert server.stats().received <= 64
 
 
-@pytest.mark.parametrize(("words", "error"), [
+UNUSABLE = [
     (["warehouse", "rebuild", "long" * 200], f"Cannot use {'long' * 50 + '…'!r}: File name too long"),
     (["eval", "logs", "a", "--prefect-url", ".."], "Prefect's server at ../api does not answer."),
     (["eval", "logs", "a", "--prefect-url", "http://a\nb"], "Prefect's server at http://a"),
     (["eval", "list", "--warehouse", "http://[::1"], "Cannot read the warehouse's location 'http://[::1': Invalid"),
-], ids=["long path", "no URL", "newline", "no address"])  # fmt: skip
-def test_an_unusable_place_is_named_in_one_line(nightjar, words, error):
-    assert nightjar.start(*words).wait().error.startswith(f"Error: {error}")
+]
 
 
-def test_an_unknown_choice_is_named_with_the_known_ones(nightjar):
-    ended = nightjar.start("export", "a", "--to", "foo").wait()
-    told = "Error: Invalid value for '--to': 'foo' is not one of 'mlflow', 'wandb', 'inspect'.\n"
-    assert (ended.code, ended.stderr) == (2, told)
+def test_an_unusable_place_is_named_in_one_line(nightjar):
+    errors = [nightjar.start(*words).wait().error for words, _ in UNUSABLE]
+    assert [error for error, (_, told) in zip(errors, UNUSABLE, strict=True) if told not in error] == []

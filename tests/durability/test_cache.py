@@ -54,28 +54,32 @@ def test_a_second_run_asks_nothing_and_its_four_rollouts_stay_four(nightjar, ser
     assert nightjar.sql(f"SELECT count(*) FROM rollouts WHERE {is_cached}") == [(20,)]
 
 
-def test_more_rollouts_ask_for_what_is_new(nightjar, serve):
+def test_a_changed_request_is_sent_and_more_rollouts_send_what_is_new(nightjar, serve):
     server = serve(Different())
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
-    assert nightjar.eval("arithmetic", "-n", 6, "-r", 5, "--cache", server=server).code == 0
-    assert server.stats().received == 20 + 5 + 5
+    for number, changed in enumerate([("-T", 0.5), ("-m", "other"), ("-t", 9), ("-a", '{"seed": 9}')], start=2):
+        assert nightjar.eval("arithmetic", *SETTINGS, *changed, server=server).code == 0
+        assert server.stats().received == 20 * number, changed
+    elsewhere = serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, server=elsewhere).code == 0
+    assert elsewhere.stats().received == 20
+    assert nightjar.eval("arithmetic", "-n", 6, "-r", 5, "--cache", server=elsewhere).code == 0
+    assert elsewhere.stats().received == 20 + 5 + 5
 
 
-@pytest.mark.parametrize("changed", [("-T", 0.5), ("-m", "other"), ("-t", 9), ("-a", '{"seed": 9}'), ()], ids=str)
-def test_another_request_is_asked(nightjar, serve, changed):
-    server = serve(Different())
-    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
-    endpoint = server if changed else serve(Different())
-    assert nightjar.eval("arithmetic", *SETTINGS, *changed, server=endpoint).code == 0
-    assert server.stats().received + (0 if changed else endpoint.stats().received) == 40
-
-
-def test_without_the_flag_nothing_is_kept_or_taken(nightjar, serve):
+def test_without_the_flag_nothing_is_kept_or_taken_and_answers_can_be_cleared(nightjar, serve):
     server = serve(Different())
     for flags in ((), ("--cache",), ()):
         assert nightjar.eval("arithmetic", "-n", 2, "-r", 1, *flags, server=server).code == 0
     assert server.stats().received == 6
+    content = b"".join(path.read_bytes() for path in (nightjar.folder / "home").glob("answers.sqlite*"))
+    assert b"Answer 3" in content
+    assert b"Compute the result" not in content, "the request itself is not on disk"
     assert sum(nightjar.json("cache", "info")["answers"].values()) == 2
+    assert nightjar.json("cache", "clear")["removed"] == 2
+    assert nightjar.json("cache", "info")["answers"] == {}
+    assert nightjar.eval("arithmetic", "-n", 2, "-r", 1, "--cache", server=server).code == 0
+    assert server.stats().received == 8
 
 
 def test_an_error_is_never_kept(nightjar, serve):
@@ -128,18 +132,6 @@ def test_conversations_and_requests_that_a_rollout_repeats(nightjar, serve):
     assert _said(second) == _said(first)
     assert {row["cached_calls"] for row in second.results} == {3}
     assert second.metadata["usage"]["input_tokens"] == 0
-
-
-def test_clearing(nightjar, serve):
-    server = serve(Different())
-    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
-    content = b"".join(path.read_bytes() for path in (nightjar.folder / "home").glob("answers.sqlite*"))
-    assert b"Answer 1" in content
-    assert b"Compute the result" not in content, "the request itself is not on disk"
-    assert nightjar.json("cache", "clear")["removed"] == 20
-    assert nightjar.json("cache", "info")["answers"] == {}
-    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
-    assert server.stats().received == 40
 
 
 def test_a_cache_that_is_broken_is_an_error_before_anything_is_asked(nightjar, serve):

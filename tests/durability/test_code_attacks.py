@@ -1,5 +1,7 @@
 """Code that attacks its tests or the machine does not pass; code that is right does."""
 
+import asyncio
+
 import pytest
 
 from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
@@ -36,11 +38,17 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-async def test_wrong_code_has_not_passed(name):
-    found = await code_sandbox_async(ScorerInput(WRONG[name], "", ROW), timeout=5.0)
-    assert found["correct"] is False
-    assert found["error"]
+async def test_wrong_code_has_not_passed():
+    places = asyncio.Semaphore(4)
+
+    async def verdict(code):
+        async with places:
+            return await code_sandbox_async(ScorerInput(code, "", ROW), timeout=5.0)
+
+    found = dict(zip(WRONG, await asyncio.gather(*map(verdict, WRONG.values())), strict=True))
+    assert {name: (each["correct"], bool(each["error"])) for name, each in found.items()} == dict.fromkeys(
+        WRONG, (False, True)
+    )
 
 
 async def test_code_that_cannot_be_defined_fails_at_every_call():
@@ -49,7 +57,7 @@ async def test_code_that_cannot_be_defined_fails_at_every_call():
     assert (broken["correct"], "SyntaxError" in broken["error"]) == (False, True)
 
 
-@pytest.mark.parametrize("answer", [
+RIGHT = [
     "    return 2 * n\n", "return n + n",
     "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
     "```\n    print('a verdict')\n    return n * 2\n```",
@@ -57,10 +65,13 @@ async def test_code_that_cannot_be_defined_fails_at_every_call():
     "<think>    return n</think>\n    half = n\n    return half * 2",
     "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
     "    from fractions import Fraction\n    return Fraction(n) * 2", "    return type('Number', (float,), {})(n * 2)",
-])  # fmt: skip
-def test_right_code_has_passed(answer):
-    found = code_sandbox(ScorerInput(answer, "", {f"_{name}": value for name, value in ROW.items()}))
-    assert found["correct"], found
+]  # fmt: skip
+
+
+def test_right_code_has_passed():
+    row = {f"_{name}": value for name, value in ROW.items()}
+    found = {answer: code_sandbox(ScorerInput(answer, "", row)) for answer in RIGHT}
+    assert {answer: verdict for answer, verdict in found.items() if not verdict["correct"]} == {}
 
 
 VALUES = {
@@ -99,13 +110,10 @@ def test_what_a_call_changes_of_its_arguments():
     assert odd["error"].startswith("AssertionError")
 
 
-def test_a_subclass_of_an_error_is_that_error():
+def test_a_subclass_of_an_error_is_that_error_and_what_cannot_be_passed_on_says_so():
     test = "try: candidate()\n    except ValueError as error: assert str(error) == 'no'"
     code = "class Odd(ValueError): pass\ndef answer():\n    raise Odd('no')"
     assert verdict_on(test, code)["correct"]
     assert verdict_on(test, code.replace("(ValueError)", "(Exception)"))["error"] == "Exception: no"
-
-
-def test_what_cannot_be_passed_on_says_so():
     found = verdict_on("candidate()", "import re\ndef answer():\n    return re.match('a', 'a')")
     assert found["error"] == "TypeError: a value of type Match cannot be passed on"

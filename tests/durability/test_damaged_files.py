@@ -96,17 +96,18 @@ def test_a_changed_reward_is_refused_everywhere_until_it_is_set_aside(nightjar, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["results.jsonl", "attempts.jsonl"])
-def test_without_checksums_of_lines_a_changed_file_is_set_aside_as_a_whole(nightjar, server, run, name):
-    path = run.path / name
-    path.with_suffix(".checksums").unlink()
-    path.write_bytes(run.content[name].replace(b"boxed{", b"boxed{1", 1))
+def test_without_checksums_of_lines_a_changed_file_is_set_aside_as_a_whole(nightjar, server, run):
     resume = ("eval", "run", "--direct", "--resume", run.path)
-    assert nightjar.start(*resume).wait().only_line.startswith(f"Error: {path} was changed after the run had ended. ")
-    nightjar.start("eval", "repair", run.path).wait().ok()
-    assert run.content[name] == b""
-    assert nightjar.start(*resume).wait().code == 0
-    assert (run.metadata["avg_reward"], run.metadata["scored"], server.stats().received) == (1.0, 10, 0)
+    for name in ("results.jsonl", "attempts.jsonl"):
+        path = run.path / name
+        path.with_suffix(".checksums").unlink()
+        path.write_bytes(run.content[name].replace(b"boxed{", b"boxed{1", 1))
+        changed = f"Error: {path} was changed after the run had ended. "
+        assert nightjar.start(*resume).wait().only_line.startswith(changed)
+        nightjar.start("eval", "repair", run.path).wait().ok()
+        assert run.content[name] == b""
+        assert nightjar.start(*resume).wait().code == 0
+        assert (run.metadata["avg_reward"], run.metadata["scored"], server.stats().received) == (1.0, 10, 0)
 
 
 def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
@@ -121,45 +122,48 @@ def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
     assert server.stats().received == 0
 
 
-class TestKilledRun:
-    def resume(self, nightjar, run):
-        return nightjar.start("eval", "run", "--direct", "--resume", run.path).wait()
+def resume(nightjar, run):
+    return nightjar.start("eval", "run", "--direct", "--resume", run.path).wait()
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
-    def test_a_removed_line_is_found(self, nightjar, killed, name):
-        path, lines = killed.path / name, killed.content[name].splitlines(keepends=True)
-        path.write_bytes(b"".join([*lines[:2], *lines[3:]]))
-        assert f"{path}, line 3 is damaged: it is not what the run wrote" in self.resume(nightjar, killed).only_line
-        repaired = nightjar.start("eval", "repair", killed.path).wait().ok().stdout
-        assert f"lines of {name} were moved or removed. The other lines are kept" in repaired
-        assert self.resume(nightjar, killed).code == 0
-        assert killed.metadata["scored"] == 20
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("left", [0, 3 * 17, 3 * 17 + 5], ids=["none", "three", "three and a part"])
-    def test_a_crash_of_the_machine_may_lose_checksums(self, nightjar, killed, left):
-        for path in killed.path.glob("*.checksums"):
-            path.write_bytes(path.read_bytes()[:left].ljust(400, b"\0") if left else b"")
-        assert self.resume(nightjar, killed).code == 0
-        assert killed.metadata["scored"] == 20
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
+def test_a_removed_line_of_a_killed_run_is_found(nightjar, killed, name):
+    path, lines = killed.path / name, killed.content[name].splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], *lines[3:]]))
+    assert f"{path}, line 3 is damaged: it is not what the run wrote" in resume(nightjar, killed).only_line
+    repaired = nightjar.start("eval", "repair", killed.path).wait().ok().stdout
+    assert f"lines of {name} were moved or removed. The other lines are kept" in repaired
+    assert resume(nightjar, killed).code == 0
+    assert killed.metadata["scored"] == 20
 
-    def test_lines_that_are_missing_at_the_end_are_done_again_with_a_warning(self, nightjar, killed):
-        path = killed.path / "attempts.jsonl"
-        path.write_bytes(b"".join(killed.content[path.name].splitlines(keepends=True)[:-2]))
-        ended = self.resume(nightjar, killed).ok()
-        assert f"WARNING {path}: the last 2 lines are missing; their work is repeated" in ended.stderr
-        assert killed.metadata["scored"] == 20
 
-    @pytest.mark.long
-    @pytest.mark.parametrize(("name", "again"), [("results.jsonl", 0), ("attempts.jsonl", 1)])
-    def test_a_torn_last_line_is_done_again(self, nightjar, killed, interrupted, name, again):
-        path, (server, _) = killed.path / name, interrupted
-        generated = len(killed.attempts)
-        path.write_bytes(killed.content[name][:-30])
-        if again:  # all answers but the last are in the ledger, and no result
-            (killed.path / "results.jsonl").write_bytes(b"")
-        ended = self.resume(nightjar, killed).ok()
-        assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
-        assert (killed.metadata["avg_reward"], killed.metadata["scored"]) == (1.0, 20)
-        assert server.stats().received == 20 - generated + again
+@pytest.mark.long
+@pytest.mark.parametrize("left", [0, 3 * 17, 3 * 17 + 5], ids=["none", "three", "three and a part"])
+def test_a_crash_of_the_machine_may_lose_checksums(nightjar, killed, left):
+    for path in killed.path.glob("*.checksums"):
+        path.write_bytes(path.read_bytes()[:left].ljust(400, b"\0") if left else b"")
+    assert resume(nightjar, killed).code == 0
+    assert killed.metadata["scored"] == 20
+
+
+def test_lines_that_are_missing_at_the_end_are_done_again_with_a_warning(nightjar, killed):
+    path = killed.path / "attempts.jsonl"
+    path.write_bytes(b"".join(killed.content[path.name].splitlines(keepends=True)[:-2]))
+    ended = resume(nightjar, killed).ok()
+    assert f"WARNING {path}: the last 2 lines are missing; their work is repeated" in ended.stderr
+    assert killed.metadata["scored"] == 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "again"), [("results.jsonl", 0), ("attempts.jsonl", 1)])
+def test_a_torn_last_line_of_a_killed_run_is_done_again(nightjar, killed, interrupted, name, again):
+    path, (server, _) = killed.path / name, interrupted
+    generated = len(killed.attempts)
+    path.write_bytes(killed.content[name][:-30])
+    if again:  # all answers but the last are in the ledger, and no result
+        (killed.path / "results.jsonl").write_bytes(b"")
+    ended = resume(nightjar, killed).ok()
+    assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
+    assert (killed.metadata["avg_reward"], killed.metadata["scored"]) == (1.0, 20)
+    assert server.stats().received == 20 - generated + again

@@ -44,25 +44,27 @@ def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, 
 SPENT = "You exceeded your current quota, please check your plan and billing details."
 
 
-@pytest.mark.parametrize(("status", "body", "said", "most"), [
+NO_ANSWERS = [
     (429, {"error": {"message": SPENT, "code": "insufficient_quota"}}, f"Error code: 429 - {SPENT}", 50),
     (500, {"error": {"message": "boom"}}, "Stopped: .*boom", 150),
     (200, b"<html><body>Welcome to our website</body></html>", "Stopped: .*Welcome to our website", 150),
     (200, {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}, "Stopped: .*no text", 150),
-], ids=["a spent account", "errors", "a web page", "empty answers"])  # fmt: skip
-def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_server, status, body, said, most):
-    received = []
-
-    def reply(request, _):
-        received.append(request.path)
-        return status, body, {"Content-Type": "text/html" if isinstance(body, bytes) else "application/json"}
-
-    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", f"{http_server(reply)}/v1")
-    assert re.search(said, ended.error)
-    assert len(received) < most
+]
 
 
-@pytest.mark.long
+def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_server):
+    for status, body, said, most in NO_ANSWERS:
+        received = []
+
+        def reply(request, _, received=received, status=status, body=body):
+            received.append(request.path)
+            return status, body, {"Content-Type": "text/html" if isinstance(body, bytes) else "application/json"}
+
+        ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", f"{http_server(reply)}/v1")
+        assert re.search(said, ended.error)
+        assert len(received) < most
+
+
 def test_with_retries_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
     ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
@@ -84,7 +86,6 @@ def test_with_retries_every_rollout_is_scored(nightjar, serve):
     assert {_key(row): list(range(1, row["attempts"] + 1)) for row in run.results} == numbers
 
 
-@pytest.mark.long
 def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_these(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
     ended = nightjar.eval("arithmetic", "-n", 100, "--request-retries", 0, server=server)
@@ -136,7 +137,6 @@ def test_an_endpoint_that_is_not_up_yet_is_waited_for(nightjar, serve):
     assert (started.code, "first 5 requests failed" in started.stderr) == (1, True)
 
 
-@pytest.mark.long
 def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
     """With retries on, an endpoint that has answered before is waited for."""
     server, url = _start_model_server(nightjar, port=0)

@@ -1,7 +1,6 @@
 """``nightjar eval list``, ``get``, ``samples`` and ``view-config`` after a few runs."""
 
 import shlex
-import shutil
 
 import pytest
 
@@ -13,8 +12,10 @@ LONG_MODEL = "other/model-70B-instruct-with-a-long-name-2026-11-26"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
 
-def make_runs(nightjar):
-    """Makes three runs: two that are complete, of two models, and one of which some rollouts failed."""
+@pytest.fixture(scope="module")
+def shared(nightjar_in, tmp_path_factory):
+    """A folder of three runs: two that are complete, of two models, and one of which some rollouts failed."""
+    nightjar = nightjar_in(tmp_path_factory.mktemp("shared"))
     for typed, answerer, faults in (
         (("-n", 2, "-r", 1), ArithmeticSolver(), Faults()),
         (("-n", 2, "-r", 2, "-m", LONG_MODEL), FixedAnswer(HOSTILE), Faults()),
@@ -23,12 +24,6 @@ def make_runs(nightjar):
         with ModelServer(answerer, faults=faults) as server:
             nightjar.eval("arithmetic", *typed, server=server)
     return nightjar
-
-
-@pytest.fixture(scope="module")
-def shared(nightjar_in, tmp_path_factory):
-    """The folder of those runs, for tests that only look at them."""
-    return make_runs(nightjar_in(tmp_path_factory.mktemp("shared")))
 
 
 def test_runs_are_listed_newest_first_and_filtered(shared):
@@ -46,17 +41,18 @@ def test_runs_are_listed_newest_first_and_filtered(shared):
     assert max(map(len, printed.stdout.splitlines())) <= 80
 
 
-def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar):
-    runs = make_runs(nightjar).runs
-    first = runs[0].metadata
-    rows = [{name: row[name] for name in ("prompt", "completion", "reward", "answer")} for row in runs[0].results]
-    shutil.rmtree(runs[0].path)
-    assert [run["path"] for run in nightjar.json("eval", "list")][-1] is None
-    got = nightjar.json("eval", "get", first["run_id"])
+def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(shared):
+    run = shared.runs[0]
+    first, results = run.metadata, run.results
+    rows = [{name: row[name] for name in ("prompt", "completion", "reward", "answer")} for row in results]
+    away = run.path.rename(shared.folder / "away")
+    assert [run["path"] for run in shared.json("eval", "list")][-1] is None
+    got = shared.json("eval", "get", first["run_id"])
     assert (got["avg_reward"], got["path"]) == (first["avg_reward"], None)
-    assert [{name: row[name] for name in rows[0]} for row in nightjar.json("eval", "samples", first["run_id"])] == rows
-    ended = nightjar.start("eval", "view-config", first["run_id"]).wait()
+    assert [{name: row[name] for name in rows[0]} for row in shared.json("eval", "samples", first["run_id"])] == rows
+    ended = shared.start("eval", "view-config", first["run_id"]).wait()
     assert (ended.code, "its directory is not here" in ended.errors[0]) == (1, True)
+    away.rename(run.path)
 
 
 def test_a_run_is_named_by_id_beginning_or_directory(shared):
@@ -69,14 +65,13 @@ def test_a_run_is_named_by_id_beginning_or_directory(shared):
     assert "3 runs begin with ''" in shared.start("eval", "get", "").wait().errors[0]
 
 
-def test_get_says_what_went_wrong_or_stopped_a_run(nightjar):
-    runs = make_runs(nightjar).runs
-    printed = nightjar.start("eval", "get", runs[2]).wait().stdout
-    metadata = runs[2].metadata
+def test_get_says_what_went_wrong_or_stopped_a_run(shared, nightjar):
+    metadata = shared.runs[2].metadata
+    printed = shared.start("eval", "get", shared.runs[2]).wait().stdout
     assert f"{metadata['scored']}, {metadata['failed']} failed" in printed
     assert next(iter(metadata["error_examples"].values())).partition("\n")[0] in printed
-    nightjar.start("eval", "run", "arithmetic", "-m", "m", "-b", "http://127.0.0.1:9/v1", "--direct").wait()
-    printed = nightjar.start("eval", "get", nightjar.runs[-1]).wait().stdout
+    nightjar.eval("arithmetic", "-m", "m", "-b", "http://127.0.0.1:9/v1")
+    printed = nightjar.start("eval", "get", nightjar.run).wait().stdout
     assert "Error:       RunAbortedError: " in printed
     assert "To do:       model API: " in printed
 
@@ -119,17 +114,13 @@ def test_examples_whose_rollouts_disagree(nightjar, serve):
     assert "--page 2" in printed.stderr
 
 
-def test_what_a_model_said_never_reaches_a_screen_raw(shared):
+def test_a_long_text_is_cut_unless_all_is_asked_for_and_never_reaches_a_screen_raw(shared, nightjar, serve):
     printed = shared.start("eval", "samples", shared.runs[1]).wait().stdout
     assert "\\boxed{0}" in printed
     assert not set("\x1b\x07") & set(printed)
-
-
-def test_a_long_text_is_cut_unless_all_is_asked_for(nightjar, serve):
     nightjar.eval("arithmetic", "-n", 1, "-r", 1, server=serve(FixedAnswer("word " * 1000)))
-    run = nightjar.run
-    assert "3,500 more characters: --full" in nightjar.start("eval", "samples", run).wait().stdout
-    assert "word " * 1000 in nightjar.start("eval", "samples", run, "--full").wait().stdout
+    assert "3,500 more characters: --full" in nightjar.start("eval", "samples", nightjar.run).wait().stdout
+    assert "word " * 1000 in nightjar.start("eval", "samples", nightjar.run, "--full").wait().stdout
 
 
 def test_the_command_of_a_run_runs_it_again(nightjar, serve):

@@ -15,7 +15,7 @@ EXAMPLES, ROLLOUTS_EACH, CONCURRENCY, TURNS = 16, 2, 6, 3
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH
 SETTINGS = ("-n", EXAMPLES, "-r", ROLLOUTS_EACH, "-c", CONCURRENCY)
 
-MULTI_TURN = """
+ENVIRONMENT = """
 import nightjar as vf
 class Board(vf.MultiTurnEnv):
     async def setup_state(self, state):
@@ -36,16 +36,6 @@ def moves(state) -> float:
 def steps(state) -> float:
     return sum(step["reward"] for step in state["trajectory"])
 
-def board() -> vf.Environment:
-    rows = [{"question": f"Question {n}, move 1?", "answer": str(n), "info": {"n": n}} for n in range(16)]
-    return Board(dataset=rows, rubric=vf.Rubric(funcs=[moves, steps]), max_turns=5)
-
-def load_environment() -> vf.Environment:
-    return board()
-"""
-
-TOOLS = """
-import nightjar as vf
 def look(where: int) -> str:
     \"\"\"Looks somewhere.\"\"\"
     return f"There are {where * 2} there."
@@ -54,24 +44,13 @@ def seen(completion, state) -> float:
     said = [message["content"] for message in completion if message["role"] == "tool"]
     return float(said == [f"There are {int(state['answer']) * 2} there."] * 2)
 
-def looking(count: int = 16) -> vf.Environment:
-    rows = [{"question": f"Look {n}", "answer": str(n)} for n in range(count)]
-    return vf.ToolEnv(tools=[look], dataset=rows, rubric=vf.Rubric(funcs=[seen]))
-
 def load_environment() -> vf.Environment:
-    return looking()
+    rows = [{"question": f"Question {n}, move 1?", "answer": str(n), "info": {"n": n}} for n in range(8)]
+    board = Board(dataset=rows, rubric=vf.Rubric(funcs=[moves, steps]), max_turns=5)
+    rows = [{"question": f"Look {n}", "answer": str(n)} for n in range(8)]
+    looking = vf.ToolEnv(tools=[look], dataset=rows, rubric=vf.Rubric(funcs=[seen]))
+    return vf.EnvGroup([board, looking], env_names=["board", "looking"])
 """
-
-GROUP = (
-    MULTI_TURN.rpartition("def load_environment")[0].replace("range(16)", "range(8)")
-    + TOOLS.rpartition("def load_environment")[0].replace("import nightjar as vf", "")
-    + """
-def load_environment() -> vf.Environment:
-    return vf.EnvGroup([board(), looking(8)], env_names=["board", "looking"])
-"""
-)
-
-ENVIRONMENTS = {"multi-turn": MULTI_TURN, "tools": TOOLS, "group": GROUP}
 
 
 def play(messages):
@@ -93,11 +72,10 @@ def kept(nightjar):
     return sum(run.count_lines("attempts.jsonl") for run in nightjar.runs)
 
 
-@pytest.mark.parametrize("kind", ENVIRONMENTS)
-def test_kills_in_the_middle_cost_only_what_was_in_flight(nightjar, nightjar_in, player, tmp_path_factory, kind):
+def test_kills_in_the_middle_cost_only_what_was_in_flight(nightjar, nightjar_in, player, tmp_path_factory):
     server = player(latency_ms=15, jitter_ms=15)
-    nightjar.write_environment("played", ENVIRONMENTS[kind])
-    moments = sorted(random.Random(kind).sample(range(1, ROLLOUTS - CONCURRENCY), 2))
+    nightjar.write_environment("played", ENVIRONMENT)
+    moments = sorted(random.Random("group").sample(range(1, ROLLOUTS - CONCURRENCY), 2))
     for moment in moments:
         command = nightjar.start_eval("played", *SETTINGS, "--resume", server=server)
         command.wait_until(lambda moment=moment: kept(nightjar) >= moment)
@@ -109,7 +87,7 @@ def test_kills_in_the_middle_cost_only_what_was_in_flight(nightjar, nightjar_in,
     asked_again = server.stats().received - ROLLOUTS * TURNS
     assert 0 <= asked_again <= len(moments) * CONCURRENCY * TURNS
     undisturbed = nightjar_in(tmp_path_factory.mktemp("undisturbed"))
-    undisturbed.write_environment("played", ENVIRONMENTS[kind])
+    undisturbed.write_environment("played", ENVIRONMENT)
     assert undisturbed.eval("played", *SETTINGS, server=player()).code == 0
     assert nightjar.run.results_that_count == undisturbed.run.results_that_count
     for field in ("status", "avg_reward", "stderr", "avg_metrics", "pass_at_k", "usage", "coverage", "stop_conditions"):
@@ -142,9 +120,8 @@ def look_back(state) -> float:
 """
 
 
-@pytest.mark.parametrize("kind", ENVIRONMENTS)
-def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player, kind):
-    source = ENVIRONMENTS[kind] + LOOKING_BACK
+def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player):
+    source = ENVIRONMENT + LOOKING_BACK
     for funcs in ("funcs=[moves, steps]", "funcs=[seen]"):
         source = source.replace(funcs, "funcs=[look_back]")
     nightjar.write_environment("played", source)
@@ -163,18 +140,16 @@ def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player,
     after_resume = read("mended")
     assert after_resume == at_once
     assert len(after_resume) == EXAMPLES
-    if kind != "tools":
-        assert after_resume["0.json"]["info"] == {"n": 0, "board": {"size": 3}}
-        assert after_resume["0.json"]["final_env_response"] == [{"role": "user", "content": "You win."}]
-        assert [step["reward"] for step in after_resume["0.json"]["steps"]] == [0.25, 0.5, 0.75]
-    if kind != "multi-turn":
-        said = [message["role"] for message in after_resume[f"{EXAMPLES - 1}.json"]["completion"]]
-        assert said == ["assistant", "tool", "assistant", "tool", "assistant"]
+    assert after_resume["0.json"]["info"] == {"n": 0, "board": {"size": 3}}
+    assert after_resume["0.json"]["final_env_response"] == [{"role": "user", "content": "You win."}]
+    assert [step["reward"] for step in after_resume["0.json"]["steps"]] == [0.25, 0.5, 0.75]
+    said = [message["role"] for message in after_resume[f"{EXAMPLES - 1}.json"]["completion"]]
+    assert said == ["assistant", "tool", "assistant", "tool", "assistant"]
 
 
 def test_keys_that_cannot_be_saved_are_named_once(nightjar, player):
     state = 'state["moves"], state["lock"], state["self"] = [], threading.Lock(), self'
-    source = MULTI_TURN.replace('state["moves"] = []', state)
+    source = ENVIRONMENT.replace('state["moves"] = []', state)
     nightjar.write_environment("played", "import threading\n" + source)
     ended = nightjar.eval("played", "-n", 8, "-r", 2, server=player()).ok()
     warnings = sorted(line for line in ended.stderr.splitlines() if "cannot be saved" in line)

@@ -54,34 +54,34 @@ def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve)
     assert base_url != server.url, "the variables do not apply to Nightjar's own flags"
 
 
-@pytest.mark.parametrize(("typed", "named"), [
-    (["arithmetic,lm-eval://sums?metric=a,tasks"], ["arithmetic", "lm-eval://sums?metric=a,tasks"]),
-    (["--bench", "lm-eval://a?metric=b,c", "--bench", "gsm8k"], ["lm-eval://a?metric=b,c", "gsm8k"]),
-    (["--adapter", "gym://cmd:serve a,b"], ["gym://cmd:serve a,b"]),
-])  # fmt: skip
-def test_commas_in_a_uri_do_not_separate_environments(nightjar, typed, named):
-    ended = nightjar.start("eval", "run", *typed, "--hosted", "-m", "m", "--dry-run", "--json").wait()
-    assert [each for each in named if json.dumps(each) not in ended.stdout] == [], ended.stderr
+def test_commas_in_a_uri_do_not_separate_environments(nightjar):
+    for typed, named in (
+        (["arithmetic,lm-eval://sums?metric=a,tasks"], ["arithmetic", "lm-eval://sums?metric=a,tasks"]),
+        (["--bench", "lm-eval://a?metric=b,c", "--bench", "gsm8k"], ["lm-eval://a?metric=b,c", "gsm8k"]),
+        (["--adapter", "gym://cmd:serve a,b"], ["gym://cmd:serve a,b"]),
+    ):
+        ended = nightjar.start("eval", "run", *typed, "--hosted", "-m", "m", "--dry-run", "--json").wait()
+        assert [each for each in named if json.dumps(each) not in ended.stdout] == [], ended.stderr
 
 
-def test_a_module_of_nightjar_is_not_an_environment(nightjar):
-    ended = nightjar.start("eval", "run", "tasks", "-m", "m", "--direct").wait()
-    assert (ended.code, "'tasks' is not installed" in ended.stderr) == (1, True)
-
-
-@pytest.mark.parametrize(("typed", "named"), [
+CONFLICTS = [
     (["--bench", "arithmetic"], ["ENV", "--bench"]), (["--bench", "a", "--adapter", "gym://h:1"], ["--bench"]),
     (["--repeats", "2", "-r", "3"], ["-r", "--repeats"]), (["--max-problems", "2", "-n", "3"], ["--max-problems"]),
     (["--model-url", "http://h/v1", "-b", "http://h/v1"], ["-b", "--model-url"]),
     (["--model-id", "a", "-m", "b"], ["-m", "--model-id"]), (["--no-progress", "--tui"], ["--no-progress"]),
     (["--system-prompt", "a", "-x", '{"system_prompt": "b"}'], ["-x", "--system-prompt"]),
     (["--override", "a=b"], ["--override"]), (["--api-key", "sk-planted-0123"], ["key", "list of processes"]),
-])  # fmt: skip
-def test_conflicting_and_unsafe_flags_are_wrong_usage(nightjar, typed, named):
-    ended = nightjar.start("eval", "run", "arithmetic", *typed).wait()
-    message = " ".join(ended.stderr.split())
-    assert (ended.code, [word for word in named if word not in message]) == (2, [])
-    assert "sk-planted" not in message
+]  # fmt: skip
+
+
+def test_conflicting_and_unsafe_flags_are_wrong_usage(nightjar):
+    for typed, named in CONFLICTS:
+        ended = nightjar.start("eval", "run", "arithmetic", *typed).wait()
+        message = " ".join(ended.stderr.split())
+        assert (ended.code, [word for word in named if word not in message]) == (2, []), typed
+        assert "sk-planted" not in message
+    ended = nightjar.start("eval", "run", "tasks", "-m", "m", "--direct").wait()
+    assert "'tasks' is not installed" in ended.error, "a module of Nightjar is not an environment"
 
 
 CONFIG = """\
@@ -138,16 +138,12 @@ def test_a_config_is_a_suite_that_continues_after_a_failed_benchmark(nightjar, s
     }  # fmt: skip
 
 
-def test_a_benchmark_beside_a_config_is_refused(nightjar):
-    (nightjar.folder / "release.yaml").write_text(CONFIG.format(url="http://127.0.0.1:1/v1"))
-    ended = nightjar.start("eval", "run", "release.yaml", "--bench", "arithmetic").wait()
-    assert (ended.code, "ENV and --bench" in ended.stderr) == (2, True)
-
-
-def test_a_flag_of_nemo_overrides_the_value_of_a_config(nightjar):
+def test_a_flag_overrides_the_value_of_a_config_and_a_benchmark_beside_it_is_refused(nightjar):
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url="http://127.0.0.1:1/v1"))
     planned = nightjar.json("eval", "run", "release.yaml", "--repeats", "4", "--dry-run")
     assert {run["config"]["rollouts_per_example"] for run in planned} == {4}
+    ended = nightjar.start("eval", "run", "release.yaml", "--bench", "arithmetic").wait()
+    assert (ended.code, "ENV and --bench" in ended.stderr) == (2, True)
 
 
 BENCH = """

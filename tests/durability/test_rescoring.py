@@ -6,50 +6,9 @@ import shlex
 
 import pytest
 
-from nightjar.model_server import Faults, FixedAnswer, Recording
+from nightjar.model_server import Faults, FixedAnswer
 
 pytestmark = pytest.mark.long
-
-PARSED_OTHERWISE = """
-import re
-import nightjar as vf
-def first_number(text):
-    found = re.findall(r"-?\\d+", text)
-    return found[0] if found else ""
-
-def same_text(completion, answer, parser):
-    return float(parser.parse_answer(completion) == answer)
-
-rubric = vf.Rubric([same_text], parser=vf.Parser(first_number))
-"""
-
-
-def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
-    server = serve(Recording.load(gsm8k / "recorded-6b-finetuning.jsonl"))
-    arguments = json.dumps({"dataset": str(gsm8k / "test.jsonl"), "system_prompt": None})
-    assert nightjar.eval("gsm8k", "-a", arguments, "-n", -1, "-r", 1, server=server).code == 0
-    [first] = nightjar.runs
-    before = first.content
-    (nightjar.folder / "strict.py").write_text(PARSED_OTHERWISE)
-
-    ended = nightjar.start("eval", "rescore", first.metadata["run_id"], "--rubric", "strict.py:rubric", "--json").wait()
-
-    assert ended.code == 0, ended.stderr
-    assert server.stats().received == 1319
-    assert first.content == before
-    files = (gsm8k / name for name in ("recorded-6b-finetuning.jsonl", "test.jsonl"))
-    said, asked_for = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
-    answers = {row["question"].strip(): row["answer"].rpartition("####")[2].strip() for row in asked_for}
-    numbers = [re.findall(r"-?[0-9]+", row["completion"])[:1] for row in said]
-    right = sum([answers[row["question"].strip()]] == first for row, first in zip(said, numbers, strict=True))
-    assert 0 < right < 286, "the other parser makes a difference"
-    [_, second] = nightjar.runs
-    metadata, run_id = second.metadata, first.metadata["run_id"]
-    found = (metadata["avg_reward"], metadata["status"], metadata["scored"], metadata["rescored_from"])
-    assert found == (pytest.approx(right / 1319), "completed", 1319, run_id)
-    rewards = nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at")
-    assert rewards == [(None, pytest.approx(286)), (run_id, pytest.approx(right))]
-    assert nightjar.sql("SELECT count(DISTINCT scoring_hash) FROM runs") == [(2,)]
 
 
 def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve):

@@ -5,9 +5,9 @@ One process writes a run directory at a time, and what changes results cannot be
 
 import json
 import signal
-import time
 
 import pytest
+from waiting import until
 
 from nightjar.model_server import Faults
 
@@ -21,31 +21,8 @@ def killed(nightjar, serve):
     command = nightjar.start_eval("arithmetic", *SETTINGS, server=server)
     command.wait_until(lambda: nightjar.runs and nightjar.run.count_lines("attempts.jsonl") >= 6)
     command.kill()
-    wait_for_silence(server)
+    until(lambda: not server.stats().in_flight)  # what it had sent before it died may be late
     return server
-
-
-def wait_for_silence(server):
-    """Waits until nothing comes any more: what a process had sent before it died may arrive late."""
-    before = -1
-    while (received := server.stats().received) != before:
-        before = received
-        time.sleep(0.5)
-
-
-def test_its_directory_alone_says_all_of_a_run(nightjar, killed):
-    run_id = nightjar.run.metadata["run_id"]
-    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait().ok()
-    printed = json.loads(ended.stdout)
-    assert (printed["run_id"], printed["scored"], printed["sampling_args"]) == (run_id, 24, {"temperature": 0.5})
-    assert killed.stats().received <= 24 + 4, "what was in flight at the kill is asked again"
-
-
-def test_the_time_before_a_kill_counts(nightjar, killed):
-    before = nightjar.run.attempts
-    assert nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait().code == 0
-    after = nightjar.run.attempts[len(before) :]
-    assert nightjar.run.metadata["time_ms"] >= _span_ms(before) + _span_ms(after)
 
 
 def _span_ms(attempts):
@@ -53,40 +30,43 @@ def _span_ms(attempts):
     return 1000 * (max(moments) - min(moments))
 
 
-@pytest.mark.parametrize("place", ["outputs/evals/arithmetic--local/renamed", "elsewhere/my-run"])
-def test_a_folder_that_was_renamed_or_moved_is_the_same_run(nightjar, killed, place):
-    run_id, target = nightjar.run.metadata["run_id"], nightjar.folder / place
-    target.parent.mkdir(parents=True, exist_ok=True)
-    nightjar.run.path.rename(target)
-    assert nightjar.start("eval", "run", "--resume", place, "--direct").wait().code == 0
-    assert json.loads((target / "metadata.json").read_bytes())["run_id"] == run_id
-    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(run_id, 24)]
-    assert killed.stats().received <= 24 + 4
-    assert nightjar.start("publish", place).wait().code == 0
-    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(24,)]
-
-
-def test_its_directory_and_a_flag_are_enough_to_let_it_grow(nightjar, killed):
+def test_its_directory_alone_says_all_of_a_run_also_to_let_it_grow(nightjar, killed):
+    run_id, before = nightjar.run.metadata["run_id"], nightjar.run.attempts
+    printed = nightjar.json("eval", "run", "--resume", nightjar.run, "--direct")
+    assert (printed["run_id"], printed["scored"], printed["sampling_args"]) == (run_id, 24, {"temperature": 0.5})
+    assert killed.stats().received <= 24 + 4, "what was in flight at the kill is asked again"
+    after = nightjar.run.attempts[len(before) :]
+    assert nightjar.run.metadata["time_ms"] >= _span_ms(before) + _span_ms(after), "the time before a kill counts"
     assert nightjar.start("eval", "run", "--resume", nightjar.run, "-n", 15, "--direct").wait().code == 0
     assert (nightjar.run.metadata["scored"], nightjar.run.metadata["sampling_args"]) == (30, {"temperature": 0.5})
 
 
-@pytest.mark.parametrize("form", ["path", "path with flags", "latest"])
-def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
+def test_a_folder_that_was_renamed_or_moved_is_the_same_run(nightjar, killed):
+    run_id = nightjar.run.metadata["run_id"]
+    for place in ("outputs/evals/arithmetic--local/renamed", "elsewhere/my-run"):
+        target = nightjar.folder / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nightjar.run.path.rename(target)
+        assert nightjar.start("eval", "run", "--resume", place, "--direct").wait().code == 0
+        assert json.loads((target / "metadata.json").read_bytes())["run_id"] == run_id
+        assert nightjar.sql("SELECT run_id, scored FROM runs") == [(run_id, 24)]
+        assert killed.stats().received <= 24 + 4
+    assert nightjar.start("publish", place).wait().code == 0
+    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(24,)]
+
+
+def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve):
     server = serve()
-    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    flags = ("eval", "run", "arithmetic", *SETTINGS, "-m", "local", "-b", server.url)
+    assert nightjar.start(*flags, "--direct").wait().code == 0
     before, content = nightjar.run.metadata, nightjar.run.content
-    if form == "path":
-        ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait()
-    else:
-        resume = ["--resume", nightjar.run] if "path" in form else ["--resume"]
-        ended = nightjar.eval("arithmetic", *SETTINGS, *resume, server=server)
-    assert ended.code == 0, ended.stderr
-    assert server.stats().received == 24
-    after = nightjar.run.metadata
-    assert {name for name in before if before[name] != after[name]} <= {"published_at"}
-    assert {name for name in content if content[name] != nightjar.run.content[name]} <= {"metadata.json"}
-    assert nightjar.sql("SELECT count(*) FROM runs") == [(1,)]
+    for words in (["eval", "run", "--resume", nightjar.run], [*flags, "--resume", nightjar.run], [*flags, "--resume"]):
+        nightjar.start(*words, "--direct").wait().ok()
+        assert server.stats().received == 24
+        after = nightjar.run.metadata
+        assert {name for name in before if before[name] != after[name]} <= {"published_at"}
+        assert {name for name in content if content[name] != nightjar.run.content[name]} <= {"metadata.json"}
+        assert nightjar.sql("SELECT count(*) FROM runs") == [(1,)]
 
 
 def test_without_an_environment_there_must_be_a_directory(nightjar):

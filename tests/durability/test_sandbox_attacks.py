@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import until
 
 from nightjar.clients import ClientConfig
 from nightjar.environments.rubrics import Rubric
@@ -65,7 +66,7 @@ def only_local(provider):
 @pytest.fixture
 async def repl(sandbox):
     repl = PythonRepl(sandbox)
-    await repl.start(20)
+    await repl.start(60)
     yield repl
     await repl.close()
 
@@ -77,7 +78,7 @@ def secret(tmp_path):
     return path
 
 
-async def run(sandbox, command, seconds=20):
+async def run(sandbox, command, seconds=60):
     return await sandbox.exec(command, timeout=seconds)
 
 
@@ -85,7 +86,7 @@ async def out(sandbox, command):
     return (await run(sandbox, command)).stdout
 
 
-async def python(sandbox, code, seconds=20):
+async def python(sandbox, code, seconds=60):
     return await sandbox.exec(["python3", "-c", textwrap.dedent(code)], timeout=seconds)
 
 
@@ -209,109 +210,108 @@ ATTACKS = {
 }  # fmt: skip
 
 
-class TestExhaustion:
-    async def test_a_fork_bomb_ends_with_its_time(self, sandbox):
-        assert (await run(sandbox, ATTACKS["forks"], seconds=1)).is_timed_out
-        assert int(await out(sandbox, COUNT_PROCESSES)) < 10
-
-    async def test_processes_are_limited(self, sandbox):
-        code = """
-            import os, signal, time
-            children = []
-            try:
-                while len(children) < 500:
-                    child = os.fork()
-                    if not child:
-                        time.sleep(30)
-                        os._exit(0)
-                    children.append(child)
-            except OSError:
-                pass
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-            print(len(children))
-        """
-        assert 10 < int((await python(sandbox, code)).stdout) <= 64
-
-    async def test_memory_of_one_process_is_limited(self, sandbox):
-        result = await python(sandbox, "x = bytearray(10**9); print('got it')")
-        assert (result.stdout, result.exit_code != 0) == ("", True)
-        assert await still_works(sandbox)
-
-    async def test_memory_of_many_processes_is_limited(self, sandbox):
-        code = """
-            import os, time
-            children = []
-            for _ in range(16):
+async def test_processes_are_limited_and_a_fork_bomb_ends_with_its_time(sandbox):
+    assert (await run(sandbox, ATTACKS["forks"], seconds=1)).is_timed_out
+    assert int(await out(sandbox, COUNT_PROCESSES)) < 10
+    code = """
+        import os, signal, time
+        children = []
+        try:
+            while len(children) < 500:
                 child = os.fork()
                 if not child:
-                    held = []
-                    for _ in range(40):
-                        held.append(bytearray(2**20))
-                        time.sleep(0.05)  # a watch is late by what others leave it of a processor
-                    time.sleep(20)
+                    time.sleep(30)
                     os._exit(0)
                 children.append(child)
-            time.sleep(5)
-            print(sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children))
-        """
-        result, held = await highest_while(python(sandbox, code), held_below)
-        assert result.stdout == "" or int(result.stdout) <= 6  # all were killed, or the largest of them
-        assert held < (256 + 500) * MEGABYTE
-        assert await still_works(sandbox)
+        except OSError:
+            pass
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        print(len(children))
+    """
+    assert 10 < int((await python(sandbox, code)).stdout) <= 64
 
-    async def test_the_model_is_told(self, sandbox, only_local):
+
+async def test_memory_of_one_process_is_limited_and_the_model_is_told(sandbox, provider):
+    result = await python(sandbox, "x = bytearray(10**9); print('got it')")
+    assert (result.stdout, result.exit_code != 0) == ("", True)
+    assert await still_works(sandbox)
+    if provider.name == "local":
         code = "import os, time; [os.fork() for _ in range(4)]; x = bytearray(40 * 2**20); time.sleep(20)"
         result = await python(sandbox, code)
         assert (result.exit_code, "more than 0.25 GB" in result.stderr) == (137, True)
 
-    @pytest.mark.parametrize("hold", HOARDS.values(), ids=HOARDS)
-    async def test_memory_cannot_be_hidden(self, sandbox, only_local, hold):
-        # on a busy machine the watch is late
-        result = await python(sandbox, f"{HOARDS_START}{hold}\ntime.sleep(10); print('got it')", seconds=60)
-        assert result.stdout == ""
-        assert await still_works(sandbox)
 
-    @pytest.mark.long
-    async def test_a_sandbox_full_of_files_is_restarted(self, sandbox, only_local):
-        said = ""
-        for attempt in range(20):
-            code = f"""
-                import os
-                for number in range(10**6):
-                    os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
-            """
-            said += (await python(sandbox, code, seconds=30)).stderr
-            if "restarted" in said:
-                break
-            await asyncio.sleep(1)
-        assert "restarted without its files" in said
-        assert await out(sandbox, "ls") == ""
-        assert await still_works(sandbox)
+async def test_memory_of_many_processes_is_limited(sandbox):
+    code = """
+        import os, time
+        children = []
+        for _ in range(16):
+            child = os.fork()
+            if not child:
+                held = []
+                for _ in range(40):
+                    held.append(bytearray(2**20))
+                    time.sleep(0.05)  # a watch is late by what others leave it of a processor
+                time.sleep(20)
+                os._exit(0)
+            children.append(child)
+        time.sleep(5)
+        print(sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children))
+    """
+    result, held = await highest_while(python(sandbox, code), held_below)
+    assert result.stdout == "" or int(result.stdout) <= 6  # all were killed, or the largest of them
+    assert held < (256 + 500) * MEGABYTE
+    assert await still_works(sandbox)
 
-    async def test_disks_are_limited(self, sandbox):
-        fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
-        places = " ".join(STORAGE)
-        filled = await out(sandbox, f"for place in {places}; do {fill}; done 2>/dev/null")
-        await run(sandbox, f"for place in {places}; do rm -f $place/big; done")
-        assert 0 < sum(map(int, filled.split())) < 256 * MEGABYTE
-        assert await still_works(sandbox)
 
-    async def test_nothing_else_can_be_written(self, sandbox):
-        places = "/ /dev /etc /usr /opt /proc /sys /bin"
-        assert await out(sandbox, f"for place in {places}; do touch $place/x 2>/dev/null && echo $place; done") == ""
+@pytest.mark.parametrize("hold", HOARDS.values(), ids=HOARDS)
+async def test_memory_cannot_be_hidden(sandbox, only_local, hold):
+    # on a busy machine the watch is late
+    result = await python(sandbox, f"{HOARDS_START}{hold}\ntime.sleep(10); print('got it')", seconds=60)
+    assert result.stdout == ""
+    assert await still_works(sandbox)
 
-    async def test_a_gigabyte_of_output_is_not_held(self, sandbox):
-        result, grown = await growth_while(run(sandbox, "yes | head -c 1000000000", seconds=60))
-        assert (result.is_truncated, len(result.stdout) < 1_100_000, grown < MAX_GROWTH_MB) == (True, True, True)
 
-    async def test_endless_output_ends_with_its_time(self, sandbox):
-        result, grown = await growth_while(run(sandbox, "yes & yes >&2", seconds=1))
-        assert (result.is_timed_out, grown < MAX_GROWTH_MB, await still_works(sandbox)) == (True, True, True)
+@pytest.mark.long
+async def test_a_sandbox_full_of_files_is_restarted(sandbox, only_local):
+    said = ""
+    for attempt in range(20):
+        code = f"""
+            import os
+            for number in range(10**6):
+                os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
+        """
+        said += (await python(sandbox, code, seconds=30)).stderr
+        if "restarted" in said:
+            break
+        await asyncio.sleep(1)
+    assert "restarted without its files" in said
+    assert await out(sandbox, "ls") == ""
+    assert await still_works(sandbox)
 
-    async def test_a_gigabyte_in_python_is_not_held(self, repl):
-        answer, grown = await growth_while(repl.run("for _ in range(1000): print('y' * 999_999)", 60))
-        assert (len(answer.stdout) < 110_000, grown < MAX_GROWTH_MB) == (True, True)
+
+async def test_disks_are_limited_and_nothing_else_can_be_written(sandbox):
+    fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
+    places = " ".join(STORAGE)
+    filled = await out(sandbox, f"for place in {places}; do {fill}; done 2>/dev/null")
+    await run(sandbox, f"for place in {places}; do rm -f $place/big; done")
+    assert 0 < sum(map(int, filled.split())) < 256 * MEGABYTE
+    assert await still_works(sandbox)
+    places = "/ /dev /etc /usr /opt /proc /sys /bin"
+    assert await out(sandbox, f"for place in {places}; do touch $place/x 2>/dev/null && echo $place; done") == ""
+
+
+async def test_a_gigabyte_of_output_is_not_held_and_endless_output_ends_with_its_time(sandbox):
+    result, grown = await growth_while(run(sandbox, "yes | head -c 1000000000", seconds=60))
+    assert (result.is_truncated, len(result.stdout) < 1_100_000, grown < MAX_GROWTH_MB) == (True, True, True)
+    result, grown = await growth_while(run(sandbox, "yes & yes >&2", seconds=1))
+    assert (result.is_timed_out, grown < MAX_GROWTH_MB, await still_works(sandbox)) == (True, True, True)
+
+
+async def test_a_gigabyte_in_python_is_not_held(repl):
+    answer, grown = await growth_while(repl.run("for _ in range(1000): print('y' * 999_999)", 60))
+    assert (len(answer.stdout) < 110_000, grown < MAX_GROWTH_MB) == (True, True)
 
 
 DAEMON = """
@@ -326,25 +326,30 @@ time.sleep(61)
 """
 
 
-class TestTheTimeLimit:
-    @pytest.mark.long
-    @pytest.mark.parametrize("command", [
-        "trap '' TERM INT HUP; while :; do sleep 60; done", "setsid sleep 61 & sleep 60",
-        "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60", f"exec python3 -c '{DAEMON}'",
-        "exec 1>&- 2>&-; sleep 60", "kill -STOP $$; sleep 60",
-    ], ids=["ignores signals", "other session", "orphan", "daemon", "closes its output", "stops itself"])  # fmt: skip
-    async def test_ends_all_that_a_command_started(self, sandbox, command):
-        before = await out(sandbox, COUNT_PROCESSES)
+STUBBORN = {
+    "ignores signals": "trap '' TERM INT HUP; while :; do sleep 60; done",
+    "other session": "setsid sleep 61 & sleep 60",
+    "orphan": "(setsid nohup sleep 61 >/dev/null 2>&1 &) ; sleep 60",
+    "daemon": f"exec python3 -c '{DAEMON}'",
+    "closes its output": "exec 1>&- 2>&-; sleep 60",
+    "stops itself": "kill -STOP $$; sleep 60",
+}
+
+
+@pytest.mark.long
+async def test_the_time_limit_ends_all_that_a_command_started(sandbox):
+    before = await out(sandbox, COUNT_PROCESSES)
+    for name, command in STUBBORN.items():
         async with asyncio.timeout(50):
-            assert (await run(sandbox, command, seconds=0.7)).is_timed_out
-        assert await out(sandbox, COUNT_PROCESSES) == before
+            assert (await run(sandbox, command, seconds=0.7)).is_timed_out, name
+        assert await out(sandbox, COUNT_PROCESSES) == before, name
 
-    async def test_survives_a_command_that_kills_its_watcher(self, sandbox):
-        assert (await run(sandbox, "sleep 63 & kill -9 -1; sleep 60", seconds=5)).exit_code in {137, None}
-        assert await still_works(sandbox)
 
-    @pytest.mark.parametrize("signals", ["kill -STOP $PPID", "while :; do kill -STOP $PPID; kill -CONT $PPID; done"])
-    async def test_survives_a_command_that_stops_its_watcher(self, sandbox, only_local, signals):
+async def test_a_sandbox_survives_a_command_that_kills_or_stops_its_watcher(sandbox, provider):
+    assert (await run(sandbox, "sleep 63 & kill -9 -1; sleep 60", seconds=5)).exit_code in {137, None}
+    assert await still_works(sandbox)
+    stops = ("kill -STOP $PPID", "while :; do kill -STOP $PPID; kill -CONT $PPID; done")
+    for signals in stops if provider.name == "local" else ():
         mark = unlikely_number()
         async with asyncio.timeout(50):
             await run(sandbox, f"sleep {mark} & {signals}; sleep {mark}", seconds=1)
@@ -352,147 +357,124 @@ class TestTheTimeLimit:
         assert not processes_with(mark)
 
 
-class TestTheEnd:
-    async def test_no_daemon_survives_it(self, sandbox, only_local):
-        mark = unlikely_number()
-        await run(sandbox, f"(setsid nohup sleep {mark} >/dev/null 2>&1 &)")
+async def test_no_daemon_survives_the_end_of_its_sandbox(sandbox, only_local):
+    mark = unlikely_number()
+    await run(sandbox, f"(setsid nohup sleep {mark} >/dev/null 2>&1 &)")
+    assert processes_with(mark)
+    await sandbox.close()
+    assert not processes_with(mark)
+
+
+async def test_nothing_survives_this_process(only_local):
+    mark = unlikely_number()
+    script = f"""
+        import asyncio
+        from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
+        async def main():
+            sandbox = LocalProvider().new_sandbox(CreateSandboxRequest())
+            await sandbox.start()
+            await sandbox.exec("(setsid nohup sleep {mark} >/dev/null 2>&1 &)", timeout=10)
+            print("ready", flush=True)
+            await sandbox.exec("sleep {mark}", timeout=60)
+
+        asyncio.run(main())
+    """
+    code = textwrap.dedent(script)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.PIPE)
+    try:
+        assert await asyncio.wait_for(process.stdout.readline(), 120) == b"ready\n"
         assert processes_with(mark)
-        await sandbox.close()
-        assert not processes_with(mark)
-
-    async def test_nothing_survives_this_process(self, only_local):
-        mark = unlikely_number()
-        script = f"""
-            import asyncio
-            from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-            async def main():
-                sandbox = LocalProvider().new_sandbox(CreateSandboxRequest())
-                await sandbox.start()
-                await sandbox.exec("(setsid nohup sleep {mark} >/dev/null 2>&1 &)", timeout=10)
-                print("ready", flush=True)
-                await sandbox.exec("sleep {mark}", timeout=60)
-
-            asyncio.run(main())
-        """
-        code = textwrap.dedent(script)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.PIPE)
-        try:
-            assert await asyncio.wait_for(process.stdout.readline(), 30) == b"ready\n"
-            assert processes_with(mark)
-        finally:
-            process.kill()
-            await process.communicate()
-        async with asyncio.timeout(30):
-            while processes_with(mark):  # noqa: ASYNC110 - no event tells
-                await asyncio.sleep(0.05)
+    finally:
+        process.kill()
+        await process.communicate()
+    until(lambda: not processes_with(mark))
 
 
-class TestSecrets:
-    async def test_the_environment_has_none(self, sandbox):
-        assert SECRET not in await out(sandbox, "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+async def test_secrets_and_files_of_this_machine_are_not_there(sandbox, provider, secret):
+    assert SECRET not in await out(sandbox, "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    places = [secret, project, "/etc/shadow", "/var/lib/dpkg/status", "/run/docker.sock"]
+    places += [f"{prefix}{secret}" for prefix in ("/proc/1/root", "/proc/self/root", "/proc/1/cwd", "../../../..")]
+    code = f"""
+        for path in {[str(place) for place in places]}:
+            try:
+                print(path, len(open(path).read()))
+            except OSError:
+                pass
+    """
+    assert (await python(sandbox, code)).stdout == ""
+    if provider.name != "local":
+        return
+    assert await out(sandbox, "cat /etc/passwd") == "user:x:1000:1000::/workspace:/bin/sh\n"
+    found = await out(sandbox, "find /home /root -type f -not -path '*/python*' -not -path '*/lib/*' 2>/dev/null")
+    assert [line for line in found.splitlines() if not line.startswith(sys.base_prefix)] == []
+    found = await out(sandbox, "ls /usr /usr/local | sort -u")
+    usual = {"bin", "include", "lib", "lib32", "lib64", "libexec", "libx32", "local", "sbin", "share"}
+    assert set(found.split()) - {"/usr:", "/usr/local:"} <= usual, "only programs and libraries"
+    assert await out(sandbox, "find /usr/lib* /usr/local/lib* -maxdepth 3 -path '*/python3*/*-packages/*'") == ""
 
-    async def test_files_of_this_machine_are_not_there(self, sandbox, secret):
-        project = Path(__file__).parents[2] / "pyproject.toml"
-        places = [secret, project, "/etc/shadow", "/var/lib/dpkg/status", "/run/docker.sock"]
-        places += [f"{prefix}{secret}" for prefix in ("/proc/1/root", "/proc/self/root", "/proc/1/cwd", "../../../..")]
-        code = f"""
-            for path in {[str(place) for place in places]}:
-                try:
-                    print(path, len(open(path).read()))
-                except OSError:
-                    pass
-        """
-        assert (await python(sandbox, code)).stdout == ""
 
-    async def test_homes_are_empty(self, sandbox, only_local):
-        found = await out(sandbox, "find /home /root -type f -not -path '*/python*' -not -path '*/lib/*' 2>/dev/null")
-        assert [line for line in found.splitlines() if not line.startswith(sys.base_prefix)] == []
-
-    async def test_of_the_system_s_folders_only_programs_and_libraries_are_there(self, sandbox, only_local):
-        found = await out(sandbox, "ls /usr /usr/local | sort -u")
-        usual = {"bin", "include", "lib", "lib32", "lib64", "libexec", "libx32", "local", "sbin", "share"}
-        assert set(found.split()) - {"/usr:", "/usr/local:"} <= usual
-        assert await out(sandbox, "find /usr/lib* /usr/local/lib* -maxdepth 3 -path '*/python3*/*-packages/*'") == ""
-
-    async def test_a_project_among_them_is_not_there(self, provider, only_local, monkeypatch):
-        folder = next(path for path in Path("/usr/share").iterdir() if path.is_dir() and any(path.iterdir()))  # noqa: ASYNC240
-        monkeypatch.chdir(folder)
-        sandbox = provider.new_sandbox(CreateSandboxRequest(**LIMITS))
+@pytest.mark.skipif(not os.access("/usr/lib", os.W_OK), reason="writes into /usr")
+@pytest.mark.parametrize("has_dpkg", [True, False])
+async def test_a_project_below_usr_is_not_there_and_programs_run(provider, only_local, has_dpkg, monkeypatch, tmp_path):
+    if not has_dpkg:
+        monkeypatch.setattr(bubblewrap, "_DPKG", tmp_path)
+    bubblewrap._packaged.cache_clear()
+    bubblewrap._foreign_folders.cache_clear()
+    name = f"nightjar-{os.getpid()}"
+    projects = [Path(folder, name) for folder in ("/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/bin")]
+    sandbox = provider.new_sandbox(CreateSandboxRequest(**LIMITS))
+    try:
+        for project in projects:
+            (project / "inside").mkdir(parents=True)
+            (project / ".env").write_text(SECRET)
+        monkeypatch.chdir(projects[0])
+        monkeypatch.syspath_prepend(projects[0] / "inside")
         await sandbox.start()
-        assert await out(sandbox, f"ls -A {folder}; echo end") == "end\n"
+        assert await out(sandbox, f"find /usr/*/{name} /usr/local/*/{name} -type f; echo end") == "end\n"
+        assert (await run(sandbox, f"touch {projects[1]}/file")).exit_code != 0
+        for command in ("perl -MPOSIX -e 1", "git init -q", "node -e 1", "TZ=Asia/Tokyo date | grep JST"):
+            ended = await run(sandbox, command)
+            assert ended.exit_code in {0, 127}, ended.stderr  # 127: this machine does not have it
+        assert "fine" in await out(sandbox, "python3 -c 'import ssl, sqlite3; print(\"fine\")'")
+    finally:
         await sandbox.close()
-
-    @pytest.mark.skipif(not os.access("/usr/lib", os.W_OK), reason="writes into /usr")
-    @pytest.mark.parametrize("has_dpkg", [True, False])
-    async def test_a_project_below_usr_is_not_there_and_programs_run(
-        self, provider, only_local, has_dpkg, monkeypatch, tmp_path
-    ):
-        if not has_dpkg:
-            monkeypatch.setattr(bubblewrap, "_DPKG", tmp_path)
+        for project in projects:
+            shutil.rmtree(project, ignore_errors=True)
         bubblewrap._packaged.cache_clear()
         bubblewrap._foreign_folders.cache_clear()
-        name = f"nightjar-{os.getpid()}"
-        projects = [Path(folder, name) for folder in ("/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/bin")]
-        sandbox = provider.new_sandbox(CreateSandboxRequest(**LIMITS))
-        try:
-            for project in projects:
-                (project / "inside").mkdir(parents=True)
-                (project / ".env").write_text(SECRET)
-            monkeypatch.chdir(projects[0])
-            monkeypatch.syspath_prepend(projects[0] / "inside")
-            await sandbox.start()
-            assert await out(sandbox, f"find /usr/*/{name} /usr/local/*/{name} -type f; echo end") == "end\n"
-            assert (await run(sandbox, f"touch {projects[1]}/file")).exit_code != 0
-            for command in ("perl -MPOSIX -e 1", "git init -q", "node -e 1", "TZ=Asia/Tokyo date | grep JST"):
-                ended = await run(sandbox, command)
-                assert ended.exit_code in {0, 127}, ended.stderr  # 127: this machine does not have it
-            assert "fine" in await out(sandbox, "python3 -c 'import ssl, sqlite3; print(\"fine\")'")
-        finally:
-            await sandbox.close()
-            for project in projects:
-                shutil.rmtree(project, ignore_errors=True)
-            bubblewrap._packaged.cache_clear()
-            bubblewrap._foreign_folders.cache_clear()
-
-    async def test_users_of_this_machine_are_not_there(self, sandbox, only_local):
-        assert await out(sandbox, "cat /etc/passwd") == "user:x:1000:1000::/workspace:/bin/sh\n"
-
-    async def test_links_lead_nowhere(self, sandbox, secret):
-        await run(sandbox, f"ln -s {secret} link; ln -s / root; ln -s /proc/1/root proc1")
-        for path in ("link", f"root{secret}", f"proc1{secret}", str(secret), f"../..{secret}"):
-            with pytest.raises(FileNotFoundError):
-                await sandbox.download(path)
-
-    async def test_uploads_stay_inside(self, sandbox, secret):
-        await run(sandbox, f"ln -s {secret} link; ln -s {secret.parent} folder; ln -s / root")
-        for path in ("link", "folder/key.txt", f"root{secret}", str(secret), f"../..{secret}"):
-            with contextlib.suppress(SandboxError):
-                await sandbox.upload(b"overwritten", path)
-        assert (secret.read_text(), list(secret.parent.iterdir())) == (SECRET, [secret])
 
 
-class TestTheRestOfTheMachine:
-    async def test_servers_on_loopback_cannot_be_reached(self, sandbox):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            address = server.getsockname()
-            result = await python(sandbox, f"import socket; socket.create_connection({address}, 2); print('reached')")
-        assert (result.stdout, "ConnectionRefusedError" in result.stderr) == ("", True)
+async def test_links_lead_nowhere_in_downloads_and_uploads(sandbox, secret):
+    await run(sandbox, f"ln -s {secret} link; ln -s {secret.parent} folder; ln -s / root; ln -s /proc/1/root proc1")
+    paths = ("link", "folder/key.txt", f"root{secret}", f"proc1{secret}", str(secret), f"../..{secret}")
+    for path in paths:
+        with pytest.raises(FileNotFoundError):
+            await sandbox.download(path)
+    for path in paths:
+        with contextlib.suppress(SandboxError):
+            await sandbox.upload(b"overwritten", path)
+    assert (secret.read_text(), list(secret.parent.iterdir())) == (SECRET, [secret])
 
-    async def test_sockets_without_a_file_cannot_be_reached(self, sandbox, only_local):
+
+async def test_servers_and_processes_of_this_machine_cannot_be_reached(sandbox, provider):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        result = await python(sandbox, f"import socket; socket.create_connection({address}, 20); print('reached')")
+    assert (result.stdout, "ConnectionRefusedError" in result.stderr) == ("", True)
+    if provider.name == "local":
         name = f"\0nightjar-test-{os.getpid()}"
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(name)
             server.listen()
             await check_attempts(sandbox, {f"socket.socket(socket.AF_UNIX).connect({name!r})": "ECONNREFUSED"})
-
-    async def test_its_processes_are_not_to_be_seen_or_killed(self, sandbox):
-        victim = await asyncio.create_subprocess_exec("sleep", "60")
-        try:
-            seen = await out(sandbox, f"kill -9 {victim.pid}; cat /proc/{victim.pid}/comm; kill -9 -1")
-            assert ("sleep" in seen, victim.returncode) == (False, None)
-        finally:
-            victim.kill()
-            await victim.wait()
+    victim = await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        seen = await out(sandbox, f"kill -9 {victim.pid}; cat /proc/{victim.pid}/comm; kill -9 -1")
+        assert ("sleep" in seen, victim.returncode) == (False, None)
+    finally:
+        victim.kill()
+        await victim.wait()
 
 
 TRY = """
@@ -543,17 +525,15 @@ LOCAL_ATTEMPTS = {
 
 
 async def check_attempts(sandbox, outcomes):
-    result = await sandbox.exec(["python3", "-c", TRY, *outcomes], timeout=20)
+    result = await sandbox.exec(["python3", "-c", TRY, *outcomes], timeout=60)
     assert dict(zip(outcomes, result.stdout.splitlines(), strict=True)) == {
         attempt: str(outcome) for attempt, outcome in outcomes.items()
     }
 
 
-@pytest.mark.parametrize("what", [*ATTEMPTS, *LOCAL_ATTEMPTS])
-async def test_what_a_sandbox_does_not_give(request, sandbox, what):
-    if what in LOCAL_ATTEMPTS:
-        request.getfixturevalue("only_local")
-    await check_attempts(sandbox, ATTEMPTS.get(what) or LOCAL_ATTEMPTS[what])
+async def test_what_a_sandbox_does_not_give(sandbox, provider):
+    for outcomes in (ATTEMPTS | (LOCAL_ATTEMPTS if provider.name == "local" else {})).values():
+        await check_attempts(sandbox, outcomes)
 
 
 FORGED = {
@@ -574,37 +554,38 @@ def to_every_descriptor(data):
     """)
 
 
-class TestTheProtocols:
-    async def test_a_command_has_no_way_to_the_host(self, sandbox, only_local):
-        listed = (await out(sandbox, "exec ls -l /proc/self/fd")).splitlines()[1:]
-        links = {line.split()[-3]: line.split()[-1].split(":")[0] for line in listed}
-        assert {name: links[name] for name in "012"} == {"0": "pipe", "1": "pipe", "2": "pipe"}
-        assert len(links) == 4  # and the directory that is listed
+async def test_a_command_has_no_way_to_the_host(sandbox, only_local):
+    listed = (await out(sandbox, "exec ls -l /proc/self/fd")).splitlines()[1:]
+    links = {line.split()[-3]: line.split()[-1].split(":")[0] for line in listed}
+    assert {name: links[name] for name in "012"} == {"0": "pipe", "1": "pipe", "2": "pipe"}
+    assert len(links) == 4  # and the directory that is listed
 
-    @pytest.mark.parametrize("data", FORGED.values(), ids=FORGED)
-    async def test_forged_answers_of_python_do_not_disturb_this_side(self, repl, data):
-        async def attack():
-            try:
-                await repl.run(to_every_descriptor(data), 1)
-            except PythonEndedError:
-                await repl.start(20)
 
-        _, grown = await growth_while(attack())
-        assert grown < MAX_GROWTH_MB
-        assert (await repl.run("1 + 1", 20)).result == "2"
+async def test_forged_answers_of_python_do_not_disturb_this_side(repl):
+    async def attack(data):
+        try:
+            await repl.run(to_every_descriptor(data), 1)
+        except PythonEndedError:
+            await repl.start(60)
 
-    async def test_a_forged_answer_has_only_texts_and_small_numbers(self, repl):
-        message = {"id": 1, "status": "won", "stdout": [1], "result": {"reward": 1}, "execution_count": 10**30}
-        data = json.dumps(message).encode() + b"\n"
-        answer = await repl.run(to_every_descriptor(data), 5)
-        assert (answer.status, answer.stdout, answer.result, answer.execution_count) == ("error", "", None, None)
+    for name, data in FORGED.items():
+        _, grown = await growth_while(attack(data))
+        assert grown < MAX_GROWTH_MB, name
+        assert (await repl.run("1 + 1", 60)).result == "2", name
+
+
+async def test_a_forged_answer_has_only_texts_and_small_numbers(repl):
+    message = {"id": 1, "status": "won", "stdout": [1], "result": {"reward": 1}, "execution_count": 10**30}
+    data = json.dumps(message).encode() + b"\n"
+    answer = await repl.run(to_every_descriptor(data), 5)
+    assert (answer.status, answer.stdout, answer.result, answer.execution_count) == ("error", "", None, None)
 
 
 class Attacked(SandboxEnv):
     """Rewards a rollout whose sandbox has the file that the model was asked to write."""
 
     async def post_rollout(self, state):
-        found = await self.sandbox_client.execute_command(state["sandbox_id"], "cat answer", timeout=20)
+        found = await self.sandbox_client.execute_command(state["sandbox_id"], "cat answer", timeout=60)
         state["found"] = found.stdout.strip()
 
 
@@ -613,7 +594,7 @@ class Graded(SandboxEnv):
 
     async def post_rollout(self, state):
         await self.sandbox_client.upload_bytes(state["sandbox_id"], "check.sh", b"sleep 0.3\nexit 1\n")
-        done = await self.sandbox_client.execute_command(state["sandbox_id"], "sleep 0.3; sh check.sh", timeout=20)
+        done = await self.sandbox_client.execute_command(state["sandbox_id"], "sleep 0.3; sh check.sh", timeout=60)
         state["found"] = "42" if done.exit_code == 0 else ""
 
 

@@ -4,6 +4,7 @@ import sys
 from subprocess import PIPE
 
 import pytest
+from drawing import drawn
 
 from nightjar.warehouse import Warehouse
 
@@ -95,8 +96,10 @@ def ask(fork, folder):
     return ask
 
 
-@pytest.mark.parametrize("method", ["query", "query_arrow"])
-@pytest.mark.parametrize("what", [*WITH_THE_REAL_LIMITS, *WITH_AN_EIGHTH])
+MATRIX = [(method, what) for what in WITH_THE_REAL_LIMITS | WITH_AN_EIGHTH for method in ("query", "query_arrow")]
+
+
+@pytest.mark.parametrize(("method", "what"), drawn(MATRIX, 8))
 def test_no_query_takes_the_machine_or_an_eighth_of_that(ask, method, what):
     if what in WITH_THE_REAL_LIMITS:
         ask(method, WITH_THE_REAL_LIMITS[what])

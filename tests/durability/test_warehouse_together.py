@@ -11,11 +11,9 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from drawing import drawn
 
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.doctor import diagnose
-from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.writing.packing import RETIRED_FOR
 
 pytestmark = pytest.mark.long
 
@@ -115,6 +113,9 @@ def start(fork):
 
 
 def check(folder, runs):
+    from nightjar.warehouse.doctor import diagnose
+    from nightjar.warehouse.storage.folder import Folder
+
     warehouse = Warehouse(folder)
     counts = "SELECT count(*), count(DISTINCT run_id) FROM"
     assert warehouse.query(f"{counts} runs").rows == [(runs, runs)]
@@ -148,7 +149,7 @@ def test_many_publish_while_others_query(folder, run_dirs, start, tmp_path, publ
     assert hidden(folder) == []
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", drawn([1, 2, 3], 1))
 def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
     """Ten kills in some seconds; a killed publisher restarts and publishes all of its runs again."""
     moments = random.Random(seed)
@@ -176,7 +177,10 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
 
 def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs, monkeypatch):
     """A connection reads its segments for an hour, whatever is packed."""
-    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
+    from nightjar.warehouse.writing import packing
+
+    monkeypatch.setattr(packing, "FAN_IN", 4)
+    assert packing.RETIRED_FOR.total_seconds() == 3600
     [own] = run_dirs(1, 5)
     warehouse = Warehouse(folder)
     published = sorted(own.iterdir())
@@ -188,4 +192,3 @@ def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs, monkeyp
         packed = [path for path in Path(folder / "segments").iterdir() if path.name.startswith("pack-")]
         assert len(packed) == 1
         assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(2 * ROLLOUTS,)]
-    assert RETIRED_FOR.total_seconds() == 3600
