@@ -9,19 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from waiting import until
 
-from nightjar.model_server import Answer, ArithmeticSolver, ModelServer, last_user_text
+from nightjar.model_server import ArithmeticSolver, ModelServer, Script, last_user_text
 from nightjar.model_server.answerers import solve
 from nightjar.warehouse import Warehouse
 
-COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 SIGNS_OF_A_BUG = ("Traceback", "was never awaited", "was never retrieved", "Unclosed", "Exception ignored",
                   "SyntaxWarning")  # fmt: skip
 
@@ -39,7 +38,6 @@ class Ended:
     code: int
     stdout: str
     stderr: str
-    seconds: float
 
     @property
     def errors(self):
@@ -66,21 +64,11 @@ class Ended:
 class Started:
     """A command that was started, alone in a process group and with its output in files."""
 
-    def __init__(self, command, folder, env, log, fork=None):
+    def __init__(self, fork, command, folder, env, log):
         self._log = log
         with log.with_suffix(".out").open("wb") as out, log.with_suffix(".err").open("wb") as err:
-            if fork:
-                self._process = fork.nightjar(*command, env=env, cwd=folder, stdout=out, stderr=err)
-            else:
-                self._process = subprocess.Popen(
-                    [*COMMAND, *command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                    start_new_session=True,
-                )  # fmt: skip
-        self._since = time.monotonic()
-
-    @property
-    def pid(self):
-        return self._process.pid
+            self._process = fork.nightjar(*command, env=env, cwd=folder, stdout=out, stderr=err)
+        self.pid, self.send = self._process.pid, self._process.send_signal
 
     @property
     def stdout(self):
@@ -102,15 +90,13 @@ class Started:
             return False
         return True
 
-    def wait_until(self, condition, timeout_seconds=PATIENCE_SECONDS):
-        deadline = time.monotonic() + timeout_seconds
-        while not condition():
-            assert self.is_running, f"it ended before its time:\n{self.stdout}{self.stderr}"
-            assert time.monotonic() < deadline, f"waited for {timeout_seconds} s in vain:\n{self.stdout}{self.stderr}"
-            time.sleep(0.002)
+    def wait_until(self, condition):
+        def happened():
+            found = condition()
+            assert found or self.is_running, f"it ended before its time:\n{self.stdout}{self.stderr}"
+            return found
 
-    def send(self, number):
-        self._process.send_signal(number)
+        until(happened, told=lambda: f"waited in vain:\n{self.stdout}{self.stderr}", pause_seconds=0.002)
 
     def kill(self):
         self._process.kill()
@@ -118,7 +104,7 @@ class Started:
 
     def wait(self, timeout_seconds=PATIENCE_SECONDS):
         code = self._process.wait(timeout_seconds)
-        ended = Ended(code, self.stdout, self.stderr, time.monotonic() - self._since)
+        ended = Ended(code, self.stdout, self.stderr)
         found = [sign for sign in SIGNS_OF_A_BUG if sign in ended.stderr]
         assert not found, f"{found} on stderr:\n{ended.stderr}"
         return ended
@@ -197,13 +183,8 @@ class Nightjar:
     def start(self, *arguments, **variables):
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
-        started = Started(
-            [str(argument) for argument in arguments],
-            self.folder,
-            self.env | variables,
-            logs / str(len(self._started)),
-            self._fork if "PYTHONPATH" not in variables else None,  # that says what is imported
-        )
+        command, log = map(str, arguments), logs / str(len(self._started))
+        started = Started(self._fork, command, self.folder, self.env | variables, log)
         self._started.append(started)
         return started
 
@@ -245,22 +226,14 @@ class Nightjar:
 
 @pytest.fixture(scope="session")
 def nightjar_in(fork):
-    commands = []
-
-    def make(folder, **options):
-        commands.append(Nightjar(folder, fork, **options))
-        return commands[-1]
-
-    yield make
-    for command in commands:
-        command.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda folder, **options: stack.enter_context(contextlib.closing(Nightjar(folder, fork, **options)))
 
 
 @pytest.fixture
 def nightjar(tmp_path, fork):
-    command = Nightjar(tmp_path, fork)
-    yield command
-    command.close()
+    with contextlib.closing(Nightjar(tmp_path, fork)) as command:
+        yield command
 
 
 @pytest.fixture
@@ -271,19 +244,16 @@ def serve():
         )
 
 
-class Opinionated:
-    """Gets the same three problems of ten wrong in every run, so that runs can be compared."""
-
-    def answer(self, messages):
-        question = last_user_text(messages)
-        _, value = solve(question)
-        is_wrong = zlib.crc32(question.encode()) % 10 < 3
-        return Answer(question=question, text=f"The answer is \\boxed{{{value + is_wrong}}}.")
-
-
 @pytest.fixture
 def opinionated():
-    return Opinionated()
+    """Gets the same three problems of ten wrong in every run, so that runs can be compared."""
+
+    def answer(messages):
+        question = last_user_text(messages)
+        is_wrong = zlib.crc32(question.encode()) % 10 < 3
+        return f"The answer is \\boxed{{{solve(question)[1] + is_wrong}}}."
+
+    return Script(answer)
 
 
 @pytest.fixture(scope="session")

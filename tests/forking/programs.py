@@ -11,11 +11,11 @@ for run_dir in run_dirs:
 READ = """
 import sys
 from nightjar.warehouse import Warehouse
-warehouse, runs = Warehouse(sys.argv[1]), int(sys.argv[2])
+warehouse, runs, seen = Warehouse(sys.argv[1]), int(sys.argv[2]), 0
 uneven = "SELECT run_id FROM rollouts GROUP BY run_id HAVING count(*) <> 4"
-while True:
+while seen < runs:
     assert warehouse.query(uneven).rows == []
-    if warehouse.query("SELECT count(*) FROM runs").rows == [(runs,)]:
-        break
+    before, [(seen,)] = seen, warehouse.query("SELECT count(*) FROM runs").rows
+    assert seen >= before, f"{before - seen} runs are gone"
 """
 """Ends when so many runs are there; each has four rollouts."""

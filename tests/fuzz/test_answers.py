@@ -6,7 +6,6 @@ import random
 import time
 from typing import Any
 
-import httpx
 import pytest
 from damage import CASES, damaged
 
@@ -33,6 +32,8 @@ async def answer_of(server: ModelServer, kind: ClientType) -> bytes:
         await client.get_response(ASKED, "m", {"max_tokens": 9}, None)
     [sent] = server.requests
     headers = {name: value for name, value in sent.headers.items() if name == "anthropic-version"}
+    import httpx
+
     async with httpx.AsyncClient() as http:
         response = await http.post(f"{server.root_url}{sent.path}", json=sent.body, headers=headers)
     return response.raise_for_status().content

@@ -7,8 +7,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,11 +14,12 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
-import httpx
 import pytest
 from damage import damaged
+from drawing import drawn
 
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.model_server import FixedAnswer, ModelServer
@@ -114,8 +113,10 @@ def serving(sound: bytes, bad: list[bytes | tuple[bytes, ...]]) -> Iterator[str]
         thread.join()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_malformed_answers_fail_their_rollouts_and_no_others(kind: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", drawn(KINDS, 2))
+def test_malformed_answers_fail_their_rollouts_and_no_others(kind: Any, fork: Any, tmp_path: Path) -> None:
+    import httpx
+
     headers = {"anthropic-version": "2023-06-01"}
     with ModelServer(FixedAnswer("4")) as server:
         url = server.root_url + ("/v1" + PROTOCOLS[kind].route)
@@ -124,15 +125,13 @@ def test_malformed_answers_fail_their_rollouts_and_no_others(kind: Any, tmp_path
     words = ["eval", "run", "arithmetic", "--direct", "--json", "-m", "m", "--api-client-type", kind, "-r", 1, "-c", 8]
     words += ["-n", count, "--request-retries", 0, "--request-timeout", TIMEOUT_SECONDS, "--max-tokens", 9]
     with serving(sound, malformed(sound)) as url:
-        command = [sys.executable, "-P", "-m", "nightjar", *map(str, words), "-b", url]
-        environment = {**os.environ, "PRIME_API_KEY": "any"}
-        ended = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        options = {"cwd": tmp_path, "env": {**os.environ, "PRIME_API_KEY": "any"}, "stdout": PIPE, "stderr": PIPE}
+        process = fork.nightjar(*words, "-b", url, **options)
+        stdout, stderr = process.communicate(timeout=240)
 
-    assert ended.returncode == 1, ended.stderr
-    assert "Traceback" not in ended.stderr
-    metadata = json.loads(ended.stdout)
+    assert process.returncode == 1, stderr
+    assert "Traceback" not in stderr
+    metadata = json.loads(stdout)
     [results] = tmp_path.glob("outputs/evals/*/*/results.jsonl")
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     assert len(rows) == count

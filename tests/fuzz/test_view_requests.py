@@ -5,9 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from damage import CASES
-from fastapi.testclient import TestClient
 
-from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow
@@ -36,6 +34,10 @@ ODD = [
 @pytest.fixture(scope="module")
 def view(tmp_path_factory, run_writer):
     """A client of a view of two runs; what fails in it is raised."""
+    from fastapi.testclient import TestClient
+
+    from nightjar.view.server import Access, create_app
+
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
     for run_id in ("r1", "r2"):
