@@ -4,7 +4,6 @@ The server turns each protocol's request into the same chat messages before the 
 heard" can be compared with what was said, and is the same for all.
 """
 
-from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,8 +14,6 @@ import pytest
 from nightjar.clients import ClientConfig, ClientType, ReplicaClient, resolve_client
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
-from nightjar.environments import MultiTurnEnv
-from nightjar.environments.rubrics import Rubric
 from nightjar.errors import InvalidModelResponseError, ModelError, OverlongPromptError
 from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script, tool_call
 
@@ -315,43 +312,11 @@ async def test_an_sdk_client_of_the_user_gives_the_same_answers_arguments_and_fa
         theirs, mine = server.requests
     assert theirs.body == mine.body
     assert theirs.headers["X-S"] == mine.headers["X-S"] == "1"
+    async with resolve_client(sdk_client(protocol, server)) as client:
+        assert client.config is None
+        assert protocol is TOKEN or type(client) is (MESSAGES if protocol is MESSAGES else CHAT).kind
     for fields, error in UNUSABLE if protocol is not TOKEN else ():
         with ModelServer(FixedAnswer("Four."), **fields) as server:
             async with protocol.kind(sdk_client(protocol, server)) as client:
                 with pytest.raises(error):
                     await client.get_response(ASKED, "m", {"max_tokens": 9})
-
-
-@parametrized([CHAT, MESSAGES])
-async def test_a_client_is_found_for_an_sdk_client_of_the_user(protocol):
-    with ModelServer(FixedAnswer("Four.")) as server:
-        async with resolve_client(sdk_client(protocol, server)) as client:
-            assert (type(client), client.config) == (protocol.kind, None)
-
-
-class Twice(MultiTurnEnv):
-    """Asks again after the first answer."""
-
-    async def env_response(self, messages, state, **kwargs):
-        return [UserMessage(content="Sure?")]
-
-
-@every_client
-async def test_an_environment_has_a_conversation_of_two_turns(protocol):
-    dataset = [{"question": f"{number} plus two?", "answer": "4"} for number in range(4)]
-
-    def ends_with_yes(completion):
-        return float(completion[-1]["content"] == "Yes.")
-
-    env = Twice(dataset=dataset, system_prompt="Be brief.", max_turns=2, rubric=Rubric(funcs=[ends_with_yes]))
-    # The protocol of text completions has no turns: its model hears one text, every time for the first time.
-    script = Script(lambda messages: "Yes." if "Sure?" in text_in(messages[-1]) else "Four.")
-    with ModelServer(script, keep_requests=100) as server:
-        async with client_for(protocol, server.base_url) as client:
-            rows = (await env.evaluate(client, "m", {"max_tokens": 50}, rollouts_per_example=2))["outputs"]
-        paths = Counter(request.path for request in server.requests)
-    ends = {(row["reward"], row["error"], row["stop_condition"]) for row in rows}
-    assert ends == {(1.0, None, "max_turns_reached")}
-    assert [message["content"] for message in rows[0]["completion"]] == ["Four.", "Sure?", "Yes."]
-    asked_by_tokens = {protocol.path: 8, "/v1/chat/completions/tokens": 8, "/tokenize": 16}
-    assert (len(rows), paths) == (8, asked_by_tokens if protocol is TOKEN else {protocol.path: 16})

@@ -121,13 +121,6 @@ def test_an_endpoint_that_does_not_answer(nightjar):
     assert "Cannot reach http://127.0.0.1:9/v1/chat/completions: " in ended.error
 
 
-def test_a_model_that_is_not_there(nightjar, server):
-    server.reset_stats()
-    ended = nightjar.eval("arithmetic", "-n", 100, "-m", "locale", "-b", server.url)
-    assert "Error code: 404 - The model 'locale' does not exist. The server has 'local'." in ended.error
-    assert server.stats().received <= 64
-
-
 UNUSABLE = [
     (["warehouse", "rebuild", "long" * 200], f"Cannot use {'long' * 50 + '…'!r}: File name too long"),
     (["eval", "logs", "a", "--prefect-url", ".."], "Prefect's server at ../api does not answer."),

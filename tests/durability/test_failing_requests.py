@@ -42,7 +42,16 @@ NO_ANSWERS = [
 ]
 
 
-def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_server):
+def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_server, serve):
+    for refuses, said in (
+        ({"require_key": "another"}, "401 - Incorrect API key provided"),
+        ({"only_model": "other"}, "Error code: 404 - The model 'local' does not exist. The server has 'other'."),
+    ):
+        server = serve(**refuses)
+        ended = nightjar.eval("arithmetic", "-n", 500, server=server)
+        assert said in ended.error
+        assert server.stats().received <= 64, "what is in flight at once, and a few"
+        assert nightjar.runs[-1].metadata["status"] == "failed"
     for status, body, said, most in NO_ANSWERS:
         received = []
 

@@ -1,4 +1,4 @@
-"""API keys: a wrong one stops the run after a few requests, and its value is written nowhere."""
+"""API keys: their values are written nowhere."""
 
 import json
 
@@ -16,15 +16,6 @@ def everything_written(nightjar, ended):
     kinds = ("runs", "rollouts", "attempts", "examples")
     published = "".join(str(nightjar.sql(f"FROM segments.{kind}")) for kind in kinds)
     return ended.stdout + ended.stderr + published + "".join(path.read_bytes().decode("latin-1") for path in files)
-
-
-def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
-    server = serve(require_key="another")
-    ended = nightjar.eval("arithmetic", "-n", 500, "-k", "MY_KEY", server=server, MY_KEY=KEY)
-    assert "401 - Incorrect API key provided" in ended.error
-    assert server.stats().received <= 64, "what is in flight at once, and a few"
-    assert nightjar.run.metadata["status"] == "failed"
-    assert KEY not in everything_written(nightjar, ended)
 
 
 @pytest.fixture

@@ -117,15 +117,6 @@ def test_scoring_after_a_resume_sees_what_scoring_at_once_sees(nightjar, player)
     assert said == ["assistant", "tool", "assistant", "tool", "assistant"]
 
 
-def test_keys_that_cannot_be_saved_are_named_once(nightjar, player):
-    state = 'state["moves"], state["lock"], state["self"] = [], threading.Lock(), self'
-    source = ENVIRONMENT.replace('state["moves"] = []', state)
-    nightjar.write_environment("played", "import threading\n" + source)
-    ended = nightjar.eval("played", "-n", 8, "-r", 2, server=player()).ok()
-    warnings = sorted(line for line in ended.stderr.splitlines() if "cannot be saved" in line)
-    assert [name in line for name, line in zip(("'lock'", "'self'"), warnings, strict=True)] == [True, True]
-
-
 NOTING = """
 import time
 import nightjar as vf

@@ -99,18 +99,3 @@ def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, 
     assert [run["run_id"] for run in json.loads(listed.stdout)] == [RUN_ID]
     assert RUN_ID in listed.stderr, "the list names it and shows the other runs"
     assert older.stats().received == 0
-
-
-def test_two_runs_of_the_older_release_are_told_apart(nightjar, serve):
-    server = serve()
-    for folder, model in (("a", "one"), ("b", "two")):
-        shutil.copytree(OLDER / "run", nightjar.folder / folder / "run")
-        directory = RunDirectory(nightjar.folder / folder / "run")
-        directory.write_metadata(directory.read_metadata() | {"model": model})
-        change(directory.path, base_url=server.url)
-    nightjar.start("publish", "a/run").wait().ok()
-    ended = nightjar.start("publish", "b/run").wait()
-    assert (ended.code, "holds another run 'run': model: held 'one', offered 'two'" in ended.errors[0]) == (1, True)
-    assert nightjar.sql("SELECT run_id, model FROM runs") == [("run", "one")]
-    nightjar.start("publish", "b/run", "--new-id").wait().ok()
-    assert [model for _, model in nightjar.sql("SELECT run_id, model FROM runs ORDER BY model")] == ["one", "two"]

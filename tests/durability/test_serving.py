@@ -308,11 +308,3 @@ def test_a_wrong_benchmark_fails_validation(nightjar, write):
         ended = nightjar.start("validate", "bench.py").wait()
         found = [line for line in ended.stdout.splitlines() if line.startswith("FAIL") and finding in line]
         assert (ended.code, bool(found)) == (1, True), ended.stdout
-
-
-def test_benchmarks_are_listed_by_where_they_are_from(nightjar):
-    nightjar.write_environment("bench", textwrap.dedent(BENCH))
-    local = json.loads(nightjar.start("list", "--source", "local", "--json").wait().stdout)
-    assert [row["env_id"] for row in local] == ["sums"]
-    built_in = json.loads(nightjar.start("list", "-s", "builtin", "--json").wait().stdout)
-    assert {row["origin"] for row in built_in} == {"built-in"}

@@ -1,9 +1,11 @@
 """Answers of endpoints that are damaged anywhere: an answer all the same, or an invalid one, and never a crash."""
 
 import asyncio
+import gzip
 import json
 import random
 import time
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -58,28 +60,59 @@ async def test_an_answer_is_taken_or_refused(canned: Any, answers: dict[str, byt
     assert refused
 
 
-async def test_whatever_comes_in_the_place_of_http(answers: dict[str, bytes]) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-    body = answers["openai_chat_completions"]
-    chance, whole, now = random.Random(4), head % len(body) + body, b""
+HEAD = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nConnection: close\r\n%s\r\n"
+
+
+def response(body: bytes, status: int = 200, headers: bytes = b"") -> bytes:
+    return HEAD % (status, headers + b"Content-Length: %d\r\n" % len(body)) + body
+
+
+def malformed(sound: bytes) -> list[bytes]:
+    zipped = b"Content-Encoding: gzip\r\n"
+    return [
+        b"",
+        b"HTTP/1.1",
+        b"HTTP/9.9 200 OK\r\n\r\n",
+        b"\x00\xff\x00\xff" * 50,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + sound[:20],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\nabc\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X-Many: 1\r\n" * 50_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nX-Long: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        *(response(body) for body in (b"", b"null", b"[" * 100_000, b"<html>busy</html>")),
+        response(b"data: {}\n\ndata: [DONE]\n\n", headers=b"X-A: 1\r\n"),
+        response(gzip.compress(sound)[:-12], headers=zipped),
+        response(b"not gzip", headers=zipped),
+        response(json.dumps({"error": {"code": 502, "message": "no"}}).encode()),
+        response(json.dumps({"error": "overloaded"}).encode()),
+        *(response(b"", status, b"Location: http://127.0.0.1:9/v1\r\n") for status in (301, 302, 303, 307, 308)),
+        *(response(sound, status) for status in (304, 400, 418, 500, 599)),
+    ]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PROTOCOLS if kind != "openai_chat_completions_token"])
+async def test_whatever_comes_in_the_place_of_http_is_taken_or_an_error(answers: dict[str, bytes], kind: str) -> None:
+    sound, chance, taken, refused = answers[kind], random.Random(4), 0, 0
+    whole, replies = response(sound), malformed(sound)
+    for _ in range(CASES):
+        place = chance.randrange(len(whole) - len(sound))
+        replies.append(damaged(whole[: place + 40], chance) + whole[place + 40 :])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(now)
-        await writer.drain()
-        writer.close()
+        with closing(writer), suppress(ConnectionError):  # the client may go away
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(reply)
+            await writer.drain()
 
-    taken = refused = 0
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        async with resolve_client(ClientConfig(api_base_url=url, timeout=MOST_SECONDS, max_retries=0)) as client:
-            for _ in range(CASES):
-                place = chance.randrange(len(head))
-                now = damaged(whole[: place + 40], chance) + whole[place + 40 :]
+        config = ClientConfig(api_base_url=url, timeout=MOST_SECONDS, max_retries=0, client_type=kind)
+        async with resolve_client(config) as client:
+            for reply in replies:  # noqa: B007 - the server sends it
                 try:
-                    await client.get_response(ASKED, "m", {}, None)
+                    await client.get_response(ASKED, "m", {"max_tokens": 9}, None)
                     taken += 1
                 except Error:
                     refused += 1
     assert taken
-    assert refused
+    assert refused >= len(malformed(sound))
