@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -19,29 +20,14 @@ from nightjar.model_server import Faults
 TESTS = Path(__file__).parents[1]
 
 
-@dataclass
-class Seen:
-    """Requests without credentials, the run and the warehouse after both commands."""
-
-    requests: list
-    run: object
-    nightjar: object
-    ended: object
-    stats: object
+class Seen(SimpleNamespace):
+    """Requests without credentials, the run, the warehouse, and the second command after both have ended."""
 
     def sent(self, name):
         return {json.dumps(request.body.get(name)) for request in self.requests}
 
     def header(self, name):
         return {request.headers.get(name) for request in self.requests}
-
-    @property
-    def config(self):
-        return json.loads((self.run.path / "config.json").read_text())
-
-    @property
-    def results(self):
-        return self.run.results
 
 
 @dataclass
@@ -61,9 +47,8 @@ def saved(flag, value):
     return Case([flag, str(value)], lambda seen: seen.config[name] == value)
 
 
-def four_rollouts(*typed):
-    """A flag that is accepted and has no effect."""
-    return Case(list(typed), lambda seen: len(seen.results) == 4)
+def four(seen):
+    return len(seen.results) == 4
 
 
 SLOW = {"faults": Faults(latency_ms=50)}
@@ -153,8 +138,8 @@ CASES = {
         lambda seen: {row["stop_condition"] for row in seen.results} == {"timeout_reached"},
         server={"faults": Faults(latency_ms=20_000)},
     ),
-    "--env-dir-path": Case(["--env-dir-path", "elsewhere"], lambda seen: len(seen.results) == 4, env_id="my-quiz"),
-    "--num-examples": Case(["-n", "2"], lambda seen: len(seen.results) == 4),
+    "--env-dir-path": Case(["--env-dir-path", "elsewhere"], four, env_id="my-quiz"),
+    "--num-examples": Case(["-n", "2"], four),
     "--rollouts-per-example": Case(["-r", "3"], lambda seen: len(seen.results) == 12),
     "--shuffle": Case(["--shuffle"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}),
     "--shuffle-seed": Case(
@@ -178,8 +163,8 @@ CASES = {
     "--name": Case(
         ["--name", "cold"], lambda seen: seen.nightjar.sql("SELECT config ->> 'name' FROM runs") == [("cold",)]),
     "--state-columns": Case(["-C", "trajectory_id"], lambda seen: all(row["trajectory_id"] for row in seen.results)),
-    "--save-results": four_rollouts("-s"), "--disable-env-server": four_rollouts("--disable-env-server"),
-    "--num-workers": four_rollouts("-w", "auto"),
+    "--save-results": Case(["-s"], four), "--disable-env-server": Case(["--disable-env-server"], four),
+    "--num-workers": Case(["-w", "auto"], four),
     "--output-dir": Case(["-o", "there"], lambda seen: "there" in seen.run.path.parts),
     "--warehouse": Case(["--warehouse", "house"], lambda seen: (seen.nightjar.folder / "house").is_dir()),
     "--json": Case(["--json"], lambda seen: json.loads(seen.ended.stdout)["scored"] == 4),
@@ -224,7 +209,10 @@ ELSEWHERE = {
 @pytest.mark.parametrize("flags", TOGETHER, ids=lambda flags: flags[0])
 def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags):
     cases = {flag: CASES[flag] for flag in flags}
-    settings = {name: value for case in cases.values() for name, value in case.server.items()}
+    settings, variables = {}, {"TEAM": "planted-0123456789"}
+    for case in cases.values():
+        settings |= case.server
+        variables |= case.variables
     server = serve(keep_requests=200, **settings)
     other = server.url.replace("127.0.0.1", "localhost")
     (nightjar.folder / "endpoints.toml").write_text(REGISTRY.format(url=server.url, other=other))
@@ -236,13 +224,14 @@ def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags
     endpoint = [] if "--endpoints-path" in flags else ["-b", server.url]
     env_id = next((case.env_id for case in cases.values() if case.env_id != "arithmetic"), "arithmetic")
     command = [env_id, "-m", "local", *endpoint, "-r", "1", "-n", "2", *typed]
-    variables = {name: value for case in cases.values() for name, value in case.variables.items()}
-    variables |= {"TEAM": "planted-0123456789"}
 
     assert nightjar.start("eval", "run", *command, "--direct", **variables).wait().code == 0
     ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait().ok()
 
-    seen = Seen(server.requests, nightjar.run, nightjar, ended, server.stats())
+    run, requests = nightjar.run, server.requests
+    config = json.loads((run.path / "config.json").read_text())
+    about = {"requests": requests, "stats": server.stats(), "run": run, "results": run.results, "config": config}
+    seen = Seen(nightjar=nightjar, ended=ended, **about)
     without_effect = [flag for flag, case in cases.items() if not case.holds(seen)]
     assert without_effect == [], (seen.requests, seen.config, ended.stdout, ended.stderr)
     assert len(server.requests) == sum(row["attempts"] for row in seen.results), "no request is repeated"

@@ -118,13 +118,6 @@ libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
 held = []
 """
-SHARED = """
-for _ in range(12):
-    held.append(mmap.mmap({file}, 32 * 2**20))
-    for page in range(0, len(held[-1]), 4096):
-        held[-1][page] = 1
-    held[-1].madvise(mmap.MADV_DONTNEED)
-"""
 FILL = """
     end.setblocking(False)
     try:
@@ -134,8 +127,13 @@ FILL = """
         pass
 """
 HOARDS = {
-    "shared": SHARED.format(file=-1),
-    "shared zeros": SHARED.format(file="os.open('/dev/zero', os.O_RDWR)"),
+    "shared": """
+for file in [-1, os.open('/dev/zero', os.O_RDWR)] * 6:
+    held.append(mmap.mmap(file, 32 * 2**20))
+    for page in range(0, len(held[-1]), 4096):
+        held[-1][page] = 1
+    held[-1].madvise(mmap.MADV_DONTNEED)
+""",
     "semaphores": """
 for _ in range(180):
     assert libc.semget(0, 32000, 0o1600) >= 0
@@ -586,13 +584,13 @@ async def test_an_attack_in_one_rollout_leaves_all_their_reward(provider):
     assert env.active_sandboxes == set()
 
 
-@pytest.mark.parametrize(("keeps_processes", "reward"), [(False, 0.0), (True, 1.0)])
-async def test_a_process_left_behind_does_not_forge_what_a_check_finds(provider, keeps_processes, reward):
-    env = Graded(dataset=[{"question": "?"}], rubric=Rubric(funcs=[wrote_it]), sandbox_provider=provider, **LIMITS)
-    env.keeps_processes = keeps_processes
+async def test_a_process_left_behind_does_not_forge_what_a_check_finds(provider):
     forge = "(setsid sh -c 'while sleep 0.01; do echo exit 0 > check.sh; done' >/dev/null 2>&1 &)"
-    [row] = await evaluate(env, [tool_call("bash", command=forge), "Done."])
-    assert row["reward"] == reward
+    for keeps_processes, reward in ((False, 0.0), (True, 1.0)):
+        env = Graded(dataset=[{"question": "?"}], rubric=Rubric(funcs=[wrote_it]), sandbox_provider=provider, **LIMITS)
+        env.keeps_processes = keeps_processes
+        [row] = await evaluate(env, [tool_call("bash", command=forge), "Done."])
+        assert row["reward"] == reward
 
 
 async def test_a_python_that_is_attacked_leaves_a_result(provider):
