@@ -19,18 +19,6 @@ CAUSES = {
 }
 
 
-def test_requests_are_retried(nightjar, serve):
-    server = serve(faults=FIVE_PERCENT)
-    assert nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server).code == 0
-    run, stats = nightjar.run, server.stats()
-    injected = sum(stats.faults.values())
-    assert (run.metadata["scored"], stats.answered, len(run.attempts)) == (500, 500, 500)
-    requests = run.metadata["requests"]
-    assert (requests["sent"], requests["again"], requests["refused"]) == (
-        500 + injected, injected, stats.faults[FaultKind.RATE_LIMITED]
-    )  # fmt: skip
-
-
 SPENT = "You exceeded your current quota, please check your plan and billing details."
 
 
@@ -64,16 +52,25 @@ def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_se
         assert len(received) < most
 
 
-def test_with_retries_every_rollout_is_scored(nightjar, serve):
+def test_with_retries_of_requests_or_rollouts_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-    ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
-    assert ended.code == 0
-    run, stats = nightjar.run, server.stats()
-    assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (500, 1.0, 1.0)
+    assert nightjar.eval("arithmetic", "-n", 300, "-r", 1, server=server).code == 0
+    stats, requests = server.stats(), nightjar.run.metadata["requests"]
     injected = sum(stats.faults.values())
-    assert injected > 15
+    assert (nightjar.run.metadata["scored"], stats.answered, len(nightjar.run.attempts)) == (300, 300, 300)
+    assert (requests["sent"], requests["again"], requests["refused"]) == (
+        300 + injected, injected, stats.faults[FaultKind.RATE_LIMITED]
+    )  # fmt: skip
+
+    server.reset_stats()
+    ended = nightjar.eval("arithmetic", "-n", 300, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
+    assert ended.code == 0
+    run, stats = nightjar.runs[1], server.stats()
+    assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (300, 1.0, 1.0)
+    injected = sum(stats.faults.values())
+    assert injected > 5
     failed = run.failed_attempts
-    assert len(run.attempts) == 500 + injected
+    assert len(run.attempts) == 300 + injected
     assert Counter(attempt["error"]["error_chain_repr"].split(" -> ")[1] for attempt in failed) == {
         CAUSES[kind]: count for kind, count in stats.faults.items() if count
     }
@@ -122,12 +119,12 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
 
 
 def test_an_endpoint_that_is_not_up_yet_is_waited_for(nightjar, serve):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ("-n", 30, "-r", 1, "-m", "local", "-b", f"http://127.0.0.1:{port}/v1")
-    run = nightjar.start_eval("arithmetic", *words, "--wait-for-endpoint", 2, "--request-retries", 0)
-    run.wait_until(lambda: "does not answer yet" in run.stderr)
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # nothing listens yet
+        port = reserved.getsockname()[1]
+        words = ("-n", 30, "-r", 1, "-m", "local", "-b", f"http://127.0.0.1:{port}/v1")
+        run = nightjar.start_eval("arithmetic", *words, "--wait-for-endpoint", 2, "--request-retries", 0)
+        run.wait_until(lambda: "does not answer yet" in run.stderr)
     serve(port=port)
     assert run.wait().code == 0
     assert nightjar.run.metadata["scored"] == 30

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nightjar.model_server import Faults, FixedAnswer
+from nightjar.model_server import Faults
 
 pytestmark = pytest.mark.long
 
@@ -17,25 +17,53 @@ def names_in(folder):
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-def test_its_flags_give_the_same_run_as_nightjars(nightjar, serve):
+def test_its_flags_give_the_same_run_as_nightjars_and_a_folder_for_results_a_complete_bundle(nightjar, serve):
     server = serve(keep_requests=50)
-    route = f"{server.url}/chat/completions"
-    theirs = ["--bench", "arithmetic", "--repeats", "2", "--max-problems", "3", "--model-url", route]
-    typed = ["eval", "run", *theirs, "--model-id", "local", "--system-prompt", "Be brief.", "--no-progress", "--direct"]
-    first = nightjar.start(*typed, "-o", "there").wait().ok()
+    sampling = ["--temperature", "0.5", "--max-tokens", "64", "--shuffle-seed", "7", "-o", "there", "--direct"]
+    theirs = ["--bench", "arithmetic", "--repeats", "2", "--max-problems", "3", "--model-id", "local"]
+    theirs += ["--model-url", f"{server.url}/chat/completions", "--system-prompt", "Add.", "--no-progress", *sampling]
+    first = nightjar.start("eval", "run", *theirs).wait().ok()
     assert "rollouts, run" not in first.stderr
-    own = ["-m", "local", "-r", "2", "-n", "3", "-x", '{"system_prompt": "Be brief."}', "-o", "there", "--resume"]
-    nightjar.start("eval", "run", "arithmetic", "-b", server.url, *own, "--direct").wait().ok()
+    own = ["-m", "local", "-r", "2", "-n", "3", "-x", '{"system_prompt": "Add."}', "-b", server.url, *sampling]
+    nightjar.start("eval", "run", "arithmetic", *own, "--resume").wait().ok()
     assert len(server.requests) == len(nightjar.run.results) == 6, "the second command resumes the run"
-    assert {request.body["messages"][0]["content"] for request in server.requests} == {"Be brief."}
-    bundle = f"eval-{nightjar.run.path.name}-arithmetic.json"
-    folder = nightjar.folder / "there" / "arithmetic"
-    assert names_in(folder) == {bundle, *FILES}
-    assert nightjar.start(*typed, "-o", "there", "--resume").wait().code == 0
-    assert (names_in(folder), len(server.requests)) == ({bundle, *FILES}, 6)
-    assert json.loads((folder / bundle).read_text())["benchmark"]["scores"]["coverage"]["total"] == 6
-    reported = nightjar.start("eval", "report", "there", "-f", "json").wait()
-    assert len(json.loads(reported.stdout)["runs"]) == 1, "the run and its bundle are one run"
+    assert {request.body["messages"][0]["content"] for request in server.requests} == {"Add."}
+    run_id, folder = nightjar.run.path.name, nightjar.folder / "there" / "arithmetic"
+    path = folder / f"eval-{run_id}-arithmetic.json"
+    nightjar.start("eval", "run", *theirs, "--resume").wait().ok()
+    assert (names_in(folder), len(server.requests)) == ({path.name, *FILES}, 6)
+    reported = nightjar.json("eval", "report", "there")
+    assert len(reported["runs"]) == 1, "the run and its bundle are one run"
+
+    bundle = json.loads(path.read_text())
+    assert bundle["config"] == {
+        "benchmark": "arithmetic", "model": "local", "base_url": server.url, "repeats": 2, "max_problems": 3,
+        "shuffle_seed": 7, "temperature": 0.5, "max_tokens": 64, "system_prompt": "Add.",
+        "api_client_type": "openai_chat_completions",
+    }  # fmt: skip
+    scores = bundle["benchmark"]["scores"]
+    assert scores["coverage"]["total"] == 6
+    assert scores["summary"] == {"n": 6, "mean": 1.0, "median": 1.0, "std": 0.0, "min": 1.0, "max": 1.0}
+    assert scores["runtime"] == json.loads((folder / "runtime_stats.json").read_text())
+    assert scores["failures"] == {"total_steps": 6, "total_failures": 0, "failure_rate": 0.0, "categories": {}}
+    extracted = [(group["n"], group["mean_reward"]) for group in scores["breakdowns"]["extracted"]]
+    assert (sum(n for n, _ in extracted), {mean for _, mean in extracted}) == (6, {1.0})
+    row = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
+    assert (row["metadata"]["source"], row["metadata"]["benchmark"]) == ("nightjar", "arithmetic")
+    assert row["scoring_details"]["extracted"] == row["extracted_answer"] == row["expected_answer"]
+    assert row["scoring_details"]["method"] in row["scoring_details"], "the reward function"
+    [document] = row["trajectory"]
+    steps = [(step["step_id"], step["source"]) for step in document["steps"]]
+    assert steps == [(1, "system"), (2, "user"), (3, "agent")]
+    counts = document["steps"][2]["metrics"]
+    assert document["final_metrics"] == {"total_steps": 3} | {f"total_{name}": count for name, count in counts.items()}
+    assert sum(counts.values()) == row["tokens"]
+
+    (nightjar.folder / "wrong.py").write_text("def wrong(answer):\n    return float(len(answer) > 99)\n")
+    nightjar.start("eval", "rescore", run_id, "--rubric", "wrong.py:wrong", "-o", "again").wait().ok()
+    assert names_in(nightjar.folder / "again" / "arithmetic") >= FILES
+    found = nightjar.json("compare", "there/arithmetic", "again/arithmetic")
+    assert (found["pairs"], found["difference"]["mean"]) == (3, -1.0)
 
 
 def test_its_variables_apply_to_environments_given_by_its_flags(nightjar, serve):
@@ -133,9 +161,13 @@ def test_a_config_is_a_suite_that_continues_after_a_failed_benchmark(nightjar, s
     assert len(server.requests) == 11, "only the remaining rollout is requested"
     third = run("--resume", "-O", "benchmarks.2.max_problems=4")
     assert (third.code, len(server.requests)) == (0, 11)
-    assert {path.name for path in folder.iterdir()} == {
-        "arithmetic", "arithmetic-2", "evals", "full_config.yaml", "gsm8k",
-    }  # fmt: skip
+    folders = {path.name for path in folder.iterdir()}
+    assert folders == {"arithmetic", "arithmetic-2", "evals", "full_config.yaml", "gsm8k"}
+    for change in ("services.model.generation.temperature=0.5", "services.model.model=n"):
+        assert run("--resume", "-O", change).code == 0
+    bodies = [request.body for request in server.requests][11:]
+    assert len(bodies) == 2 * (3 * 2 + 1 + 2), "a changed config gives no old scores"
+    assert ({body["temperature"] for body in bodies[:9]}, {body["model"] for body in bodies[9:]}) == ({0.5}, {"n"})
 
 
 def test_a_flag_overrides_the_value_of_a_config_and_a_benchmark_beside_it_is_refused(nightjar):
@@ -144,94 +176,6 @@ def test_a_flag_overrides_the_value_of_a_config_and_a_benchmark_beside_it_is_ref
     assert {run["config"]["rollouts_per_example"] for run in planned} == {4}
     ended = nightjar.start("eval", "run", "release.yaml", "--bench", "arithmetic").wait()
     assert (ended.code, "ENV and --bench" in ended.stderr) == (2, True)
-
-
-BENCH = """
-from nightjar.compat.nemo import benchmark, exact_match, scorer
-ROWS = [{"q": f"{n}?", "target": "4" if n % 2 else "5", "response": "a column"} for n in range(30)]
-
-@benchmark(name="fours", dataset=ROWS, prompt="{q}")
-@scorer
-def check(sample):
-    return exact_match(sample)
-"""
-FOURS = """\
-services:
-  model: {{type: api, url: "{url}/chat/completions", protocol: chat_completions, model: m}}
-benchmarks:
-  - name: bench.py:fours
-    solver: {{type: simple, service: model}}
-"""
-
-
-def test_a_changed_config_gives_no_old_scores(nightjar, serve):
-    (nightjar.folder / "bench.py").write_text(BENCH)
-    server = serve(FixedAnswer("4"), keep_requests=100)
-    (nightjar.folder / "c.yaml").write_text(FOURS.format(url=server.url))
-
-    def run(*overrides):
-        typed = [word for override in overrides for word in ("-O", override)]
-        ended = nightjar.start("eval", "run", "c.yaml", "--direct", "--resume", "--json", *typed).wait()
-        asked = [request.body for request in server.requests]
-        return ended, asked
-
-    few = "benchmarks.0.max_problems=3"
-    first, asked = run(few)
-    assert (first.code, len(asked)) == (0, 3), first.stderr
-    assert [each["name"] for each in json.loads(first.stdout)] == ["fours"], "nothing but JSON on stdout"
-    assert len(run(few)[1]) == 3, "what is done is not asked again"
-    changes = ("services.model.generation.temperature=0.5", "services.model.model=n", "benchmarks.0.repeats=2")
-    for number, change in enumerate(changes, start=1):
-        _, asked = run(few, change)
-        assert len(asked) >= 3 * (number + 1), f"{change} is no reason to show what was scored without it"
-    assert asked[3]["temperature"] == 0.5
-    assert asked[6]["model"] == "n"
-
-
-def test_a_folder_for_results_gets_a_complete_bundle(nightjar, serve):
-    server = serve()
-    sampling = ["--temperature", "0.5", "--max-tokens", "64", "--shuffle-seed", "7", "-x", '{"system_prompt": "Add."}']
-    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "-n", "3", "-r", "2", *sampling]
-    nightjar.start(*typed, "--direct", "-o", "there").wait().ok()
-    folder = nightjar.folder / "there" / "arithmetic"
-    [path] = folder.glob("eval-*.json")
-    bundle = json.loads(path.read_text())
-    assert bundle["config"] == {
-        "benchmark": "arithmetic", "model": "local", "base_url": server.url, "repeats": 2, "max_problems": 3,
-        "shuffle_seed": 7, "temperature": 0.5, "max_tokens": 64, "system_prompt": "Add.",
-        "api_client_type": "openai_chat_completions",
-    }  # fmt: skip
-    scores = bundle["benchmark"]["scores"]
-    assert scores["summary"] == {"n": 6, "mean": 1.0, "median": 1.0, "std": 0.0, "min": 1.0, "max": 1.0}
-    assert scores["runtime"] == json.loads((folder / "runtime_stats.json").read_text())
-    assert scores["failures"] == {"total_steps": 6, "total_failures": 0, "failure_rate": 0.0, "categories": {}}
-    extracted = [(group["n"], group["mean_reward"]) for group in scores["breakdowns"]["extracted"]]
-    assert (sum(n for n, _ in extracted), {mean for _, mean in extracted}) == (6, {1.0})
-
-    row = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
-    assert (row["metadata"]["source"], row["metadata"]["benchmark"]) == ("nightjar", "arithmetic")
-    assert row["scoring_details"]["extracted"] == row["extracted_answer"] == row["expected_answer"]
-    assert row["scoring_details"]["method"] in row["scoring_details"], "the reward function"
-    [document] = row["trajectory"]
-    assert [(step["step_id"], step["source"]) for step in document["steps"]] == [
-        (1, "system"),
-        (2, "user"),
-        (3, "agent"),
-    ]
-    counts = document["steps"][2]["metrics"]
-    assert document["final_metrics"] == {"total_steps": 3} | {f"total_{name}": count for name, count in counts.items()}
-    assert sum(counts.values()) == row["tokens"]
-
-
-def test_the_bundle_of_a_rescored_run_is_compared_with_the_original_bundle(nightjar, serve):
-    (nightjar.folder / "wrong.py").write_text("def wrong(answer):\n    return float(len(answer) > 99)\n")
-    typed = ["eval", "run", "arithmetic", "-m", "local", "-b", serve().url, "-n", "12", "-r", "1", "--direct"]
-    nightjar.start(*typed, "-o", "there").wait().ok()
-    nightjar.start("eval", "rescore", nightjar.run.path.name, "--rubric", "wrong.py:wrong", "-o", "again").wait().ok()
-    assert names_in(nightjar.folder / "again" / "arithmetic") >= FILES
-    compared = nightjar.start("compare", "there/arithmetic", "again/arithmetic", "--json").wait()
-    found = json.loads(compared.stdout)
-    assert (found["pairs"], found["difference"]["mean"]) == (12, -1.0)
 
 
 @pytest.mark.skipif(shutil.which("nel") is None, reason="needs nel, the program of NeMo Evaluator 0.4, on the path")
