@@ -111,11 +111,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, status, content=None):
         body = b"" if content is None else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+        self.begin(status, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self.wfile.write(body)
+
+    def begin(self, status, headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
 
     do_GET = do_POST = do_DELETE = route  # noqa: N815 - the names of http.server
 
@@ -201,12 +204,8 @@ class Handler(BaseHTTPRequestHandler):
         """Takes the connection over: frames of output go out, bytes of input come in."""
         running = self.server.execs[key]
         self.close_connection = True
-        self.send_response(101, "UPGRADED")
-        self.send_header("Content-Type", "application/vnd.docker.raw-stream")
-        self.send_header("Connection", "Upgrade")
-        self.send_header("Upgrade", "tcp")
-        self.end_headers()
-        self.wfile.flush()
+        raw = "application/vnd.docker.raw-stream"
+        self.begin(101, {"Content-Type": raw, "Connection": "Upgrade", "Upgrade": "tcp"})
         script = " ".join(running.config["Cmd"])
         if "kill -KILL" in script:
             self.kill_all_of(running)
@@ -217,8 +216,8 @@ class Handler(BaseHTTPRequestHandler):
         running.start()
         lock = threading.Lock()
         process = running.process
-        pipes = {1: process.stdout, 2: process.stderr}
-        pumps = [threading.Thread(target=self.pump, args=(pipe, number, lock)) for number, pipe in pipes.items()]
+        pipes = ((process.stdout, 1, lock), (process.stderr, 2, lock))
+        pumps = [threading.Thread(target=self.pump, args=pipe) for pipe in pipes]
         feeding = threading.Thread(target=self.feed, args=(process.stdin,), daemon=True)
         for thread in [*pumps, feeding]:
             thread.start()

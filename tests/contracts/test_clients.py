@@ -82,8 +82,8 @@ def client_for(protocol, url, **fields):
 class Exchange:
     """A server, a client that asks it, and what both saw: each list of messages that the model heard."""
 
-    def __init__(self, answerer, **server_fields):
-        self.heard, self._answerer = [], answerer
+    def __init__(self, turns, **server_fields):
+        self.heard, self._answerer = [], Script(turns) if isinstance(turns, list) else FixedAnswer(turns)
         self.server = ModelServer(self, keep_requests=100, **server_fields)
 
     def answer(self, messages):
@@ -100,7 +100,7 @@ class Exchange:
 
 @asynccontextmanager
 async def exchange(protocol, turns="Four, I think.", client=None, **server_fields):
-    talk = Exchange(Script(turns) if isinstance(turns, list) else FixedAnswer(turns), **server_fields)
+    talk = Exchange(turns, **server_fields)
     with talk.server as server:
         async with client_for(protocol, server.base_url, **(client or {})) as talk.client:
             yield talk

@@ -164,8 +164,7 @@ def test_ctrl_c_cleans_up_and_tears_down(nightjar, serve, number, blocks, is_gro
     command = nightjar.start_eval("noting", "-n", -1, "-r", 1, "-c", 4, server=server)
     command.wait_until(lambda: server.stats().received >= 4 and (slow or server.stats().answered >= 4))
     command.send(number)
-    ended = command.wait()
-    assert ended.code == 130
+    assert command.wait().code == 130
     assert not command.leaves_processes
     noted = Counter((nightjar.folder / "noted").read_text().splitlines())
     assert noted["set up"] >= 4
