@@ -36,10 +36,10 @@ WORTH = 1.0
 def exact(completion, answer):
     return WORTH * (answer in completion[-1]["content"])
 
-def load_environment(unit="", worth=1.0):
+def load_environment(worth=1.0):
     global WORTH
     WORTH = worth
-    rows = [{{"question": f"What is {{n}} + {{n}}?", "answer": str({answer}) + unit}} for n in range(10)]
+    rows = [{{"question": f"What is {{n}} + {{n}}?", "answer": str({answer})}} for n in range(10)]
     return vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric([exact]))
 """
 

@@ -10,7 +10,6 @@ import pytest
 from damage import CASES, damaged
 
 from nightjar.errors import NightjarError
-from nightjar.evaluation import evaluate
 from nightjar.evaluation.config import RunConfig
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
@@ -24,18 +23,13 @@ MOST_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
-def config() -> RunConfig:
-    return RunConfig(
-        env_id="arithmetic", model="m", base_url="http://127.0.0.1:9/v1", num_examples=6, request_retries=0
-    )
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, config: RunConfig) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 18 rollouts of which some are wrong, some failed, and one is generated and not scored."""
+    from nightjar.evaluation import evaluate
+
     folder = tmp_path_factory.mktemp("run")
     with ModelServer(ArithmeticSolver(error_rate=0.3, seed=2), faults=Faults(rate_500=0.2, seed=2)) as server:
-        asked = config.model_copy(update={"base_url": server.url})
+        asked = RunConfig(env_id="arithmetic", model="m", base_url=server.url, num_examples=6, request_retries=0)
         outcome = asyncio.run(evaluate(asked, warehouse=Warehouse(folder / "house"), output_dir=folder))
     return outcome.path
 
