@@ -16,7 +16,8 @@ SETTINGS = ("-n", 5, "-r", 2, "-m", "team/model")
 
 
 @pytest.fixture
-def hub(nightjar, http_server):
+def hub(nightjar, fork, http_server):
+    fork.prepare("huggingface_hub")
     server = HubServer(TOKEN, http_server)
     nightjar.env |= {"HF_ENDPOINT": server.url, "HF_TOKEN": TOKEN, "HF_HOME": str(nightjar.folder / "hf")}
     return server

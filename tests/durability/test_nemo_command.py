@@ -32,8 +32,8 @@ def test_its_flags_give_the_same_run_as_nightjars_and_a_folder_for_results_a_com
     path = folder / f"eval-{run_id}-arithmetic.json"
     nightjar.start("eval", "run", *theirs, "--resume").wait().ok()
     assert (names_in(folder), len(server.requests)) == ({path.name, *FILES}, 6)
-    reported = nightjar.json("eval", "report", "there")
-    assert len(reported["runs"]) == 1, "the run and its bundle are one run"
+    reported = nightjar.start("eval", "report", "there", "-f", "json").wait()
+    assert len(json.loads(reported.stdout)["runs"]) == 1, "the run and its bundle are one run"
 
     bundle = json.loads(path.read_text())
     assert bundle["config"] == {
