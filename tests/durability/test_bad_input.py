@@ -84,7 +84,7 @@ def test_what_cannot_be_done_is_one_line_before_a_request_or_a_run(nightjar, ser
         assert (ended.stdout, nightjar.runs, server.stats().received) == ("", [], 0), message
 
 
-def test_an_output_folder_that_is_read_only(nightjar, server, mount):
+def test_an_output_folder_that_is_read_only_is_an_error(nightjar, server, mount):
     folder = mount("ro")
     ended = nightjar.eval("arithmetic", "-o", folder, server=server)
     line = ended.only_line
@@ -92,7 +92,7 @@ def test_an_output_folder_that_is_read_only(nightjar, server, mount):
     assert line.endswith("Read-only file system")
 
 
-def test_a_name_that_looks_like_markup(nightjar, server):
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(nightjar, server):
     with ModelServer(ArithmeticSolver()) as anything:
         ended = nightjar.eval("arithmetic", "-n", 1, "-m", "[/x]", "-b", anything.url)
     assert (ended.code, "arithmetic | [/x]" in ended.stdout) == (0, True), ended.stderr
@@ -116,7 +116,7 @@ def test_sql_that_is_no_text_is_an_error(nightjar):
     assert (ended.returncode, "not valid UTF-8" in line) == (1, True)
 
 
-def test_an_endpoint_that_does_not_answer(nightjar):
+def test_an_endpoint_that_does_not_answer_is_named(nightjar):
     ended = nightjar.eval("arithmetic", "-n", 1, "-m", "local", "-b", "http://127.0.0.1:9/v1")
     assert "Cannot reach http://127.0.0.1:9/v1/chat/completions: " in ended.error
 

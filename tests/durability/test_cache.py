@@ -93,7 +93,7 @@ def test_an_error_is_never_kept(nightjar, serve):
     assert failing.stats().received == received + failed, "only failed requests are sent again"
 
 
-def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
+def test_processes_that_write_at_once_and_one_that_is_killed_share_answers(nightjar, serve):
     server = serve(Different(), faults=Faults(latency_ms=20))
     settings = ("-n", 40, "-r", 2, "-c", 4, "--cache")
     killed = nightjar.start_eval("arithmetic", *settings, server=server)
@@ -122,7 +122,7 @@ def load_environment():
 """
 
 
-def test_conversations_and_requests_that_a_rollout_repeats(nightjar, serve):
+def test_conversations_and_requests_that_a_rollout_repeats_are_kept_in_turn(nightjar, serve):
     nightjar.write_environment("talk", TALK)
     server = serve(Different())
     for _ in range(2):

@@ -96,13 +96,13 @@ def test_what_is_equal_to_a_plain_value_has_passed():
     assert found["correct"], found
 
 
-def test_an_iterator_is_one_and_no_list():
+def test_an_iterator_does_not_equal_a_list():
     code = "def answer(n):\n    return (each for each in range(n))"
     assert verdict_on("assert list(candidate(3)) == [0, 1, 2]", code)["correct"]
     assert not verdict_on("assert candidate(3) == [0, 1, 2]", code)["correct"]
 
 
-def test_what_a_call_changes_of_its_arguments():
+def test_arguments_that_a_call_changes_are_seen():
     code = "def answer(items, by, seen):\n    items.sort()\n    by[1] = Counter('a')\n    seen.clear()"
     test = "items, by, seen = [2, 1], {}, {1}; candidate(items, by, seen=seen); "
     assert verdict_on(f"{test}assert (items, by, seen) == ([1, 2], {{1: {{'a': 1}}}}, set())", USUAL + code)["correct"]

@@ -79,7 +79,7 @@ def test_samples_are_paged_and_chosen(shared):
     assert "--skip 5" in shared.start("eval", "samples", run, "-n", 3, "--skip", 2).wait().stderr
 
 
-def test_examples_whose_rollouts_disagree(nightjar, serve):
+def test_examples_whose_rollouts_disagree_are_grouped_and_chosen(nightjar, serve):
     nightjar.eval("arithmetic", "-n", 6, "-r", 4, server=serve(ArithmeticSolver(error_rate=0.5, seed=5)))
     run = nightjar.run
     by_example = {}

@@ -60,7 +60,7 @@ def test_an_incomplete_run_is_resumed_elsewhere(nightjar, there, serve, opiniona
     assert nightjar.sql(statement) == there.sql(statement)
 
 
-def test_results_without_a_run_directory(nightjar, there, serve, location):
+def test_results_without_a_run_directory_move_too(nightjar, there, serve, location):
     assert nightjar.eval("arithmetic", "-n", 3, "-r", 2, server=serve()).code == 0
     run_id = nightjar.run.metadata["run_id"]
     nightjar.run.path.rename(nightjar.folder / "away")
