@@ -1,5 +1,6 @@
 """Other spellings of an environment are the same environment; missing state columns are named."""
 
+import re
 import shutil
 
 import pytest
@@ -42,8 +43,8 @@ def test_a_resume_finds_the_run_under_another_spelling_and_no_other_environment_
     assert nightjar.run.metadata["env_id"] == "my_sums"
     assert server.stats().received == failed
     nightjar.write_environment("my_sums_2", ENVIRONMENT)
-    ended = nightjar.eval("my-sums-2", "--resume", run.path, server=server)
-    assert (ended.code, "env_id: saved 'my_sums', asked for 'my-sums-2'" in ended.errors[0]) == (1, True)
+    refused = nightjar.eval("my-sums-2", "--resume", run.path, server=server).error
+    assert re.search("env_id: saved '.*my.sums', asked for 'my-sums-2'", refused), refused
 
 
 def test_state_columns_that_no_rollout_has_are_named_once(nightjar, serve):
