@@ -22,8 +22,11 @@ def services(tmp_path_factory):
         up = services.up()
         assert up.returncode == 0, up.stderr
         assert f"http://127.0.0.1:{services.port}" in up.stdout
+        services.fork()
         yield services
     finally:
+        if services.forks:
+            services.forks.close()
         down = services.run("down", "--yes")
     assert (down.returncode, down.stdout) == (0, "Stopped.\n")
     assert services.processes() == []
@@ -41,6 +44,21 @@ def prefect_server(services):
         yield
         APILogWorker.instance().drain()
         EventsWorker.drain_all()
+
+
+@pytest.fixture
+def in_process(prefect_server):
+    """Runs flows in this process; see ``in_process.py``, which imports Prefect."""
+    import in_process
+
+    return in_process
+
+
+@pytest.fixture(scope="module")
+def prefect(prefect_server):
+    import prefect
+
+    return prefect
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""Flow runs of ``evaluate`` in this process, as a worker runs them, and what Prefect's server knows of them."""
+"""Flow runs of ``evaluate`` in this process, as a worker runs them, and what Prefect's server knows of them.
+
+It imports Prefect: tests get this module from the fixture ``in_process``.
+"""
 
 import asyncio
 
@@ -14,24 +17,27 @@ async def new_flow_run(**fields):
         return await client.create_flow_run(evaluate, **fields)
 
 
+async def read(flow_run_id):
+    async with get_client() as client:
+        return await client.read_flow_run(flow_run_id)
+
+
 async def run_as(flow_run, **parameters):
     """Runs the flow as a given flow run: what a worker does, for the first time or on Retry."""
     parameters = {"env_id": "arithmetic", "model": "m", **parameters}
-    async with get_client() as client:
-        flow_run = await client.read_flow_run(flow_run.id)
-    return await run_flow(evaluate, flow_run=flow_run, parameters=parameters, return_type="state")
+    return await run_flow(evaluate, flow_run=await read(flow_run.id), parameters=parameters, return_type="state")
 
 
 async def task_runs(flow_run_id, count):
     """Returns the task runs of a flow run once the server knows that ``count`` of them have ended."""
     chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
     async with get_client() as client:
-        for _ in range(200):
+        for _ in range(600):
             found = await client.read_task_runs(flow_run_filter=chosen, limit=200)
             if len(found) >= count and all(each.state is not None and each.state.is_final() for each in found):
-                break
+                return found
             await asyncio.sleep(0.1)
-    return found
+    raise AssertionError([(each.name, each.state_name) for each in found])
 
 
 async def artifact(key):

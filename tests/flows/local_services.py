@@ -1,22 +1,23 @@
 """What ``nightjar up`` starts: the command line in a home and a folder of its own, and the server's API."""
 
 import os
+import shlex
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from datetime import datetime
-from subprocess import PIPE
+from datetime import UTC, datetime, timedelta
+from subprocess import PIPE, CompletedProcess
 
-import httpx
 import psutil
+from forked import SERVER, ForkServer
 from waiting import until
 
-from nightjar.core.worker_delays import seconds_before_retry
-
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
+BACKFILL_SECONDS = 2
+"""A worker receives the cancel requests of this time again when it starts a run."""
 
 
 def free_port():
@@ -36,13 +37,14 @@ class Services:
     def __init__(self, folder):
         self.port = free_port()
         self.folder = folder
-        self.database = ()
+        self.database, self.forks = (), None
         self.api = f"http://127.0.0.1:{self.port}/api"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
             "NIGHTJAR_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": self.api,
             "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2", "PREFECT_WORKER_QUERY_SECONDS": "1",
             "NIGHTJAR_LOST_RUNS_SECONDS": "1",
+            "PREFECT_SERVER_EVENTS_MAXIMUM_WEBSOCKET_BACKFILL": f"PT{BACKFILL_SECONDS}S",
         }  # fmt: skip
         for name in ("flows", "tasks", "blocks"):  # of a user's own, which hide none of Nightjar's
             (folder / name).mkdir()
@@ -51,15 +53,31 @@ class Services:
     def up(self):
         return self.run("up", "--detach", "--port", str(self.port), *self.database)
 
+    def fork(self):
+        """Makes all commands but ``up`` and ``down`` start as forks of a process that has imported Prefect."""
+        from nightjar.hosting.flow_runs import _ON_A_TERMINAL
+        from nightjar.hosting.server import SETTINGS
+
+        variables = {**SETTINGS, **_ON_A_TERMINAL, **self.environment}  # Prefect reads them when it is imported
+        exports = (shlex.quote(f"{name}={value}") for name, value in variables.items() if name.startswith("PREFECT_"))
+        program = self.folder / "python"
+        program.write_text(f'#!/bin/sh\nexec env {" ".join(exports)} {shlex.quote(sys.executable)} "$@"\n')
+        program.chmod(0o755)
+        self.forks = ForkServer(program)
+        self.forks.prepare("nightjar.flows.evaluation", "nightjar.hosting.deployments")
+
     def run(self, *arguments, folder=None):
         """Runs a command in a folder, by default that of the services."""
-        place = {"cwd": folder or self.folder, "env": self.environment}
-        return subprocess.run([*NIGHTJAR, *arguments], **place, capture_output=True, text=True, timeout=240)
+        process = self.begin(*arguments, folder=folder)
+        out, errors = process.communicate(timeout=240)
+        return CompletedProcess(arguments, process.returncode, out, errors)
 
     def begin(self, *arguments, folder=None, **variables):
-        """Starts a command, with further environment variables."""
-        place = {"cwd": folder or self.folder, "env": self.environment | variables}
-        return subprocess.Popen([*NIGHTJAR, *arguments], **place, stdout=PIPE, stderr=PIPE, text=True)
+        """Starts a command; with further environment variables, it is no fork."""
+        place = {"cwd": folder or self.folder, "env": self.environment | variables, "stdout": PIPE, "stderr": PIPE}
+        if self.forks and not variables and arguments[0] not in {"up", "down"}:
+            return self.forks.nightjar(*arguments, **place)
+        return subprocess.Popen([*NIGHTJAR, *arguments], **place, text=True)
 
     def call(self, method, path, body=None):
         """Calls the server as ``ask`` does, and returns the content of its response."""
@@ -69,6 +87,8 @@ class Services:
 
     def ask(self, method, path, body=None):
         """Calls the server, with retries while it starts or its database is busy (503)."""
+        import httpx
+
         for left in reversed(range(60)):
             try:
                 response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
@@ -93,12 +113,31 @@ class Services:
         return response.json()["id"]
 
     def retry(self, flow_run_id):
-        """Retries an ended run as a person does in the UI, after its worker has recorded the end."""
-        ended = self.flow_run(flow_run_id)
-        ended_at = datetime.fromisoformat(ended["state"]["timestamp"])
-        time.sleep(seconds_before_retry(ended["state_type"], ended_at, ended["work_pool_name"]))
+        """Retries an ended run as a person does in the UI, after its worker has recorded the end.
+
+        A run that crashed or was cancelled needs ``wait_for_worker`` first, if its worker is alive.
+        """
         state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
         self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True})
+
+    def wait_for_worker(self, flow_run_id):
+        """Waits until nothing that a worker does can undo a retry of a run that crashed or was cancelled."""
+        ended = self.flow_run(flow_run_id)["state"]
+        if ended["type"] == "CRASHED":
+            until(lambda: f"'{flow_run_id}' as crashed: Flow run infrastructure exited" in self.log(), told=self.log)
+            return
+        states, said = f"/flow_run_states/?flow_run_id={flow_run_id}", "Flow run was cancelled successfully."
+        until(lambda: said in [state["message"] for state in self.call("GET", states)])
+        safe = datetime.fromisoformat(ended["timestamp"]) + timedelta(seconds=BACKFILL_SECONDS + 2)
+        time.sleep(max(0.0, (safe - datetime.now(UTC)).total_seconds()))
+
+    def cancel(self, flow_run_id):
+        """Requests the end of a run as the UI does."""
+        self.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": {"type": "CANCELLING"}})
+
+    def process_of(self, flow_run_id):
+        """Returns the id of the process that runs a flow run."""
+        return int(self.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")[2])
 
     def flow_run(self, flow_run_id):
         return self.call("GET", f"/flow_runs/{flow_run_id}")
@@ -136,10 +175,6 @@ class Services:
     def wait_for(self, flow_run_id, *types):
         return until(lambda: {self.flow_run(flow_run_id)["state_type"]} & {*types}, told=self.log).pop()
 
-    def wait_for_first_run(self, schedule_id):
-        """Waits until the scheduler has created a flow run of a schedule, and returns the earliest."""
-        return self.wait_for_runs(schedule_id, 1)[0]
-
     def wait_for_runs(self, schedule_id, count):
         """Waits until a schedule has created so many flow runs, and returns them in their order."""
 
@@ -155,6 +190,9 @@ class Services:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get("PREFECT_HOME") == self.environment["PREFECT_HOME"]:
+                if (
+                    str(SERVER) not in process.cmdline()
+                    and process.environ().get("PREFECT_HOME") == self.environment["PREFECT_HOME"]
+                ):
                     found.append(process.pid)
         return found

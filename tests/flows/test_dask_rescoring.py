@@ -1,14 +1,16 @@
 """A run scored again by workers of Dask is the run that one process scores."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
-pytestmark = pytest.mark.long
-
-pytest.importorskip("prefect_dask", reason="needs pip install 'nightjar-evals[dask]'")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(find_spec("prefect_dask") is None, reason="needs pip install 'nightjar-evals[dask]'"),
+]
 
 ENVIRONMENT = """
 import nightjar as vf
@@ -41,7 +43,8 @@ def test_two_workers_score_what_one_process_scores(services):
     environments.mkdir(exist_ok=True)
     (environments / "cubic.py").write_text(ENVIRONMENT)
     with ModelServer(ArithmeticSolver()) as server:
-        ran = services.run("eval", "run", "cubic", "-m", "dask", "-b", server.url, "-n", "-1", "-r", "2", "--json")
+        size = ("-n", "-1", "-r", "2", "--direct", "--json")
+        ran = services.run("eval", "run", "cubic", "-m", "dask", "-b", server.url, *size)
         run_id = json.loads(ran.stdout)["run_id"]
         assert rescored(services, run_id, "--dask", "2") == rescored(services, run_id)
         assert server.stats().received == 22

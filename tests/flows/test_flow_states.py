@@ -1,18 +1,15 @@
-"""What a flow run looks like in Prefect: its name and tags, its tasks on a retry, why it failed, what it ends with."""
+"""What a flow run looks like in Prefect: its name, its tasks on a retry, why it failed, what it ends with."""
 
 import asyncio
+import json
 import os
+from pathlib import Path
 
-import httpx
 import pytest
 from hub_server import HubServer
-from in_process import artifact, new_flow_run, run_as, task_runs
 from local_services import wait_for_answers
-from prefect.client.orchestration import get_client
-from prefect.context import FlowRunContext
-from prefect.states import Failed
+from waiting import until
 
-from nightjar.blocks import HubPublisher
 from nightjar.errors import (
     ConfigError,
     DatasetError,
@@ -22,119 +19,93 @@ from nightjar.errors import (
     RunDirectoryError,
     WarehouseError,
 )  # fmt: skip
-from nightjar.flows.flow_runs import flow_run_name
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
-from nightjar.tasks import evaluation as tasks
+from nightjar.warehouse import Warehouse
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
-SOME_FAIL = Faults(rate_500=0.3, seed=3)
 
 
-async def task_states(flow_run, count):
+@pytest.fixture(scope="module")
+def tasks():
+    from nightjar.tasks import evaluation
+
+    return evaluation
+
+
+def results():
+    [path] = Path().glob("outputs/evals/*/*/results.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def task_states(in_process, flow_run, count):
     """Returns the names of a flow run's tasks by state, once the server knows so many of them to have ended."""
     states = {}
-    for each in await task_runs(flow_run.id, count):
-        states.setdefault(each.state.name, []).append(each.name)
+    for each in await in_process.task_runs(flow_run.id, count):
+        states.setdefault(each.state.name, []).append(each.name.split()[0])
     return states
 
 
-async def test_a_complete_shard_shows_as_cached_on_a_retry():
-    flow_run = await new_flow_run()
+async def test_a_retry_of_a_failed_run_repeats_only_the_failed_rollouts(in_process):
+    """Its state and an artifact say why it failed; on the retry, complete shards show as cached."""
+    flow_run = await in_process.new_flow_run(name="before the release")
+    size = {"num_examples": 32, "rollouts_per_example": 1, "request_retries": 0, "max_shards": 16}
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.04, seed=3)) as server:
-        size = {"num_examples": 32, "rollouts_per_example": 1, "request_retries": 0, "max_shards": 16}
-        first = await run_as(flow_run, base_url=server.url, **size)
-        failed, port = 32 - server.stats().answered, server.port
-    assert 0 < failed < 6
+        asked = {"model": "why", "base_url": server.url, **size}
+        first = await in_process.run_as(flow_run, **asked)
+        failed = 32 - server.stats().answered
     assert first.is_failed()
-    with ModelServer(ArithmeticSolver(), port=port) as server:
-        assert (await run_as(flow_run, base_url=server.url, **size)).is_completed()
+    assert 0 < failed < 6
+    assert [row["reward"] for row in results() if row["error"]] == [None] * failed
+    assert f"{failed} of 32 rollouts failed with ModelError -> InternalServerError (model API). " in first.message
+    assert "What to do (model API): " in first.message
+    table = (await in_process.artifact("errors-arithmetic-why")).data
+    assert f"| {failed} | model API | ModelError -> InternalServerError | " in table
+
+    with ModelServer(ArithmeticSolver(), port=server.port) as server:
+        assert (await in_process.run_as(flow_run, **asked)).is_completed()
         assert server.stats().answered == failed
-    states = await task_states(flow_run, 2 * (3 + 32))
-    cached = [name.split()[0] for name in states["Cached"]]
+    assert [row["reward"] for row in results()] == [1.0] * 32  # of one run directory: the retry found its own
+    assert Warehouse("outputs/warehouse").query("SELECT status, scored FROM runs").rows == [("completed", 32)]
+    assert "were retried and succeeded" in (await in_process.artifact("errors-arithmetic-why")).data
+    cached = (await task_states(in_process, flow_run, 2 * (3 + 32)))["Cached"]
     assert cached.count("generate") == cached.count("score") >= 16 - failed
 
 
-async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_retry_succeeds():
-    flow_run = await new_flow_run()
-    with ModelServer(ArithmeticSolver(), faults=SOME_FAIL) as server:
-        where = {"base_url": server.url, "num_examples": 10, "model": "why", "request_retries": 0}
-        state = await run_as(flow_run, **where)
-        port = server.port
-    failed = (await state.aresult(raise_on_failure=False)).outcome.summary.failed
-    assert f"{failed} of 30 rollouts failed with ModelError -> InternalServerError (model API). " in state.message
-    assert "What to do (model API): " in state.message
-    table = (await artifact("errors-arithmetic-why")).data
-    assert f"| {failed} | model API | ModelError -> InternalServerError | " in table
-    with ModelServer(ArithmeticSolver(), port=port):
-        assert (await run_as(flow_run, **where)).is_completed()
-    assert "were retried and succeeded" in (await artifact("errors-arithmetic-why")).data
+async def test_generation_continues_when_the_endpoint_is_back(in_process, services, tasks, monkeypatch):
+    def is_waiting():
+        found = services.call("POST", "/task_runs/filter", {"flow_runs": {"id": {"any_": [str(flow_run.id)]}}})
+        return "AwaitingRetry" in [each["state_name"] for each in found]
 
-
-async def test_generation_continues_when_the_endpoint_is_back(monkeypatch):
-    monkeypatch.setattr(tasks.generate, "retry_delay_seconds", [2, 2, 2])
-    size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
+    monkeypatch.setattr(tasks.generate, "retry_delay_seconds", [1] * 50)
+    monkeypatch.setattr(tasks.generate, "retries", 50)
+    size = {"num_examples": 200, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
+    flow_run = await in_process.new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
-        port = server.port
-        running = asyncio.ensure_future(run_as(await new_flow_run(), base_url=server.url, model="away", **size))
+        running = asyncio.ensure_future(in_process.run_as(flow_run, base_url=server.url, model="away", **size))
         await asyncio.to_thread(wait_for_answers, server, 40)
         assert not running.done()
         answered = server.stats().answered
-    await asyncio.sleep(1.0)  # nobody answers: generation is stopped, and Prefect waits
-    with ModelServer(ArithmeticSolver(), port=port) as server:
+    await asyncio.to_thread(until, is_waiting)  # nobody answers: generation is stopped
+    with ModelServer(ArithmeticSolver(), port=server.port) as server:
         state = await running
         assert state.is_completed(), state.message
-        assert server.stats().answered <= 400 - answered + 8
-
-
-async def test_a_flow_run_that_is_called_in_a_process_is_named_after_environment_and_model():
-    flow_run = await new_flow_run()
-    with ModelServer(ArithmeticSolver()) as server:
-        await run_as(flow_run, base_url=server.url, num_examples=1)
-        async with get_client() as client:
-            assert (await client.read_flow_run(flow_run.id)).name == "arithmetic | m"
-            await client.update_flow_run(flow_run.id, name="before the release")
-        await run_as(flow_run, base_url=server.url, num_examples=1)
-    async with get_client() as client:
-        assert (await client.read_flow_run(flow_run.id)).name == "before the release"  # a retry renames nothing
+        assert server.stats().answered <= 200 - answered + 8
 
 
 @pytest.mark.parametrize(("created", "shown"), [
     ({"name": "before the release"}, "before the release"), ({"name": "blue-green"}, "blue-green"),
     ({"auto_scheduled": True, "name": "crafty-otter"}, "arithmetic | m"),
 ])  # fmt: skip
-async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(created, shown):
-    async with get_client() as client:
+async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(in_process, created, shown):
+    from prefect.context import FlowRunContext
+
+    from nightjar.flows.flow_runs import flow_run_name
+
+    async with in_process.get_client() as client:
         deployment = await client.read_deployment_by_name("evaluate/evaluate")
-    flow_run = (await new_flow_run()).model_copy(update={"deployment_id": deployment.id, **created})
-    context = FlowRunContext.model_construct(flow_run=flow_run, parameters={"env_id": "arithmetic", "model": "m"})
-    with context:
+    flow_run = (await in_process.new_flow_run()).model_copy(update={"deployment_id": deployment.id, **created})
+    with FlowRunContext.model_construct(flow_run=flow_run, parameters={"env_id": "arithmetic", "model": "m"}):
         assert flow_run_name() == shown
-
-
-async def test_a_flow_run_has_the_users_tags_and_those_of_environment_and_model():
-    flow_run = await new_flow_run(tags=["typed"])
-    with ModelServer(ArithmeticSolver()) as server:
-        await run_as(flow_run, base_url=server.url, num_examples=1, tags=["nightly"])
-    async with get_client() as client:
-        found = await client.read_flow_run(flow_run.id)
-    assert set(found.tags) == {"typed", "nightly", "env:arithmetic", "model:m"}
-    tasks_tags = [set(each.tags) for each in await task_runs(flow_run.id, 5)]
-    assert all({"env:arithmetic", "model:m"} <= tags for tags in tasks_tags)  # a limit can hold them
-
-
-async def test_the_pages_of_prefect_show_the_tasks_as_a_chain():
-    flow_run = await new_flow_run()
-    with ModelServer(ArithmeticSolver()) as server:
-        await run_as(flow_run, base_url=server.url, num_examples=4, max_shards=2)
-    found = await task_runs(flow_run.id, 7)
-    names = {each.id: each.name.replace(" arithmetic", "") for each in found}
-    before = {names[each.id]: {names[one.id] for ones in each.task_inputs.values() for one in ones} for each in found}
-    halves = ("groups 1 to 2", "groups 3 to 4")
-    assert before == {
-        "load_env": set(), **{f"generate, {half}": {"load_env"} for half in halves},
-        **{f"score, {half}": {f"generate, {half}"} for half in halves},
-        "aggregate": {f"score, {half}" for half in halves}, "publish": {"aggregate"},
-    }  # fmt: skip
 
 
 @pytest.fixture
@@ -146,57 +117,61 @@ def hub(own_folder, monkeypatch, http_server):
     return hub
 
 
-@pytest.mark.parametrize("answers", [[], [503]])
-async def test_a_push_is_a_task_that_is_retried_after_an_outage_of_the_hub(answers, hub, monkeypatch):
-    hub.refusals = [(status, "busy") for status in answers]
+async def pushed(in_process, **named):
+    """Returns a flow run that pushed its results, and its state."""
+    flow_run = await in_process.new_flow_run()
+    with ModelServer(ArithmeticSolver()) as server:
+        asked = {"base_url": server.url, "num_examples": 2, "save_to_hf_hub": True, **named}
+        state = await in_process.run_as(flow_run, **asked)
+    assert state.is_completed(), state.message
+    return flow_run, state
+
+
+async def test_a_push_is_a_task_that_is_retried_after_an_outage_of_the_hub(in_process, tasks, hub, monkeypatch):
+    hub.refusals = [(503, "busy")]
     monkeypatch.setenv("HF_TOKEN", hub.token)
     monkeypatch.setattr(tasks.push, "retry_delay_seconds", [0.2])
-    flow_run = await new_flow_run()
-    with ModelServer(ArithmeticSolver()) as server:
-        state = await run_as(flow_run, base_url=server.url, num_examples=2, save_to_hf_hub=True)
-    assert state.is_completed(), state.message
+    flow_run, state = await pushed(in_process)
     assert (await state.aresult()).hub_url.startswith(hub.url)
-    assert "push arithmetic" in (await task_states(flow_run, 8))["Completed"]
+    assert "push" in (await task_states(in_process, flow_run, 6))["Completed"]
 
 
-async def test_a_publisher_block_names_the_dataset_and_holds_the_token(hub):
+async def test_a_publisher_block_names_the_dataset_and_holds_the_token(in_process, hub):
+    from nightjar.blocks import HubPublisher
+
     await HubPublisher(repo_name="ann/nightly", token=hub.token, private=False).asave("nightly")
-    flow_run = await new_flow_run()
-    with ModelServer(ArithmeticSolver()) as server:
-        named = {"save_to_hf_hub": True, "hf_hub_dataset_name": "block:nightly"}
-        state = await run_as(flow_run, base_url=server.url, num_examples=2, **named)
-    assert state.is_completed(), state.message
+    await pushed(in_process, hf_hub_dataset_name="block:nightly")
     assert hub.repositories == {"ann/nightly": False}
     assert "HF_TOKEN" not in os.environ
 
 
-def caused(error, cause):
-    error.__cause__ = cause
-    return error
+def test_a_stage_is_retried_for_errors_that_can_heal(tasks):
+    import httpx
+    from prefect.states import Failed
 
+    def caused(error, cause):
+        error.__cause__ = cause
+        return error
 
-def answered(status):
-    return httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))
+    def answered(status):
+        return caused(HubError("no"), httpx.HTTPStatusError("no", request=None, response=httpx.Response(status)))
 
-
-@pytest.mark.parametrize(("can_heal", "error", "heals"), [
-    (tasks.is_away, caused(DatasetError("Cannot load"), ConnectionError("Couldn't reach the Hub")), True),
-    (tasks.is_away, caused(DatasetError("Cannot load"), FileNotFoundError("no such")), False),
-    (tasks.is_away, ConfigError("wrong"), False), (tasks.is_outage, RunAbortedError("Stopped", is_outage=True), True),
-    (tasks.is_outage, RunAbortedError("Stopped", is_outage=False), False),
-    (tasks.is_unwritten, caused(RunDirectoryError("Cannot write"), OSError(28, "No space left on device")), True),
-    (tasks.is_unwritten, RunDirectoryError("is damaged"), False),
-    *((tasks.is_hub_away, caused(HubError("no"), answered(status)), True) for status in (429, 503)),
-    *((tasks.is_hub_away, caused(HubError("no"), answered(status)), False) for status in (401, 403, 404)),
-    (tasks.is_hub_away, caused(HubError("no"), ConnectionRefusedError()), True),
-    (tasks.is_hub_away, HubError("no such owner"), False), (tasks.is_unpublished, WarehouseError("full"), True),
-    (tasks.is_unpublished, RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")}), False),
-])  # fmt: skip
-def test_a_stage_is_retried_for_errors_that_can_heal(can_heal, error, heals):
-    assert can_heal(error) is heals
-
-
-def test_the_retry_condition_is_about_the_error_that_prefect_holds():
-    condition = tasks.when(tasks.is_unpublished)
+    full = caused(RunDirectoryError("Cannot write"), OSError(28, "No space left on device"))
+    away = caused(DatasetError("Cannot load"), ConnectionError("Couldn't reach the Hub"))
+    missing = caused(DatasetError("Cannot load"), FileNotFoundError("no such"))
+    conflict = RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")})
+    for can_heal, healing, others in (
+        (tasks.is_away, [away], [missing, ConfigError("wrong")]),
+        (tasks.is_outage, [RunAbortedError("Stopped", is_outage=True)], [RunAbortedError("Stopped", is_outage=False)]),
+        (tasks.is_unwritten, [full], [RunDirectoryError("is damaged")]),
+        (
+            tasks.is_hub_away,
+            [answered(429), answered(503), caused(HubError("no"), ConnectionRefusedError())],
+            [answered(401), answered(403), answered(404), HubError("no such owner")],
+        ),
+        (tasks.is_unpublished, [WarehouseError("full")], [conflict]),
+    ):
+        assert [error for error in [*healing, *others] if can_heal(error)] == healing
+    condition = tasks.when(tasks.is_unpublished)  # it is given the error that Prefect holds
     states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
     assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 SUITE = """\
 model = "gated"
 api_base_url = "{url}"
-num_examples = 40
+num_examples = 20
 rollouts_per_example = 1
 request_retries = 0
 

@@ -26,10 +26,6 @@ logger = logging.getLogger("nightjar.chatty")
 
 
 def load_environment(kind: str = "", lines: int = 0) -> vf.Environment:
-    if kind == "import":
-        import nobody_has_this
-    if kind == "key":
-        vf.ensure_keys(["NOBODYS_KEY"])
     begun = time.monotonic()
     for number in range(lines):
         logger.info("chat %d", number)
@@ -102,24 +98,21 @@ def flow_run_of(said):
     return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
 
 
-def test_following_shows_every_line_of_the_log_once(typed):
-    shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
+def test_following_shows_every_line_once_and_results_are_shown_in_another_folder(typed):
+    shown, said = typed.follow("", "--eval-name", "my own name", lines=2_000)  # a thousand a second
     flow_run_id = flow_run_of(said)
-    time.sleep(3)  # what came after the end would be there by now
+    run_id = flow_run_id[-12:]
+    time.sleep(2)  # what came after the end would be there by now
     on_server = typed.on_server(flow_run_id)
     messages = "\n".join(re.sub(LINE, r"\2", line) for line in shown)
     assert Counter(messages.splitlines()) == Counter("\n".join(on_server).splitlines())
-    assert [line for line in on_server if line.startswith("chat ")] == [f"chat {number}" for number in range(3_000)]
-    assert f"COMPLETED: run {flow_run_id[-12:]}, my own name\n" in said
+    assert [line for line in on_server if line.startswith("chat ")] == [f"chat {number}" for number in range(2_000)]
+    assert f"COMPLETED: run {run_id}, my own name\n" in said
     tail = typed("eval", "logs", "my own name", "--tail", "3").stdout.splitlines()
     assert [LINE.fullmatch(line)[2] for line in tail] == on_server[-3:]
     [first, *_] = typed("eval", "logs", flow_run_id[-12:-4], "-f", "-n", "2", "--json").stdout.splitlines()
     assert json.loads(first)["message"] == on_server[-2]
 
-
-def test_results_are_shown_in_another_folder(typed):
-    flow_run_id = flow_run_of(typed.follow()[1])
-    run_id = flow_run_id[-12:]
     assert json.loads(typed("eval", "get", run_id, "--json").stdout)["scored"] == 2
     assert [row["reward"] for row in json.loads(typed("eval", "samples", run_id, "--json").stdout)] == [1.0, 1.0]
     assert "| Scored | 2 of 2 rollouts, 2 examples |" in typed("eval", "report", run_id).stdout
@@ -134,17 +127,10 @@ def test_results_are_shown_in_another_folder(typed):
     assert "on machine far. Run the command there" in typed("eval", "get", run_id).stderr
 
 
-CLASSES = {
-    "raises": ("environment code", "ScoringError -> ValueError"),
-    "import": ("dependency", "No module named 'nobody_has_this'"),
-    "key": ("secret missing", "'NOBODYS_KEY'"),
-    "sandbox": ("permission", "--allow-sandbox-access"),
-}
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-def test_a_failure_shows_its_class_and_advice(typed, kind):
-    expected, reason = CLASSES[kind]
+@pytest.mark.parametrize(("kind", "expected", "reason"), [
+    ("raises", "environment code", "ScoringError -> ValueError"), ("sandbox", "permission", "--allow-sandbox-access"),
+])  # fmt: skip
+def test_a_failure_shows_its_class_and_advice(typed, kind, expected, reason):
     _, said = typed.follow(kind, code=1)
     assert said.count(f"What to do ({expected}): ") == 1, said
     assert reason in said
@@ -159,16 +145,11 @@ def test_a_failure_shows_its_class_and_advice(typed, kind):
     assert (listed["type"], listed["state"], listed["env_id"]) == ("HOSTED", "FAILED", "hosted-env")
 
 
-@pytest.mark.parametrize(("faults", "words", "expected", "state"), [
-    (Faults(rate_429=1.0), ["--request-retries", "0"], "rate limit", "FAILED"),
-    (Faults(rate_500=1.0), ["--request-retries", "0"], "model API", "FAILED"),
-    (Faults(latency_ms=60_000), ["--timeout-minutes", "0.05"], "timeout", "TIMEOUT"),
-], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
-def test_failures_of_the_model_have_their_class(services, own_folder, faults, words, expected, state):
-    with ModelServer(ArithmeticSolver(), faults=faults) as server:
-        _, said = Typed(services, own_folder, server).follow("", *words, code=1)
-    assert f"{state}: run " in said
-    assert f"What to do ({expected}): " in said
+def test_a_run_over_its_time_limit_has_the_state_timeout(services, own_folder):
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=60_000)) as server:
+        _, said = Typed(services, own_folder, server).follow("", "--timeout-minutes", "0.05", code=1)
+    assert "TIMEOUT: run " in said
+    assert "What to do (timeout): " in said
 
 
 def test_a_permitted_run_creates_a_sandbox(typed):
@@ -199,56 +180,56 @@ def test_a_killed_process_is_a_failure_of_the_infrastructure(services, own_folde
         typed = Typed(services, own_folder, server)
         submitted = typed.submit()
         until(lambda: server.stats().in_flight)
-        flow_run = services.flow_run(submitted["flow_run_id"])
-        os.kill(int(flow_run["infrastructure_pid"].rpartition(":")[2]), signal.SIGKILL)
+        os.kill(services.process_of(submitted["flow_run_id"]), signal.SIGKILL)
         ended = typed("eval", "logs", submitted["run_id"], "-f", "--poll-interval", "0.5", code=1)
     assert "FAILED: run " in ended.stderr
     assert "What to do (infrastructure): " in ended.stderr
 
 
-class TestCustomSecrets:
-    def blocks(self, services):
-        chosen = {"block_documents": {"is_anonymous": {"eq_": True}}}
-        chosen["block_types"] = {"slug": {"any_": ["nightjar-environment-secrets"]}}
-        return services.call("POST", "/block_documents/filter", chosen)
+def custom_secrets(services):
+    chosen = {"block_documents": {"is_anonymous": {"eq_": True}}}
+    chosen["block_types"] = {"slug": {"any_": ["nightjar-environment-secrets"]}}
+    return services.call("POST", "/block_documents/filter", chosen)
 
-    def test_they_override_other_secrets_and_are_removed(self, typed):
-        services, own = typed.services, {"values": {"FIRST": OWN, "SECOND": OWN}}
-        services.save_block("for-hosted", "nightjar-environment-secrets", own)
-        deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
-        services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {"secrets": "for-hosted"}})
-        try:
-            submitted = typed.submit("secrets", "--custom-secrets", json.dumps({"FIRST": SECRET, "THIRD": SECRET}))
-            assert services.end_of(submitted["flow_run_id"]) == "COMPLETED"
-        finally:
-            services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {}})
-        assert self.blocks(services) == []
-        rewards = typed.services.run("eval", "get", submitted["run_id"], "--json")
-        assert json.loads(rewards.stdout)["avg_reward"] == 2 * len(SECRET) + len(OWN)
-        assert "secrets: [secret]" in " ".join(typed.on_server(submitted["flow_run_id"]))
-        assert "printed: [secret]" in (services.folder / "home/worker.log").read_text()
-        places = [path for path in services.folder.rglob("*") if path.is_file() and "venv" not in path.parts]
-        assert [path for path in places if SECRET.encode() in path.read_bytes()] == []
-        services.retry(submitted["flow_run_id"])
-        assert services.end_of(submitted["flow_run_id"]) == "FAILED"
-        message = services.flow_run(submitted["flow_run_id"])["state"]["message"]
-        assert "(--custom-secrets) are gone" in message
-        assert "What to do (secret missing): " in message
 
-    def test_stopping_a_pending_run_removes_them(self, typed):
-        services = typed.services
-        pool = "/work_pools/nightjar"
-        services.call("PATCH", pool, {"is_paused": True})
-        try:
-            submitted = typed.submit("", "--custom-secrets", json.dumps({"FIRST": SECRET}))
-            assert len(self.blocks(services)) == 1
-            assert "PENDING" in typed("eval", "logs", submitted["run_id"]).stderr
-            assert submitted["run_id"] in [run["run_id"] for run in typed.listed("--status", "pending")]
-            assert "PENDING" in typed("eval", "get", submitted["run_id"]).stdout
-            assert "Cancelled: run " in typed("eval", "stop", submitted["flow_run_id"]).stdout
-            assert self.blocks(services) == []
-        finally:
-            services.call("PATCH", pool, {"is_paused": False})
+def test_custom_secrets_override_other_secrets_and_are_removed(typed):
+    services, own = typed.services, {"values": {"FIRST": OWN, "SECOND": OWN}}
+    services.save_block("for-hosted", "nightjar-environment-secrets", own)
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {"secrets": "for-hosted"}})
+    try:
+        submitted = typed.submit("secrets", "--custom-secrets", json.dumps({"FIRST": SECRET, "THIRD": SECRET}))
+        assert services.end_of(submitted["flow_run_id"]) == "COMPLETED"
+    finally:
+        services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {}})
+    assert custom_secrets(services) == []
+    rewards = typed.services.run("eval", "get", submitted["run_id"], "--json")
+    assert json.loads(rewards.stdout)["avg_reward"] == 2 * len(SECRET) + len(OWN)
+    assert "secrets: [secret]" in " ".join(typed.on_server(submitted["flow_run_id"]))
+    assert "printed: [secret]" in (services.folder / "home/worker.log").read_text()
+    places = [path for path in services.folder.rglob("*") if path.is_file() and "venv" not in path.parts]
+    assert [path for path in places if SECRET.encode() in path.read_bytes()] == []
+    services.retry(submitted["flow_run_id"])
+    assert services.end_of(submitted["flow_run_id"]) == "FAILED"
+    message = services.flow_run(submitted["flow_run_id"])["state"]["message"]
+    assert "(--custom-secrets) are gone" in message
+    assert "What to do (secret missing): " in message
+
+
+def test_stopping_a_pending_run_removes_its_custom_secrets(typed):
+    services = typed.services
+    pool = "/work_pools/nightjar"
+    services.call("PATCH", pool, {"is_paused": True})
+    try:
+        submitted = typed.submit("", "--custom-secrets", json.dumps({"FIRST": SECRET}))
+        assert len(custom_secrets(services)) == 1
+        assert "PENDING" in typed("eval", "logs", submitted["run_id"]).stderr
+        assert submitted["run_id"] in [run["run_id"] for run in typed.listed("--status", "pending")]
+        assert "PENDING" in typed("eval", "get", submitted["run_id"]).stdout
+        assert "Cancelled: run " in typed("eval", "stop", submitted["flow_run_id"]).stdout
+        assert custom_secrets(services) == []
+    finally:
+        services.call("PATCH", pool, {"is_paused": False})
 
 
 def test_a_suite_becomes_a_run_per_evaluation_and_flags_override_its_file(typed):
@@ -259,35 +240,37 @@ def test_a_suite_becomes_a_run_per_evaluation_and_flags_override_its_file(typed)
     ended = typed("eval", "run", "two.toml", "--hosted", "-m", "typed", "--eval-name", "both", "--json")
     submitted = json.loads(ended.stdout)
     assert [each["name"] for each in submitted] == ["both | hosted-env", "both | arithmetic"]
+    services = typed.services
     for each in submitted:
-        assert typed.services.end_of(each["flow_run_id"]) == "COMPLETED"
-        flow_run = typed.services.flow_run(each["flow_run_id"])
+        assert services.end_of(each["flow_run_id"]) == "COMPLETED"
+        flow_run = services.flow_run(each["flow_run_id"])
         assert (flow_run["parameters"]["model"], flow_run["parameters"]["timeout_minutes"]) == ("typed", 120)
     first, second = (run["flow_run_id"] for run in typed.listed()[:2])
     assert {first, second} == {each["flow_run_id"] for each in submitted}
     assert [run["flow_run_id"] for run in typed.listed("-n", "1", "-p", "2")] == [second]
-    [run, _] = json.loads(typed.services.run("eval", "list", "--json", "-n", "2").stdout)
+    [run, _] = json.loads(services.run("eval", "list", "--json", "-n", "2").stdout)
     assert (run["type"], run["state"], run["status"], run["scored"]) == ("HOSTED", "COMPLETED", "completed", 2)
-    services = typed.services
-    with ModelServer(ArithmeticSolver()) as server:
-        own = services.run("eval", "run", "arithmetic", "-m", "own", "-b", server.url, "-n", "1", "-r", "1", "--json")
+    asked = ("-b", typed.server.url, "-n", "1", "-r", "1", "--json")
+    own = services.run("eval", "run", "arithmetic", "-m", "own", *asked)
     [run, *_] = json.loads(services.run("eval", "list", "--json", "-m", "own").stdout)
     assert (run["run_id"], run["type"], run["state"]) == (json.loads(own.stdout)["run_id"], "LOCAL", "COMPLETED")
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    (["--follow", "--eval-name", "x"], 2, "--follow, --eval-name: only for a hosted run: add --hosted"),
-    (["--hosted", "--resume"], 2, "--resume: not for a hosted run"),
-    (["--hosted", "--custom-secrets", '{"A": 1}'], 2, "expected a JSON object of strings"),
-    (["--hosted", "--timeout-minutes", "1441"], 2, "a hosted run takes at most 1440 (24 hours)"),
-    (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
-])  # fmt: skip
-def test_wrong_flags_are_refused_before_a_run_is_submitted(typed, words, code, said):
-    ended = typed("eval", "run", "arithmetic", *words, code=code)
-    assert said in ended.stderr
-    assert ended.stdout == ""
-
-
-def test_an_unknown_run_is_refused(typed):
-    for command in ("logs", "stop"):
-        assert "knows no run 'nobody'" in typed("eval", command, "nobody", code=1).stderr
+def test_wrong_flags_and_an_unknown_run_are_refused(typed):
+    run = ("eval", "run", "arithmetic")
+    for words, code, said in (
+        ((*run, "--follow", "--eval-name", "x"), 2, "--follow, --eval-name: only for a hosted run: add --hosted"),
+        ((*run, "--hosted", "--resume"), 2, "--resume: not for a hosted run"),
+        ((*run, "--hosted", "--custom-secrets", '{"A": 1}'), 2, "expected a JSON object of strings"),
+        ((*run, "--hosted", "--timeout-minutes", "1441"), 2, "a hosted run takes at most 1440 (24 hours)"),
+        ((*run, "--hosted", "--allow-instances-access"), 1, "none of them can create instances"),
+        ((*run, "--hosted", "--deployment", "evaluate/no-such"), 1, "There is no deployment 'evaluate/no-such'"),
+        ((*run, "--shards", "3"), 2, "--shards: only for a hosted run: add --hosted"),
+        ((*run, "--hosted", "--shards", "3", "-n", "2"), 2, "3 parts need at least as many examples (found 2)"),
+        ((*run, "--hosted", "--shards", "3", "-n", "4", "-H"), 2, "parts are not pushed"),
+        (("eval", "logs", "nobody"), 1, "knows no run 'nobody'"),
+        (("eval", "stop", "nobody"), 1, "knows no run 'nobody'"),
+    ):
+        ended = typed(*words, code=code)
+        assert said in ended.stderr
+        assert ended.stdout == ""

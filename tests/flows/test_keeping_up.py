@@ -11,10 +11,8 @@ import pytest
 from local_services import wait_for_answers
 from waiting import until
 
-from nightjar.core.process_ids import process_host
 from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.active_runs import WITHOUT_HEARTBEATS
-from nightjar.hosting.deployments import DEPLOYMENTS, Wanted, deploy, deployment_name
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
@@ -35,12 +33,6 @@ def start(services, server, model, num_examples, **parameters):
     return services.start("evaluate", given)
 
 
-def process_of(services, flow_run_id):
-    host, _, pid = services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")
-    assert host == process_host()
-    return int(pid)
-
-
 def status(services):
     return json.loads(services.run("status", "--json").stdout)
 
@@ -51,25 +43,27 @@ def deployment_of(services, name):
     return {key: value for key, value in found.items() if key not in {"last_polled", "status"}}
 
 
+@pytest.fixture
+def deploy(prefect_server, own_folder):
+    """Registers the deployments of a prefix, by default from this folder."""
+    from nightjar.hosting.deployments import Wanted, deploy
+
+    return lambda prefix="", folder=own_folder, **wanted: deploy(Wanted(folder, prefix, **wanted))
+
+
 def kill(*pids):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 
 
 def service_pids(services):
-    return {
-        name: pid for name, (pid, _) in json.loads((services.folder / "home/up.json").read_text())["services"].items()
-    }
+    known = json.loads((services.folder / "home/up.json").read_text())["services"]
+    return {name: pid for name, (pid, _) in known.items()}
 
 
 def metadata_of(services, model):
     [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/metadata.json")
     return json.loads(path.read_text())
-
-
-def wait_for_attempts(services, model, count):
-    [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/attempts.jsonl")
-    until(lambda: len(path.read_bytes().splitlines()) >= count)
 
 
 def published(services, model, status):
@@ -132,7 +126,7 @@ def test_killed_services_are_restarted_and_no_request_is_repeated(services):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         flow_run = start(services, server, "lost", 200)
         wait_for_answers(server, 20)
-        kill(*before.values(), process_of(services, flow_run))
+        kill(*before.values(), services.process_of(flow_run))
         assert services.end_of(flow_run) == "CRASHED"
         rollouts, attempts, scored, mean = published(services, "lost", "crashed")
         assert 20 - AT_ONCE <= rollouts == scored <= attempts <= server.stats().answered < 200
@@ -169,25 +163,17 @@ def load_environment():
 """
 
 
-def test_a_run_that_prints_continues_after_its_worker_was_killed(services, tmp_path):
+def test_a_run_that_prints_and_was_taken_for_dead_continues_after_its_worker_was_killed(services, tmp_path):
     (tmp_path / "printing.py").write_text(PRINTING)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         flow_run = start(services, server, "printing", 100, env_id="printing", env_dir_path=str(tmp_path))
-        wait_for_answers(server, 20)
-        kill(service_pids(services)["The worker"])
-        assert services.end_of(flow_run) == "COMPLETED"
-        assert server.stats().answered == 100
-
-
-def test_a_living_run_that_was_taken_for_dead_is_running_again(services):
-    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        flow_run = start(services, server, "alive", 200)
         wait_for_answers(server, 10)
+        kill(service_pids(services)["The worker"])
         state = {"type": "CRASHED", "name": "Crashed", "message": f"{WITHOUT_HEARTBEATS} Retry resumes it."}
         services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": state, "force": True})
-        services.wait_for(flow_run, "RUNNING")
+        services.wait_for(flow_run, "RUNNING")  # its process is alive
         assert services.end_of(flow_run) == "COMPLETED"
-        assert server.stats().answered == 200
+        assert server.stats().answered == 100
 
 
 def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
@@ -199,11 +185,12 @@ def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
             running = services.begin(*arguments)
             wait_for_answers(server, answered + 4)
             flow_run = metadata_of(services, how)["flow_run_id"]
-            wait_for_attempts(services, how, 4)
+            [path] = (services.folder / f"outputs/evals/arithmetic--{how}").glob("*/attempts.jsonl")
+            until(lambda path=path: len(path.read_bytes().splitlines()) >= 4)
             if how == "killed":
                 running.kill()
             else:
-                services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": {"type": "CANCELLING"}})
+                services.cancel(flow_run)
             assert services.end_of(flow_run) == wanted
             running.communicate(timeout=60)
             assert running.returncode == (130 if how == "cancelled" else -signal.SIGKILL)
@@ -218,7 +205,6 @@ def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(servic
     query = services.call("GET", "/deployments/name/query/query")["id"]
     services.call("PATCH", f"/deployments/{query}", {"entrypoint": "flows.querying.query", "job_variables": own})
     with ModelServer(ArithmeticSolver()) as server:
-        assert services.end_of(start(services, server, "former", 1)) == "CRASHED"
         deployed = services.run("deploy", "--yes")
         assert deployed.returncode == 0, deployed.stderr
         changed = "".join(line for line in deployed.stdout.splitlines(keepends=True) if line[0] in "~ ")
@@ -238,14 +224,13 @@ def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(servic
     services.call("PATCH", f"/deployments/{query}", {"job_variables": before["job_variables"]})
 
 
-@pytest.mark.usefixtures("prefect_server")
-async def test_updating_a_work_pool_keeps_a_users_command(own_folder, services):
+async def test_updating_a_work_pool_keeps_a_users_command(services, deploy):
     for prefix, command, kept in (("former", FORMER_COMMAND, "python -m prefect.engine"), ("own", "run-it", "run-it")):
         variables = {"type": "object", "properties": {"command": {"type": "string", "default": command}}}
         template = {"variables": variables, "job_configuration": {"command": "{{ command }}"}}
         pool = {"name": f"{prefix}-nightjar", "type": "process", "base_job_template": template}
         services.call("POST", "/work_pools/", pool)
-        changes = {each.what: each for each in await deploy(Wanted(own_folder, prefix))}
+        changes = {each.what: each for each in await deploy(prefix)}
         found = services.call("GET", f"/work_pools/{prefix}-nightjar")["base_job_template"]
         assert found["variables"]["properties"]["command"]["default"] == kept
         expected = (f"command: {command} → {kept}",) if kept != command else ()
@@ -276,23 +261,21 @@ def test_a_flow_run_can_import_packages_of_its_folder_and_of_nightjar(services):
     assert published(services, "both", "completed") == (1, 1, 1, 1.0)
 
 
-@pytest.mark.usefixtures("prefect_server")
-class TestWhoseDeploymentsTheyAre:
-    async def test_registering_from_another_folder_is_refused(self, own_folder, services):
-        before = deployment_of(services, "evaluate")
-        with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
-            await deploy(Wanted(own_folder))
-        assert deployment_of(services, "evaluate") == before
+async def test_registering_from_another_folder_needs_a_prefix_or_a_take_over(own_folder, services, deploy):
+    from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name
 
-    async def test_a_folder_can_prefix_or_take_over_deployments(self, own_folder, services):
-        made = {each.what for each in await deploy(Wanted(own_folder, "team")) if each.kind == "create"}
-        assert made >= {f"deployment {deployment_name(each, 'team')}" for each in DEPLOYMENTS}
-        moved = own_folder / "moved"
-        with pytest.raises(ServiceError, match="--take-over"):
-            await deploy(Wanted(moved, "team"))
-        await deploy(Wanted(moved, "team", is_taken_over=True))
-        found = deployment_of(services, "team-evaluate")
-        assert found["work_pool_name"] == "team-nightjar"
-        assert found["job_variables"]["working_dir"] == str(moved)
-        await deploy(Wanted(moved, "team"))
-        assert deployment_of(services, "team-evaluate") == found  # nothing to change
+    before = deployment_of(services, "evaluate")
+    with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
+        await deploy()
+    assert deployment_of(services, "evaluate") == before
+    made = {each.what for each in await deploy("team") if each.kind == "create"}
+    assert made >= {f"deployment {deployment_name(each, 'team')}" for each in DEPLOYMENTS}
+    moved = own_folder / "moved"
+    with pytest.raises(ServiceError, match="--take-over"):
+        await deploy("team", moved)
+    await deploy("team", moved, is_taken_over=True)
+    found = deployment_of(services, "team-evaluate")
+    assert found["work_pool_name"] == "team-nightjar"
+    assert found["job_variables"]["working_dir"] == str(moved)
+    await deploy("team", moved)
+    assert deployment_of(services, "team-evaluate") == found  # nothing to change

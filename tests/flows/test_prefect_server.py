@@ -6,15 +6,14 @@ import sqlite3
 from collections import Counter
 from contextlib import closing, suppress
 
-import aiosqlite
-import httpx
-
-from nightjar.hosting.prefect_server import OwnThreadCursor
-
 WRITERS = 16
 
 
 async def test_a_failed_cursor_is_freed_without_waiting_for_its_connection(tmp_path, monkeypatch):
+    import aiosqlite
+
+    from nightjar.hosting.prefect_server import OwnThreadCursor
+
     monkeypatch.setattr(aiosqlite.core, "Cursor", OwnThreadCursor)
     path = tmp_path / "some.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -35,6 +34,8 @@ async def test_a_failed_cursor_is_freed_without_waiting_for_its_connection(tmp_p
 
 
 async def test_writers_at_once_are_all_served(services):
+    import httpx
+
     services.call("POST", "/work_pools/", {"name": "at-once", "type": "process"})
     flow_id = services.call("POST", "/flows/", {"name": "at-once"})["id"]
     deployment = {"name": "at-once", "flow_id": flow_id, "work_pool_name": "at-once"}
@@ -47,13 +48,12 @@ async def test_writers_at_once_are_all_served(services):
 
     async with httpx.AsyncClient(base_url=services.api, timeout=120) as client:
         await asyncio.gather(*(write(client, number) for number in range(WRITERS)))
-    assert not [code for code in codes if code >= httpx.codes.BAD_REQUEST], codes
+    assert max(codes) < 400, codes
 
 
 def test_a_queue_that_is_paused_and_resumed_reads_its_pool_within_the_transaction(services):
     services.call("POST", "/work_pools/", {"name": "paused", "type": "process"})
     services.call("POST", "/work_pools/paused/queues", {"name": "some"})
     for is_paused in (True, False):
-        path = f"{services.api}/work_pools/paused/queues/some"
-        response = httpx.patch(path, json={"is_paused": is_paused}, timeout=30)
-        assert response.status_code == httpx.codes.NO_CONTENT
+        response = services.ask("PATCH", "/work_pools/paused/queues/some", {"is_paused": is_paused})
+        assert response.status_code == 204

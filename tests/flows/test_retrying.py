@@ -39,7 +39,7 @@ def test_a_worker_retries_the_chosen_failures_and_then_the_rest(services):
         refused = services.run("eval", "retry", flow_run, "--where", condition)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert said in " ".join(refused.stderr.split())
-    with ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=3000)) as server:
+    with ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=2000)) as server:
         retried = services.run("eval", "retry", run_id, "--where", "error = 'RateLimitError'", "--json")
         assert retried.returncode == 0, retried.stderr
         assert json.loads(retried.stdout)["flow_run_id"] == flow_run
@@ -84,7 +84,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
         assert services.end_of(started) == "FAILED"
     assert verdict(services) == "incomplete"
     with (
-        ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=5000)),
+        ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=3000)),
         ModelServer(ArithmeticSolver(), port=begun.port),
     ):
         first = services.start("retry-failed", {"suite": "nights", "error_class": "rate limit"})

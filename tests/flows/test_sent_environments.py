@@ -39,42 +39,32 @@ NOBODYS = f"sha256:{'0' * 64}"
 STRICT = "def graded(completion, answer):\n    return 0.0\n"
 
 
-@pytest.fixture
-def server():
-    with ModelServer(FixedAnswer("Paris")) as server:
-        yield server
-
-
 def hand_over(services, folder, *arguments):
-    """Runs ``eval run --hosted`` in a folder that is not the worker's."""
-    return services.run("eval", "run", *arguments, "--hosted", "--json", folder=folder)
-
-
-def submitted(services, folder, *arguments):
-    ended = hand_over(services, folder, *arguments)
+    """Runs ``eval run --hosted`` in a folder that is not the worker's, and returns what it prints."""
+    ended = services.run("eval", "run", *arguments, "--hosted", "--json", folder=folder)
     assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
-    assert services.end_of(found["flow_run_id"]) == "COMPLETED"
-    return found
+    return json.loads(ended.stdout)
 
 
-def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, server, own_folder):
+def test_the_environment_and_its_changed_rubric_are_sent_with_the_run(services, own_folder):
     environments = own_folder / "environments"
     environments.mkdir()
     (environments / "far_capitals.py").write_text(LOADS)
-    asked = ("far-capitals", "-m", "sent", "-b", server.url, "-n", "-1", "-r", "2", "-a", '{"city": "Paris"}')
-    (environments / "judge.py").write_text(RIGHT)
-    first = submitted(services, own_folder, *asked)
-    same = submitted(services, own_folder, *asked)
-    (environments / "judge.py").write_text(STRICT)
-    other = submitted(services, own_folder, *asked)
-    assert first["env_source"] == same["env_source"] != other["env_source"]
+    runs = []
+    with ModelServer(FixedAnswer("Paris")) as server:
+        asked = ("far-capitals", "-m", "sent", "-b", server.url, "-n", "-1", "-r", "2", "-a", '{"city": "Paris"}')
+        for rubric in (RIGHT, STRICT):
+            (environments / "judge.py").write_text(rubric)
+            runs.append(hand_over(services, own_folder, *asked))
+        assert [services.end_of(run["flow_run_id"]) for run in runs] == ["COMPLETED"] * 2
+    first, other = runs
+    assert first["env_source"] != other["env_source"]
     assert not (own_folder / "outputs").exists()
     with connect(str(services.folder / "outputs/warehouse")) as warehouse:
         found = warehouse.sql(
-            "SELECT avg_reward, 'sha256:' || env_hash FROM history WHERE env_id = 'far-capitals' ORDER BY started_at"
+            "SELECT avg_reward, 'sha256:' || env_hash FROM history WHERE env_id = 'far-capitals' ORDER BY 1 DESC"
         ).fetchall()
-    assert found == [(1.0, first["env_source"]), (1.0, first["env_source"]), (0.0, other["env_source"])]
+    assert found == [(1.0, first["env_source"]), (0.0, other["env_source"])]
     parameters = services.flow_run(first["flow_run_id"])["parameters"]
     assert set(parameters) == {
         "env_id", "env_source", "model", "base_url", "api_key_var", "num_examples", "rollouts_per_example", "env_args",
@@ -88,25 +78,17 @@ def test_benchmarks_in_a_file_and_on_a_server_can_be_hosted(services, own_folder
     here = f"{sys.executable} -m nightjar serve {own_folder / 'my_benchmark.py'}:whole --host 127.0.0.1"
     with ModelServer(FixedAnswer("4"), keep_requests=20) as server:
         asked = ("-m", "sent", "-b", server.url, "-n", "2", "-r", "1", "--middleware", MIDDLEWARE)
-        runs = [
-            submitted(services, own_folder, env, *asked)["run_id"]
-            for env in ("my_benchmark.py:half", f"gym://cmd:: a,b; exec {here} --port {{port}}")
-        ]
+        benchmarks = ("my_benchmark.py:half", f"gym://cmd:: a,b; exec {here} --port {{port}}")
+        runs = [hand_over(services, own_folder, each, *asked) for each in benchmarks]
+        assert [services.end_of(run["flow_run_id"]) for run in runs] == ["COMPLETED"] * 2
         assert {request.body["messages"][0]["content"] for request in server.requests} == {"Be brief."}
     with connect(str(services.folder / "outputs/warehouse")) as warehouse:
         found = dict(warehouse.sql("SELECT run_id, avg_reward FROM runs").fetchall())
-    assert [found[run] for run in runs] == [0.5, 1.0]
-
-
-def test_a_missing_deployment_is_refused(services, own_folder):
-    ended = hand_over(services, own_folder, "arithmetic", "--deployment", "evaluate/no-such")
-    [line] = ended.stderr.splitlines()
-    assert (ended.returncode, "There is no deployment 'evaluate/no-such'" in line) == (1, True)
+    assert [found[run["run_id"]] for run in runs] == [0.5, 1.0]
 
 
 def test_an_environment_that_did_not_arrive_fails_the_run(services, own_folder):
-    ended = hand_over(services, own_folder, "arithmetic", "--env-source", NOBODYS)
-    flow_run_id = json.loads(ended.stdout)["flow_run_id"]
+    flow_run_id = hand_over(services, own_folder, "arithmetic", "--env-source", NOBODYS)["flow_run_id"]
     assert services.end_of(flow_run_id) == "FAILED"
     said = services.flow_run(flow_run_id)["state"]["message"]
     assert said.startswith(f"Environment {NOBODYS} is not in the result storage of this worker")

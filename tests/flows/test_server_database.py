@@ -1,5 +1,7 @@
 """``nightjar up --database-url``: which URLs are refused, and a run on PostgreSQL."""
 
+from subprocess import PIPE
+
 import psutil
 import pytest
 from local_postgresql import PASSWORD, postgresql
@@ -8,15 +10,17 @@ from local_services import Services
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
-@pytest.mark.parametrize(("url", "said"), [
-    ("mysql://ann@db/prefect", "--database-url must begin with postgresql://"),
-    ("postgresql://ann:planted-0123@db/prefect", "--database-url holds a password"),
-    ("postgresql://ann:$NO_SUCH_VARIABLE@db/prefect", "NO_SUCH_VARIABLE"),
-])  # fmt: skip
-def test_other_databases_and_passwords_are_refused(tmp_path, url, said):
-    ended = Services(tmp_path).run("up", "--port", "1", "--database-url", url)
-    [line] = ended.stderr.splitlines()
-    assert (ended.returncode, said in line, "planted" in line) == (1, True, False)
+def test_other_databases_and_passwords_are_refused(fork, tmp_path):
+    place = {"cwd": tmp_path, "env": Services(tmp_path).environment, "stderr": PIPE}
+    for url, said in (
+        ("mysql://ann@db/prefect", "--database-url must begin with postgresql://"),
+        ("postgresql://ann:planted-0123@db/prefect", "--database-url holds a password"),
+        ("postgresql://ann:$NO_SUCH_VARIABLE@db/prefect", "NO_SUCH_VARIABLE"),
+    ):
+        process = fork.nightjar("up", "--port", "1", "--database-url", url, **place)
+        _, errors = process.communicate()
+        [line] = errors.splitlines()
+        assert (process.returncode, said in line, "planted" in line) == (1, True, False)
 
 
 @pytest.mark.long

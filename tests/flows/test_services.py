@@ -3,7 +3,6 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import pytest
 
 from nightjar.model_server import ArithmeticSolver, ModelServer
@@ -19,6 +18,8 @@ def test_a_second_start_is_refused(services):
 
 
 def test_eval_run_is_a_flow_run(services):
+    import httpx
+
     with ModelServer(ArithmeticSolver()) as server:
         ran = services.run("eval", "run", "arithmetic", "-m", "typed", "-b", server.url, "-n", "3", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -43,7 +44,7 @@ def test_the_form_offers_environments_accepts_others_and_refuses_wrong_parameter
         ({"env_id": "gsm8k", "api_key_var": SECRET}, "api_key_var"),
     ):  # fmt: skip
         refused = services.create("evaluate", wrong)
-        assert refused.status_code == httpx.codes.CONFLICT
+        assert refused.status_code == 409
         assert named in refused.text or "secret" in refused.text
     assert SECRET not in services.dump()
     created = services.start("evaluate", {"env_id": "ada/made-up@1.2", "provider": "local"})
@@ -54,14 +55,14 @@ def test_the_form_offers_environments_accepts_others_and_refuses_wrong_parameter
 def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     schedules = f"/deployments/{deployment['id']}/schedules"
-    due = datetime.now(UTC) + timedelta(seconds=5)
+    due = datetime.now(UTC) + timedelta(seconds=4)
     every_minute = {"interval": 60, "anchor_date": due.isoformat()}
     with ModelServer(ArithmeticSolver()) as server:
         parameters = {"env_id": "arithmetic", "model": "nightly", "base_url": server.url, "num_examples": 2}
         wrong = {"model": "nightly", "num_examples": "abc"}
         new = [{"schedule": every_minute, "parameters": given} for given in (parameters, wrong)]
         made, lacking = services.call("POST", schedules, new)
-        fired, failed = services.wait_for_first_run(made["id"]), services.wait_for_first_run(lacking["id"])
+        fired, failed = (services.wait_for_runs(each["id"], 1)[0] for each in (made, lacking))
         assert services.end_of(fired["id"]) == "COMPLETED"
         assert services.end_of(failed["id"]) == "FAILED"
         for each in (made, lacking):
@@ -74,23 +75,3 @@ def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services
     } <= {*message.splitlines()}
     assert fired["auto_scheduled"]
     assert (datetime.fromisoformat(fired["expected_start_time"]) - due).total_seconds() % 60 == 0
-
-
-@pytest.mark.parametrize(("parameters", "message"), [
-    ({"env_args": {"key": SECRET}}, "env_args: key looks like a secret"),
-    ({"api_key_var": SECRET}, "api_key_var: must be the name of the environment variable"),
-    ({"warehouse": f"md:runs?motherduck_token={SECRET}"}, "warehouse: The warehouse's location 'md:runs?"),
-])  # fmt: skip
-def test_without_the_schema_a_wrong_run_fails_with_a_sentence_and_keeps_no_secret(services, parameters, message):
-    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
-    given = {"env_id": "arithmetic", "model": "refused", **parameters}
-    body = {"parameters": given, "state": {"type": "SCHEDULED"}, "enforce_parameter_schema": False}
-    flow_run = services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)["id"]
-    assert services.end_of(flow_run) == "FAILED"
-    found = services.flow_run(flow_run)
-    assert found["state"]["message"].startswith(message)
-    assert found["parameters"] == {"env_id": "arithmetic", "model": "refused"}
-    log = "\n".join(services.log_of(flow_run))
-    assert message in log
-    assert "Traceback" not in log
-    assert SECRET not in log + services.dump()

@@ -7,10 +7,8 @@ import signal
 import pytest
 from waiting import until
 
-from nightjar.blocks import ModelEndpoint
 from nightjar.engine import open_runs
 from nightjar.errors import RunCancelledError
-from nightjar.flows.evaluation import evaluate
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.long]
@@ -31,28 +29,33 @@ async def seen(services, expected):
 
 
 async def peaks(server):
-    """Returns the peak of concurrent requests until now, and that of the next three seconds."""
+    """Returns the peak of concurrent requests until now, and that of the next 1.5 seconds."""
     before = server.stats().peak_in_flight
     server.reset_stats()
-    await asyncio.sleep(3)
+    await asyncio.sleep(1.5)
     return before, server.stats().peak_in_flight
 
 
-@pytest.fixture(autouse=True)
-async def no_block_is_left():
-    yield
+@pytest.fixture
+async def save():
+    """Saves the block that the runs share, and removes it at the end."""
+    from nightjar.blocks import ModelEndpoint
+
+    yield lambda server, limit: ModelEndpoint(base_url=server.url, max_concurrent=limit).asave("shared")
     await ModelEndpoint.adelete("shared")
 
 
-async def test_two_runs_share_the_limit_and_one_takes_what_the_other_frees(services):
+async def test_two_runs_share_the_limit_and_one_takes_what_the_other_frees(services, in_process, save):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        await ModelEndpoint(base_url=server.url, max_concurrent=LIMIT).asave("shared")
+        await save(server, LIMIT)
         first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})
         await seen(services, {"first": LIMIT})
-        second = asyncio.create_task(evaluate(**SHARED, model="second", num_examples=9000, return_state=True))
+        second = asyncio.create_task(
+            in_process.evaluate(**SHARED, model="second", num_examples=9000, return_state=True)
+        )
         await seen(services, {"first": LIMIT // 2, "second": LIMIT // 2})
         assert await peaks(server) == (LIMIT, LIMIT)
-        services.call("POST", f"/flow_runs/{first}/set_state", {"state": {"type": "CANCELLING"}})
+        services.cancel(first)
         await seen(services, {"second": LIMIT})
         assert await peaks(server) == (LIMIT, LIMIT)
         [run] = open_runs()
@@ -61,17 +64,16 @@ async def test_two_runs_share_the_limit_and_one_takes_what_the_other_frees(servi
         assert ended.name == "Cancelled"
 
 
-async def test_a_waiting_run_can_be_stopped_and_a_killed_run_frees_its_share(services):
+async def test_a_waiting_run_can_be_stopped_and_a_killed_run_frees_its_share(services, in_process, save):
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        await ModelEndpoint(base_url=server.url, max_concurrent=1).asave("shared")
+        await save(server, 1)
         first = services.start("evaluate", {**SHARED, "model": "first", "num_examples": 9000})
         await seen(services, {"first": 1})
-        waited = await evaluate(**SHARED, model="waits", timeout_minutes=0.05, return_state=True)
+        waited = await in_process.evaluate(**SHARED, model="waits", timeout_minutes=0.05, return_state=True)
         assert waited.name == "TimedOut"
         assert "5 of 5 rollouts of run" in waited.message
         assert "are missing" in waited.message
-        place = services.flow_run(first)["infrastructure_pid"]
-        os.kill(int(place.rpartition(":")[2]), signal.SIGKILL)
-        ended = await evaluate(**SHARED, model="next", return_state=True)
+        os.kill(services.process_of(first), signal.SIGKILL)
+        ended = await in_process.evaluate(**SHARED, model="next", return_state=True)
         assert ended.is_completed(), ended.message
         assert server.stats().peak_in_flight == 1

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 
 import psutil
 import pytest
@@ -57,10 +57,6 @@ def begin(services, server, model, variables=None, **parameters):
     return services.call("POST", f"/deployments/{deployment_id}/create_flow_run", body)["id"]
 
 
-def process_of(services, flow_run_id):
-    return psutil.Process(int(services.flow_run(flow_run_id)["infrastructure_pid"].rpartition(":")[2]))
-
-
 def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
         spare = 0
@@ -68,7 +64,7 @@ def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services
             spare = wait_for_sleeping_spare(services, but=spare)
             flow_run = begin(services, server, model)
             services.wait_for(flow_run, "RUNNING")
-            process = process_of(services, flow_run)
+            process = psutil.Process(services.process_of(flow_run))
             assert process.pid == spare
             assert "nightjar.hosting.spare_process" in process.cmdline()  # and no other program in its place
             assert os.getpgid(spare) == spare
@@ -81,18 +77,18 @@ def test_a_run_has_its_own_environment_variables(services):
         variables = {"KEY_OF_RUN": "key-of-this-run", "PREFECT_API_REQUEST_TIMEOUT": "47"}
         flow_run = begin(services, server, "keyed", variables, api_key_var="KEY_OF_RUN")
         services.wait_for(flow_run, "RUNNING")
-        assert process_of(services, flow_run).environ().items() >= variables.items()
+        assert psutil.Process(services.process_of(flow_run)).environ().items() >= variables.items()
         assert services.end_of(flow_run) == "COMPLETED"
         assert server.stats().answered == 2
 
 
 @pytest.mark.parametrize("change", ["nothing", "file", "folder", "variable"])
-def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, change):
-    imported = tmp_path / "sitecustomize.py"
+def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(services, tmp_path, change):
+    imported = tmp_path / "imported.py"
     imported.write_text("")
-    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "nightjar.hosting.spare_process"]
-    spare = Popen(command, cwd=tmp_path, env=own, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+    program = "import imported; from nightjar.hosting.spare_process import main; main()"
+    own = services.environment
+    spare = services.forks.python(program, cwd=tmp_path, env=own, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     wait_until_it_sleeps(spare.pid)
     if change == "file":
         imported.write_text("CHANGED = True")
@@ -100,7 +96,7 @@ def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, 
     wanted = {**own, "PREFECT__FLOW_RUN_ID": "no id", **({"OTHER": "1"} if change == "variable" else {})}
     program = "import os; print('replaced in', os.getcwd(), os.environ.get('OTHER'))"
     request = {"command": [sys.executable, "-c", program], "environment": wanted, "folder": str(folder)}
-    printed, errors = spare.communicate(json.dumps(request), timeout=60)
+    printed, errors = spare.communicate(json.dumps(request), timeout=120)
     if change == "nothing":
         assert (spare.returncode, printed) == (1, "")
         assert "Invalid flow run id" in errors  # Prefect's engine was started
@@ -111,6 +107,6 @@ def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, 
 def test_the_spare_process_ends_with_its_worker(services):
     spare = psutil.Process(wait_for_spare(services))
     os.kill(worker(services).pid, signal.SIGKILL)
-    spare.wait(60)
+    spare.wait(120)
     with ModelServer(ArithmeticSolver()) as server:
         assert services.end_of(begin(services, server, "after")) == "COMPLETED"

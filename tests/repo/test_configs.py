@@ -5,13 +5,10 @@ import re
 import shutil
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from nightjar.analysis.gates.policy import GatePolicy
-from nightjar.benchmarks import gpqa
 from nightjar.cli.app import app
 from nightjar.evaluation.config.registry import Registry
 from nightjar.evaluation.config.suite import load_suite
@@ -22,10 +19,9 @@ pytestmark = pytest.mark.slow
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(CONFIGS.parent) for path in CONFIGS.rglob("*.toml") if path.name != "task.toml")
 NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper"]
-ROWS: dict[str, dict[str, Any]] = {
+ROWS = {
     "alphabet_sort": {"names": NAMES},
     "drop": {"passage": "It rained.", "question": "?", "answers_spans": {"spans": ["rain"], "types": ["span"]}},
-    "gpqa": {name: name for name in gpqa.DATA.columns},
     "gsm8k": {"question": "What is 2 + 3?", "answer": "2 + 3 = 5 #### 5"},
     "humaneval": {"task_id": "X/0", "prompt": "def f():\n", "test": "def check(f): f()\n", "entry_point": "f"},
     "math500": {"problem": "What is 2 + 3?", "answer": "5"},
@@ -39,7 +35,7 @@ ROWS: dict[str, dict[str, Any]] = {
 """A row of each benchmark as the hub has it."""
 
 
-def command_of(file: Path) -> list[str]:
+def command_of(file):
     """Returns what the first lines of a file say to type, after the model was started."""
     text = (CONFIGS.parent / file).read_text()
     opening = text.partition("\n\n")[0]
@@ -50,11 +46,12 @@ def command_of(file: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", FILES, ids=str)
-def test_a_file_runs_as_it_says(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_runs_as_it_says(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PRIME_API_KEY", "no-key")
-    for name, row in ROWS.items():
+    gpqa = {name: name for name in import_module("nightjar.benchmarks.gpqa").DATA.columns}
+    for name, row in {**ROWS, "gpqa": gpqa}.items():
         for path in import_module(f"nightjar.benchmarks.{name}").DATA.paths():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(row))
@@ -70,14 +67,16 @@ def test_a_file_runs_as_it_says(file: Path, tmp_path: Path, monkeypatch: pytest.
     assert {run["status"] for run in (told if isinstance(told, list) else [told])} == {"completed"}
 
 
-@pytest.mark.parametrize("file", sorted(CONFIGS.rglob("*.yaml")), ids=lambda file: file.name)
-def test_a_policy_says_how_to_use_it(file: Path) -> None:
-    GatePolicy.read(file)
-    opening = file.read_text().partition("\n\n")[0]
-    assert f"#   nightjar gate --policy {file.relative_to(CONFIGS.parent)} " in opening
+def test_a_policy_says_how_to_use_it():
+    from nightjar.analysis.gates.policy import GatePolicy
+
+    for file in CONFIGS.rglob("*.yaml"):
+        GatePolicy.read(file)
+        opening = file.read_text().partition("\n\n")[0]
+        assert f"#   nightjar gate --policy {file.relative_to(CONFIGS.parent)} " in opening
 
 
-def test_what_the_page_shows_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_page_shows_is_right(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (CONFIGS.parent / "docs" / "guides" / "suites.md").read_text()
     registry, suite = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)

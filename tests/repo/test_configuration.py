@@ -9,9 +9,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import typer
-from prefect import flow
-from prefect.utilities.callables import get_call_parameters
-from prefect.utilities.schema_tools.validation import validate
 from pydantic import Field
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
@@ -23,7 +20,6 @@ from nightjar.engine.runs.identity import check_same
 from nightjar.errors import ConfigError, ResumeMismatchError
 from nightjar.evaluation.config import RunConfig, parse_run_config, takes_fields
 from nightjar.evaluation.config.parameters import GROUPS, parameters, plain_type
-from nightjar.flows.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -92,43 +88,39 @@ def command():
     return command
 
 
-class TestANewField:
-    def test_is_a_flag_with_help(self, command):
-        assert "moons" not in command()
-        assert command("--moons", "3")["moons"] == 3
-        shown = re.sub(r"\s+", " ", command("--help")["output"])
-        assert f"--moons <int> {TEXT} [default: 1]" in shown
-
-    def test_is_in_the_form_of_the_flow(self):
-        schema = flow(body).parameters.properties["moons"]
-        assert {name: schema[name] for name in ("type", "default", "minimum", "description")} == {
-            "type": "integer", "default": 1, "minimum": 1, "description": TEXT,
-        }  # fmt: skip
-
-    async def test_reaches_the_flow(self):
-        config = await body(env_id="arithmetic", moons="2", resume="")
-        assert config.moons == 2
-
-    def test_is_compared_by_a_resume(self, tmp_path):
-        directory = RunDirectory(tmp_path / "run")
-        with directory:
-            saved = WithMoons(env_id="arithmetic", moons=2)
-            extra = {"selected_examples": 0, "dataset_fingerprint": "", "env_version": None}
-            directory.write_config({**saved.model_dump(mode="json"), **extra})
-        with pytest.raises(ResumeMismatchError) as caught:
-            check_same(directory, WithMoons(env_id="arithmetic", moons=3).identity(), [], None)
-        assert caught.value.differences["moons"] == (2, 3)
-
-    def test_is_in_the_documentation(self):
-        assert f"| `moons` | `--moons` | int | `1` | {TEXT} | yes |" in table(WithMoons).splitlines()
-
-    def test_is_checked(self):
-        with pytest.raises(ConfigError, match=r"^moons: Input should be greater than or equal to 1 \(found 0\)$"):
-            parse_run_config({"env_id": "arithmetic", "moons": 0}, WithMoons)
+def test_a_new_field_is_a_flag_with_help(command):
+    assert "moons" not in command()
+    assert command("--moons", "3")["moons"] == 3
+    shown = re.sub(r"\s+", " ", command("--help")["output"])
+    assert f"--moons <int> {TEXT} [default: 1]" in shown
 
 
-def test_the_documentation_lists_the_fields():
+async def test_a_new_field_is_in_the_form_of_the_flow_and_reaches_it():
+    from prefect import flow
+
+    schema = flow(body).parameters.properties["moons"]
+    assert {name: schema[name] for name in ("type", "default", "minimum", "description")} == {
+        "type": "integer", "default": 1, "minimum": 1, "description": TEXT,
+    }  # fmt: skip
+    assert (await body(env_id="arithmetic", moons="2", resume="")).moons == 2
+
+
+def test_a_new_field_is_checked_and_compared_by_a_resume(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    with directory:
+        saved = WithMoons(env_id="arithmetic", moons=2)
+        extra = {"selected_examples": 0, "dataset_fingerprint": "", "env_version": None}
+        directory.write_config({**saved.model_dump(mode="json"), **extra})
+    with pytest.raises(ResumeMismatchError) as caught:
+        check_same(directory, WithMoons(env_id="arithmetic", moons=3).identity(), [], None)
+    assert caught.value.differences["moons"] == (2, 3)
+    with pytest.raises(ConfigError, match=r"^moons: Input should be greater than or equal to 1 \(found 0\)$"):
+        parse_run_config({"env_id": "arithmetic", "moons": 0}, WithMoons)
+
+
+def test_the_documentation_lists_the_fields_and_would_list_a_new_one():
     assert written() == table(RunConfig), "python tests/repo/test_configuration.py writes them"
+    assert f"| `moons` | `--moons` | int | `1` | {TEXT} | yes |" in table(WithMoons).splitlines()
 
 
 def test_every_flag_belongs_to_one_field():
@@ -137,53 +129,58 @@ def test_every_flag_belongs_to_one_field():
     assert len(flags) == len(set(flags))
 
 
-class TestTheFlow:
-    def test_has_every_field_and_where_a_run_goes(self):
-        others = {"allow_sandbox_access", "endpoint", "secrets", "resume", "where", "output_dir", "warehouse"}
-        assert {*evaluate.parameters.properties} == {*RunConfig.model_fields, *others}
-        assert evaluate.parameters.required == ["env_id"]
+@pytest.fixture(scope="module")
+def evaluate():
+    from nightjar.flows.evaluation import evaluate
 
-    def test_shows_what_is_used_most_first_and_names_the_other_groups(self):
-        shown = evaluate.parameters.properties
-        assert [schema["position"] for schema in shown.values()] == [*range(len(shown))]
-        first = ["env_id", "model", "provider", "endpoint", "num_examples", "rollouts_per_example"]
-        assert [*shown][: len(first)] == first == [schema["title"] for schema in shown.values()][: len(first)]
-        titles = [schema["title"].split(": ") for schema in shown.values()][len(first) :]
-        assert [*dict(titles)] == [*GROUPS.values()][1:]
-        assert ["Environment", "secrets"] in titles
-        assert ["Results", "warehouse"] in titles
+    return evaluate
 
-    def test_offers_providers_and_protocols(self):
-        shown = evaluate.parameters.properties
-        assert shown["provider"]["enum"] == [*PROVIDERS]
-        assert shown["provider"]["default"] == "prime"
-        assert "anthropic_messages" in shown["api_client_type"]["enum"]
 
-    def test_describes_every_parameter_with_a_type_that_a_form_shows_and_json_only_for_free_keys(self):
-        shown = evaluate.parameters.properties
-        assert all(schema["description"] for schema in shown.values())
-        kinds = {schema.get("type") for schema in shown.values()}
-        assert kinds == {"string", "integer", "number", "boolean", "array", "object"}
-        asked = {name for name, schema in shown.items() if schema["type"] == "object"}
-        assert asked == {"sampling_args", "headers", "headers_from_state", "env_args", "extra_env_kwargs"}
+def test_the_form_has_every_field_and_where_a_run_goes_with_what_is_used_most_first(evaluate):
+    shown = evaluate.parameters.properties
+    others = {"allow_sandbox_access", "endpoint", "secrets", "resume", "where", "output_dir", "warehouse"}
+    assert {*shown} == {*RunConfig.model_fields, *others}
+    assert evaluate.parameters.required == ["env_id"]
+    assert [schema["position"] for schema in shown.values()] == [*range(len(shown))]
+    first = ["env_id", "model", "provider", "endpoint", "num_examples", "rollouts_per_example"]
+    assert [*shown][: len(first)] == first == [schema["title"] for schema in shown.values()][: len(first)]
+    titles = [schema["title"].split(": ") for schema in shown.values()][len(first) :]
+    assert [*dict(titles)] == [*GROUPS.values()][1:]
+    assert ["Environment", "secrets"] in titles
+    assert ["Results", "warehouse"] in titles
 
-    def test_leaves_to_the_environment_and_the_provider_what_is_theirs(self):
-        for name in ("num_examples", "rollouts_per_example", "base_url", "api_key_var", "api_client_type"):
-            assert "default" not in evaluate.parameters.properties[name]
 
-    def test_a_field_that_may_be_none_is_left_out_of_the_form_or_sent_as_null(self):
-        schema = evaluate.parameters.model_dump_for_openapi()
-        empty = [name for name, field in parameters().items() if field.default is None]
-        empty.remove("api_client_type")  # a drop-down is left out
-        for given in ({"env_id": "a"}, {"env_id": "a", **dict.fromkeys(empty)}):
-            assert not validate(given, schema)
-            accepted = evaluate.validate_parameters(get_call_parameters(evaluate.fn, (), given))
-            assert {name: accepted[name] for name in empty} == dict.fromkeys(empty)
+def test_the_form_describes_every_parameter_offers_choices_and_asks_for_json_only_for_free_keys(evaluate):
+    shown = evaluate.parameters.properties
+    assert shown["provider"]["enum"] == [*PROVIDERS]
+    assert shown["provider"]["default"] == "prime"
+    assert "anthropic_messages" in shown["api_client_type"]["enum"]
+    assert all(schema["description"] for schema in shown.values())
+    kinds = {schema.get("type") for schema in shown.values()}
+    assert kinds == {"string", "integer", "number", "boolean", "array", "object"}
+    asked = {name for name, schema in shown.items() if schema["type"] == "object"}
+    assert asked == {"sampling_args", "headers", "headers_from_state", "env_args", "extra_env_kwargs"}
+    for name in ("num_examples", "rollouts_per_example", "base_url", "api_key_var", "api_client_type"):
+        assert "default" not in shown[name]  # it is that of the environment or the provider
 
-    def test_a_configuration_goes_through_it_unchanged(self):
-        config = RunConfig(env_id="a", shuffle_seed=3, tags=["x"], sampling_args={"stop": ["\n"]}, suite="s")
-        accepted = evaluate.validate_parameters(config.model_dump(mode="json"))
-        assert parse_run_config({name: accepted[name] for name in RunConfig.model_fields}) == config
+
+def test_a_field_that_may_be_none_is_left_out_of_the_form_or_sent_as_null(evaluate):
+    from prefect.utilities.callables import get_call_parameters
+    from prefect.utilities.schema_tools.validation import validate
+
+    schema = evaluate.parameters.model_dump_for_openapi()
+    empty = [name for name, field in parameters().items() if field.default is None]
+    empty.remove("api_client_type")  # a drop-down is left out
+    for given in ({"env_id": "a"}, {"env_id": "a", **dict.fromkeys(empty)}):
+        assert not validate(given, schema)
+        accepted = evaluate.validate_parameters(get_call_parameters(evaluate.fn, (), given))
+        assert {name: accepted[name] for name in empty} == dict.fromkeys(empty)
+
+
+def test_a_configuration_goes_through_the_flow_unchanged(evaluate):
+    config = RunConfig(env_id="a", shuffle_seed=3, tags=["x"], sampling_args={"stop": ["\n"]}, suite="s")
+    accepted = evaluate.validate_parameters(config.model_dump(mode="json"))
+    assert parse_run_config({name: accepted[name] for name in RunConfig.model_fields}) == config
 
 
 if __name__ == "__main__":

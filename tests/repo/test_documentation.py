@@ -8,7 +8,6 @@ A block of commands that needs more than a local model says so in its first line
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -35,70 +34,62 @@ MODELS = {
 """The model behind each port of the pages; a page may start it itself."""
 
 
-def read(page: str) -> str:
+def read(page):
     return (DOCS / page).read_text("utf-8")
 
 
-def scripts(page: str) -> list[str]:
+def scripts(page):
     """Returns the blocks of a page that need nothing else."""
     text = ANSWERED.sub("", read(page))
     return [match["script"] for match in BLOCK.finditer(text) if "needs=" not in match["mark"]]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_begins_with_what_its_reader_can_do(page: str) -> None:
-    title, first, *_ = read(page).split("\n\n")
-    assert title.startswith("# ")
-    assert re.match(r"After (this page|these \w+ pages), ", first)
+def test_every_page_begins_with_what_its_reader_can_do():
+    beginning = re.compile(r"# .*\n\nAfter (this page|these \w+ pages), ")
+    assert [page for page in PAGES if not beginning.match(read(page))] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_a_page_exists_with_its_flags(page: str) -> None:
-    assert [problem for command in commands_of(page) for problem in problems(command)] == []
-
-
-@pytest.fixture(scope="module")
-def stored(
-    run_commands: Callable[[str, Path], str], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[str]]:
-    """A folder of outputs with two runs, and their ids."""
-    folder = tmp_path_factory.mktemp("stored")
-    command = "nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 20 -r 2"
-    run_commands(f"{MODELS[8000]}\n{command}\n{command} --seed 2", folder)
-    return folder / "outputs", sorted(path.name for path in (folder / "outputs/evals/arithmetic--local").iterdir())
+def test_every_command_of_a_page_exists_with_its_flags():
+    found = {page: [problem for command in commands_of(page) for problem in problems(command)] for page in PAGES}
+    assert found == {page: [] for page in PAGES}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", [page for page in PAGES if scripts(page)])
-def test_the_commands_of_a_page_run_in_its_order(
-    page: str, stored: tuple[Path, list[str]], run_commands: Callable[[str, Path], str], tmp_path: Path
-) -> None:
-    outputs, (first, second) = stored
-    shutil.copytree(outputs, tmp_path / "outputs")
-    for name, text in files_of(page):
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
+def test_the_commands_of_a_page_run_in_its_order(run_stories, tmp_path):
+    command = "nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 20 -r 2"
+    ended = run_stories({"stored": (f"{MODELS[8000]}\n{command}\n{command} --seed 2", tmp_path)})["stored"]
+    assert ended[0] == 0, ended
+    first, second = sorted(path.name for path in (tmp_path / "outputs/evals/arithmetic--local").iterdir())
     named = {
         "RUN_DIR": f"outputs/evals/arithmetic--local/{first}", "RUN": first, "6b0e1f2a": first, "9f8e7d6c": second,
         "./eval_results": "outputs/evals", "env=gsm8k": "env=arithmetic",
     }  # fmt: skip
-    commands = replaced("\n".join(scripts(page)), named)
-    models = [start for port, start in MODELS.items() if f":{port}" in read(page) and start not in commands]
-    run_commands("\n".join([*models, commands]), tmp_path)
+    stories = {}
+    for page in (page for page in PAGES if scripts(page)):
+        folder = tmp_path / page
+        shutil.copytree(tmp_path / "outputs", folder / "outputs")
+        for name, text in files_of(page):
+            (folder / name).parent.mkdir(exist_ok=True, parents=True)
+            (folder / name).write_text(text)
+        commands = replaced("\n".join(scripts(page)), named)
+        models = [start for port, start in MODELS.items() if f":{port}" in read(page) and start not in commands]
+        stories[page] = "\n".join([*models, commands]), folder
+    failed = {page: ended for page, ended in run_stories(stories).items() if ended[0] != 0}
+    assert failed == {}
 
 
-def replaced(text: str, named: dict[str, str]) -> str:
+def replaced(text, named):
     return re.sub("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in named), lambda match: named[match[0]], text)
 
 
-def files_of(page: str) -> Iterator[tuple[str, str]]:
+def files_of(page):
     """Yields the files that a page says to save: ``Save this as `NAME```, followed by the text."""
     yield from re.findall(r"[Ss]ave this as `([^`]+)`.*?```\w+\n(.*?)```", read(page), re.DOTALL)
     if "`configs/endpoints.toml`:" in read(page):
         yield "configs/endpoints.toml", re.findall(r"```toml\n(.*?)```", read(page), re.DOTALL)[0]
 
 
-def commands_of(page: str) -> Iterator[list[str]]:
+def commands_of(page):
     """Yields the commands of ``nightjar`` in blocks and in sentences, as words."""
     text = read(page)
     lines = [line for match in BLOCK.finditer(text) for line in joined(match["script"]).splitlines()]
@@ -111,11 +102,11 @@ def commands_of(page: str) -> Iterator[list[str]]:
             yield words[words.index("nightjar") + 1 :]
 
 
-def joined(script: str) -> str:
+def joined(script):
     return script.replace("\\\n", " ")
 
 
-def problems(words: list[str]) -> list[str]:
+def problems(words):
     """Returns what is unknown in the words after ``nightjar``."""
     if not words or not re.match(r"[a-z-]", words[0]):
         return []
@@ -131,7 +122,7 @@ def problems(words: list[str]) -> list[str]:
 
 
 @cache
-def flags_of(name: str) -> set[str]:
+def flags_of(name):
     command = _load(name) if name else get_command(app)
     own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     return {*own, "--help", "-h"}

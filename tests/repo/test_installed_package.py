@@ -32,25 +32,25 @@ OWN_TEST = """
 """
 
 
-def build(source: Path, target: str, folder: Path) -> Path:
+def build(source, target, folder):
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     [built] = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
     return built
 
 
-def contents(wheel: Path) -> dict[str, bytes]:
+def contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdist(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build(ROOT, "sdist", folder)) as archive:
         archive.extractall(folder, filter="data")
@@ -59,7 +59,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def python_with_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python_with_wheel(wheel, tmp_path_factory):
     """A Python with the wheel, and beside it what this one has installed, but for Nightjar."""
     folder = tmp_path_factory.mktemp("python")
     venv.create(folder, symlinks=True)
@@ -72,12 +72,12 @@ def python_with_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(params=["editable", "wheel"])
-def python(request: pytest.FixtureRequest) -> Path:
+def python(request):
     return Path(sys.executable) if request.param == "editable" else request.getfixturevalue("python_with_wheel")
 
 
 @pytest.fixture
-def own_folder(tmp_path: Path) -> Path:
+def own_folder(tmp_path):
     """A user's folder, with packages of their own that are called as those at the top of this repository."""
     for name in FOLDERS:
         (tmp_path / name).mkdir()
@@ -86,39 +86,34 @@ def own_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(python, folder, *arguments):
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run([python, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
 
 
-def test_the_wheel_holds_nightjar_with_its_flows_and_sql_and_nothing_else(wheel: Path) -> None:
-    names = contents(wheel).keys()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"nightjar"}
+def test_the_wheel_holds_nightjar_with_all_its_data_and_nothing_else(wheel):
+    held = contents(wheel).keys()
+    assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"nightjar"}
     assert {
         "nightjar/__init__.pyi", "nightjar/blocks/model_endpoint.py", "nightjar/flows/evaluation.py",
         "nightjar/flows/__init__.pyi", "nightjar/py.typed", "nightjar/reports/templates/base.html",
         "nightjar/tasks/evaluation.py", "nightjar/warehouse/storage/tables.sql",
-    } <= names  # fmt: skip
-
-
-def test_the_wheel_holds_every_template_style_script_and_query(wheel: Path) -> None:
+    } <= held  # fmt: skip
     kept = subprocess.run(["git", "ls-files", "nightjar"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     data = {name for name in kept.split() if Path(name).suffix not in {".py", ""}}
     assert len(data) > 50
-    assert data <= contents(wheel).keys()
-    assert not any("test" in Path(name).parts or Path(name).name.startswith("test_") for name in contents(wheel))
+    assert data <= held
+    assert not any("test" in Path(name).parts or Path(name).name.startswith("test_") for name in held)
 
 
-def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(
-    sdist: Path, wheel: Path, tmp_path: Path
-) -> None:
+def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(sdist, wheel, tmp_path):
     documents = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md"}
     configuration = {".gitignore", "constraints.txt", "pyproject.toml"}
     assert {path.name for path in sdist.iterdir()} == {"nightjar", *documents, *configuration}
     assert contents(build(sdist, "wheel", tmp_path)) == contents(wheel)
 
 
-def test_what_the_image_copies_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_what_the_image_copies_builds_the_same_wheel(wheel, tmp_path):
     copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "deployments" / "Dockerfile").read_text(), re.MULTILINE)
     for name in (name for line in copied for name in line.split()):
         if (ROOT / name).is_dir():
@@ -129,43 +124,41 @@ def test_what_the_image_copies_builds_the_same_wheel(wheel: Path, tmp_path: Path
     assert contents(build(tmp_path, "wheel", tmp_path / "dist")) == contents(wheel)
 
 
-def test_an_installation_offers_no_other_package_at_the_top(python: Path, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_an_installation_works_beside_a_users_own_packages(python, own_folder):
+    """It offers no other package at the top, and a user's packages may come before or after it."""
     names = (*FOLDERS, "tests", "configs", "deployments")
-    code = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
-    assert run(python, tmp_path, "-c", code).stdout == "[]\n"
+    code = f"""
+        import sys
+        from importlib.util import find_spec
+        sys.path[:] = [place for place in sys.path if place not in ("", ".")]
+        print([name for name in {names} if find_spec(name)])
+        sys.path.insert(int(sys.argv[1]), ".")
+        import test_own
+        test_own.test_both_can_be_imported()
+    """
+    for place in ("0", "100"):
+        ended = run(python, own_folder, "-P", "-c", dedent(code), place)
+        assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
 
 
 @pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.parametrize("place", ["0", "len(sys.path)"])
-def test_a_user_s_own_packages_and_nightjar_s_are_both_imported(python: Path, own_folder: Path, place: str) -> None:
-    code = f"import sys; sys.path.insert({place}, '.'); import test_own; test_own.test_both_can_be_imported()"
-    ended = run(python, own_folder, "-P", "-c", code)
-    assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["prepend", "importlib"])
-def test_pytest_imports_both(python: Path, own_folder: Path, mode: str) -> None:
+@pytest.mark.parametrize(("python", "mode"), [("editable", "prepend"), ("wheel", "importlib")], indirect=["python"])
+def test_pytest_imports_both(python, own_folder, mode):
     (own_folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n" if mode == "importlib" else "[pytest]\n")
     ended = run(python, own_folder, "-m", "pytest", "-q", f"--import-mode={mode}", "-p", "no:cacheprovider")
     assert "1 passed" in ended.stdout, ended.stdout
 
 
-def test_a_flow_is_imported_alone_and_nightjar_without_prefect(tmp_path: Path) -> None:
-    code = "import sys, nightjar{}; print(*(name for name in sys.modules if name.startswith(('nightjar.', 'prefect'))))"
-    assert run(Path(sys.executable), tmp_path, "-c", code.format("")).stdout == "\n"
-    assert run(Path(sys.executable), tmp_path, "-c", code.format(".flows, nightjar.tasks")).stdout.split() == [
-        "nightjar.flows",
-        "nightjar.tasks",
-    ]
-
-
 @pytest.mark.long
-@pytest.mark.slow
-def test_every_flow_and_task_is_offered_whichever_module_was_loaded_before(tmp_path: Path) -> None:
+def test_nightjar_is_imported_without_prefect_and_every_flow_and_task_in_any_order(tmp_path):
     code = """
+        import sys, nightjar
+        def loaded():
+            return sorted(name for name in sys.modules if name.startswith(("nightjar.", "prefect")))
+        print(*loaded())
+        import nightjar.flows, nightjar.tasks
+        print(*loaded())
         import nightjar.flows.nights, nightjar.flows.maintenance
         from nightjar.flows import benchmark, evaluate, gate, prune, publish_run, query, rescore, retry_failed, upkeep
         from nightjar.tasks import aggregate, generate, load_env, publish, push, score
@@ -173,4 +166,6 @@ def test_every_flow_and_task_is_offered_whichever_module_was_loaded_before(tmp_p
         print(*(flow.name for flow in flows))
     """
     ended = run(Path(sys.executable), tmp_path, "-c", dedent(code))
-    assert ended.stdout == "benchmark evaluate gate prune publish-run query rescore retry-failed upkeep\n", ended.stderr
+    alone, light, flows = ended.stdout.splitlines()
+    assert (alone, light) == ("", "nightjar.flows nightjar.tasks")
+    assert flows == "benchmark evaluate gate prune publish-run query rescore retry-failed upkeep"

@@ -5,7 +5,6 @@ import tomllib
 from importlib.metadata import requires, version
 from pathlib import Path
 
-import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -17,7 +16,7 @@ FIRST_REFUSED = {"fastapi": "0.151.0", "sqlalchemy": "2.1.0"}
 """The first release of a package that Prefect 3.8 does not work with."""
 
 
-def requirement(package: str, lines: list[str]) -> Requirement:
+def requirement(package, lines: list[str]):
     [found] = [each for line in lines if (each := Requirement(line)).name.lower() == package and not each.marker]
     return found
 
@@ -32,11 +31,12 @@ def test_a_bound_is_ours_only_as_long_as_prefect_has_none(package, refused):
 
 
 async def test_prefect_s_client_sends_a_limit_of_null_which_newer_releases_of_fastapi_refuse():
+    import httpx
     from prefect.client.orchestration import PrefectClient
 
     sent = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request):
         if request.method == "GET":  # of a CSRF token, which not every server has
             return httpx.Response(404)
         sent.append(json.loads(request.content))

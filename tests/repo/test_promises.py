@@ -6,11 +6,9 @@ needs a deprecation first, and a line in the changelog.
 
 import contextlib
 import json
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -37,7 +35,7 @@ JSON = {
 """Commands that print JSON, with arguments."""
 
 
-def promised() -> dict[str, dict[str, list[str]]]:
+def promised():
     """Returns what this version offers."""
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
         printed = {command: sorted(keys) for command, keys in json_keys()}
@@ -51,17 +49,17 @@ def promised() -> dict[str, dict[str, list[str]]]:
     }
 
 
-def public_names(module: str) -> list[str]:
+def public_names(module):
     found = import_module(module)
     own = (name for name, value in vars(found).items() if isinstance(value, type) and value.__module__ == module)
     return sorted(getattr(found, "__all__", own))
 
 
-def options(words: str) -> set[str]:
+def options(words):
     return {name for parameter in _load(words).params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
-def json_keys() -> Iterator[tuple[str, list[str]]]:
+def json_keys():
     with ModelServer(ArithmeticSolver(error_rate=0.5)) as server:
         place = ("-b", server.url, "-n", "4", "-r", "2", "--direct", "--json")
         outcomes = [run_json("eval", "run", "arithmetic", "-m", model, *place) for model in RUNS]
@@ -72,13 +70,13 @@ def json_keys() -> Iterator[tuple[str, list[str]]]:
         yield command, list(found[0] if isinstance(found, list) else found)
 
 
-def run_json(*words: str) -> Any:
+def run_json(*words):
     ended = CliRunner().invoke(app, words, catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
     return json.loads(ended.stdout)
 
 
-def columns_of_relations() -> Iterator[tuple[str, list[str]]]:
+def columns_of_relations():
     with connect() as connection:
         named = connection.execute(
             "SELECT table_name, list(column_name) FROM information_schema.columns "
@@ -89,7 +87,7 @@ def columns_of_relations() -> Iterator[tuple[str, list[str]]]:
         yield "macros", [name for (name,) in macros.fetchall() if f"`{name}(" in DOCUMENTED]
 
 
-def test_nothing_that_is_promised_has_disappeared() -> None:
+def test_nothing_that_is_promised_has_disappeared():
     offered = promised()
     missing = [
         f"{kind}: {place}: {name}"

@@ -16,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.evaluation import evaluate
 from nightjar.evaluation.config import RunConfig
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -35,7 +34,7 @@ RUN_IDS = {
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def house(tmp_path_factory):
     """Makes the runs; returns the folder they are in, and the id that each has here."""
     if not GSM8K.is_dir():
         pytest.skip("the recorded answers to GSM8K are not here")
@@ -61,8 +60,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     return folder, ids
 
 
-def make_run(folder: Path, env_id: str, server: ModelServer, **config: Any) -> str:
+def make_run(folder, env_id, server: ModelServer, **config: Any):
     """Makes a run as ``nightjar eval run --direct`` does in that folder, and returns its id."""
+    from nightjar.evaluation import evaluate
+
     with contextlib.chdir(folder):
         chosen = RunConfig(env_id=env_id, base_url=server.url, **config)
         outcome = asyncio.run(evaluate(chosen, warehouse=Warehouse(resolve_warehouse())))
@@ -70,12 +71,12 @@ def make_run(folder: Path, env_id: str, server: ModelServer, **config: Any) -> s
     return outcome.run_id
 
 
-def ask(folder: Path, *arguments: str) -> str:
+def ask(folder, *arguments):
     with contextlib.chdir(folder):
         return CliRunner().invoke(app, ["sql", *arguments], env={"COLUMNS": "200"}, catch_exceptions=False).stdout
 
 
-def answer(commands: str, folder: Path, ids: dict[str, str]) -> str:
+def answer(commands, folder, ids: dict[str, str]):
     """Runs the commands of a block, and returns what they print, with the ids that the pages name."""
     for named, run in RUN_IDS.items():
         commands = commands.replace(named, ids[run])
@@ -86,7 +87,7 @@ def answer(commands: str, folder: Path, ids: dict[str, str]) -> str:
 
 
 @pytest.mark.long
-def test_the_answers_are_those_of_the_page(house: tuple[Path, dict[str, str]]) -> None:
+def test_the_answers_are_those_of_the_page(house):
     text = PAGE.read_text()
     questions = PAIR.findall(text)
     assert len(questions) >= 5
@@ -97,8 +98,8 @@ def test_the_answers_are_those_of_the_page(house: tuple[Path, dict[str, str]]) -
     assert dict(questions) == answers
 
 
-def test_the_flips_are_those_of_the_recordings(house: tuple[Path, dict[str, str]]) -> None:
-    def right(model: str) -> list[bool]:
+def test_the_flips_are_those_of_the_recordings(house):
+    def right(model) -> list[bool]:
         lines = (GSM8K / f"recorded-{model}.jsonl").read_text().splitlines()
         return [json.loads(line)["is_correct"] for line in lines]
 

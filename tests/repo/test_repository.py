@@ -18,19 +18,19 @@ GENERATED = re.compile(r"docs/reference/(?:(?:commands|python)/[\w-]+|sql|http)\
 PAGE = re.compile(r"(?<![\w/.])docs/[\w/-]+\.(?:md|ipynb)")
 
 
-def test_every_command_is_documented() -> None:
+def test_every_command_is_documented():
     documents = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     commands = [command for command in [*GROUPS, *COMMANDS] if len(command.split()) < 3]
     assert [command for command in commands if f"nightjar {command}" not in documents] == []
 
 
-def test_the_version_is_the_newest_of_the_changelog() -> None:
+def test_the_version_is_the_newest_of_the_changelog():
     headings = re.findall(r"^## \[(\d[\d.]*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings == sorted(headings, key=Version, reverse=True)
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__ == headings[0]
 
 
-def test_the_list_of_commands_imports_none_of_them() -> None:
+def test_the_list_of_commands_imports_none_of_them():
     code = """
         import atexit, sys
         atexit.register(lambda: print(*sys.modules))
@@ -47,7 +47,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert slow.isdisjoint(loaded)
 
 
-def test_every_dependency_is_pinned_to_a_version() -> None:
+def test_every_dependency_is_pinned_to_a_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     names = {re.split(r"[\[<>=,; ]", entry)[0].lower().replace("_", "-") for entry in wanted}
@@ -56,14 +56,14 @@ def test_every_dependency_is_pinned_to_a_version() -> None:
     assert names <= {line.partition("==")[0].lower().replace("_", "-") for line in lines}
 
 
-def test_links_in_documents_lead_somewhere() -> None:
+def test_links_in_documents_lead_somewhere():
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             path = (document.parent / target).resolve()
             assert path.exists() or GENERATED.fullmatch(str(path.relative_to(ROOT))), f"{document.name}: {target}"
 
 
-def test_pages_that_code_and_configuration_name_exist() -> None:
+def test_pages_that_code_and_configuration_name_exist():
     folders = ("nightjar", "flows", "tasks", "blocks", "tests", "configs", "deployments")
     files = [ROOT / "Makefile", ROOT / "pyproject.toml"]
     files += [

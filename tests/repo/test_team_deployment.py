@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +15,7 @@ DEPLOYMENTS = ROOT / "deployments"
 DOCKERFILE = (DEPLOYMENTS / "Dockerfile").read_text()
 
 
-def compose() -> list[str]:
+def compose():
     for command in (["docker", "compose"], ["docker-compose"], ["podman-compose"]):
         if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
             return command
@@ -24,20 +23,20 @@ def compose() -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """The compose file with the files beside it that a team writes."""
     shutil.copytree(DEPLOYMENTS, tmp_path / "deployments")
     (tmp_path / "deployments/workers.env").write_text("KEY=secret\n")
     return tmp_path / "deployments"
 
 
-def config(folder: Path) -> Any:
+def config(folder):
     command = [*compose(), "-f", "docker-compose.yaml", "config"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     return yaml.safe_load(done.stdout) if done.returncode == 0 else done.stderr
 
 
-def test_the_compose_file_is_valid_and_says_what_is_to_be_set(folder: Path) -> None:
+def test_the_compose_file_is_valid_and_says_what_is_to_be_set(folder):
     shutil.copy(folder / "example.env", folder / ".env")
     assert "set it in deployments/.env" in config(folder)
     text = (folder / ".env").read_text().replace("PASSWORD=\n", "PASSWORD=abc\n")
@@ -57,7 +56,7 @@ def test_the_compose_file_is_valid_and_says_what_is_to_be_set(folder: Path) -> N
     assert [port for service in services.values() for port in service.get("ports", [])] != []
 
 
-def test_the_image_has_every_package_and_is_built_from_plain_names() -> None:
+def test_the_image_has_every_package_and_is_built_from_plain_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     copied = re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE)
@@ -69,7 +68,7 @@ def test_the_image_has_every_package_and_is_built_from_plain_names() -> None:
     assert re.findall(r"^FROM (.+)$", DOCKERFILE, re.MULTILINE) == ["python:3.12-slim"]
 
 
-def test_the_kubernetes_template_uses_the_variables_that_it_declares() -> None:
+def test_the_kubernetes_template_uses_the_variables_that_it_declares():
     worker = yaml.safe_load((DEPLOYMENTS / "kubernetes.yaml").read_text())["worker"]
     template = json.loads(worker["config"]["baseJobTemplate"]["configuration"])
     used = re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"]))
