@@ -90,11 +90,12 @@ def test_a_first_run_needs_no_extra(python, tmp_path):
 NEEDY = (
     ("datasets", "environments.SingleTurnEnv(dataset=[{'question': '?'}]).get_dataset()"),
     ("datasets", "environments.data.load_example_dataset('gsm8k', path='rows.jsonl')"),
-    ("datasets", "sys.argv[1:] = 'sql', 'SELECT 1', '--format=parquet'; nightjar.cli.main()"),
     ("datasets", "environments.load_environment('written')"),
     ("notebook", "nightjar.sql('SELECT 1').to_df()"),
     ("anthropic", "from nightjar.clients import setup_anthropic_client"),
+    ("datasets", "sys.argv[1:] = 'sql', 'SELECT 1', '--format=parquet'; nightjar.cli.main()"),
 )
+"""The command is the last because it ends its process."""
 TELLING = """
     import json
     import sys
@@ -117,7 +118,7 @@ def test_what_needs_an_extra_names_it(python, tmp_path):
     (tmp_path / "outputs/warehouse/segments").mkdir(parents=True)
     ended = python(tmp_path, TELLING, json.dumps([code for _, code in NEEDY]))
     told = ended.stdout.split("-" * 9 + "\n")
-    named = [re.findall(r"pip install 'nightjar-evals\[(\w+)\]'", text)[:1] for text in told[:-1]]
+    named = [re.findall(r"pip install 'nightjar-evals\[(\w+)\]'", text)[:1] for text in told]
     assert named == [[extra] for extra, _ in NEEDY], ended
 
 
