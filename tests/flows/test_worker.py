@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from subprocess import PIPE
+from subprocess import PIPE, Popen
 
 import psutil
 import pytest
@@ -83,12 +83,12 @@ def test_a_run_has_its_own_environment_variables(services):
 
 
 @pytest.mark.parametrize("change", ["nothing", "file", "folder", "variable"])
-def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(services, tmp_path, change):
-    imported = tmp_path / "imported.py"
+def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, change):
+    imported = tmp_path / "sitecustomize.py"
     imported.write_text("")
-    program = "import imported; from nightjar.hosting.spare_process import main; main()"
-    own = services.environment
-    spare = services.forks.python(program, cwd=tmp_path, env=own, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "nightjar.hosting.spare_process"]
+    spare = Popen(command, cwd=tmp_path, env=own, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
     wait_until_it_sleeps(spare.pid)
     if change == "file":
         imported.write_text("CHANGED = True")
