@@ -122,12 +122,17 @@ class Services:
 
     def wait_for_worker(self, flow_run_id):
         """Waits until nothing that a worker does can undo a retry of a run that crashed or was cancelled."""
+
+        def is_settled():
+            ends = [state["message"] for state in self.call("GET", path) if state["type"] == "CANCELLED"]
+            return said in ends and (len(ends) == 1 or ends[-1] != said)  # Nightjar's own message is put back
+
         ended = self.flow_run(flow_run_id)["state"]
         path, said = f"/flow_run_states/?flow_run_id={flow_run_id}", "Flow run was cancelled successfully."
         if ended["type"] == "CRASHED":
             until(lambda: "exited with status code" in str(self.call("GET", path)), told=self.log)
         else:
-            until(lambda: said in [state["message"] for state in self.call("GET", path)[:-1]])  # and was replaced
+            until(is_settled, told=self.log)
         safe = datetime.fromisoformat(ended["timestamp"]) + timedelta(seconds=BACKFILL_SECONDS + 2)
         time.sleep(max(0.0, (safe - datetime.now(UTC)).total_seconds()))
 
