@@ -109,11 +109,12 @@ def test_an_output_that_is_full_is_an_error(nightjar, fork, server, command):
     assert "Traceback" not in stderr
 
 
-def test_sql_that_is_no_text_is_an_error(nightjar):
-    command = [sys.executable, "-m", "nightjar", "sql"]
-    ended = subprocess.run(command, cwd=nightjar.folder, env=nightjar.env, input=b"SELECT \xff", capture_output=True)
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_sql_that_is_no_text_is_an_error(nightjar, errors):
+    command, env = [sys.executable, "-m", "nightjar", "sql"], nightjar.env | {"PYTHONIOENCODING": f"utf-8:{errors}"}
+    ended = subprocess.run(command, cwd=nightjar.folder, env=env, input=b"SELECT \xff", capture_output=True)
     [line] = ended.stderr.decode().splitlines()
-    assert (ended.returncode, "not valid UTF-8" in line) == (1, True)
+    assert (ended.returncode, line.startswith("Error: "), "UTF-8" in line) == (1, True, True)
 
 
 def test_an_endpoint_that_does_not_answer_is_named(nightjar):

@@ -23,6 +23,7 @@ from nightjar.cli.sql.session import (
     query_records,
 )
 from nightjar.cli.terminal import echo
+from nightjar.errors import WarehouseError
 from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
 from nightjar.warehouse.reading.process import QUERY_TIMEOUT_SECONDS, prepare
@@ -128,7 +129,12 @@ def _piped() -> str:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):  # a test's stdin
         return sys.stdin.read().strip()
-    return sys.stdin.read().strip() if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return ""
+    try:
+        return sys.stdin.read().strip()
+    except UnicodeDecodeError as error:
+        raise WarehouseError(f"stdin is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def _show_catalog(session: SqlSession) -> None:
