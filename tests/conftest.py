@@ -125,17 +125,6 @@ def one_tls_context():
         yield
 
 
-@pytest.fixture(scope="session")
-def hypothesis():
-    """The library of that name, without limits on time: on a busy machine everything is slow."""
-    import hypothesis
-
-    slow = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-    hypothesis.settings.register_profile("nightjar", slow)
-    hypothesis.settings.load_profile("nightjar")
-    return hypothesis
-
-
 @pytest.fixture
 def make_state():
     """Makes a State as ``Environment.init_state`` documents it, without an environment."""

@@ -19,6 +19,14 @@ CAUSES = {
 }
 
 
+def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, serve):
+    server = serve(faults=Faults(latency_ms=20, requests_per_second=50))
+    assert nightjar.eval("arithmetic", "-n", 400, "-r", 1, server=server).code == 0
+    assert (server.stats().answered, nightjar.run.metadata["failed"]) == (400, 0)
+    assert server.stats().received - 400 < 100, "refused are those of the first seconds, while the rate is found out"
+    assert nightjar.run.metadata["requests"]["pace"]
+
+
 SPENT = "You exceeded your current quota, please check your plan and billing details."
 
 

@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 LIGHT = {
-    "_hypothesis_pytestplugin", "aiohttp", "anyio", "filelock", "nightjar", "orjson", "platformdirs", "psutil",
+    "aiohttp", "anyio", "filelock", "nightjar", "orjson", "platformdirs", "psutil",
     "pydantic", "pytest", "pytest_asyncio", "pytest_cov", "typer", "xdist", "yaml",
 }  # fmt: skip
 """Packages that test modules may import when they are collected; each brings packages of its own."""
