@@ -3,7 +3,7 @@
 import pytest
 from drawing import drawn
 
-from nightjar.benchmarks import math500, math_python, mgsm
+from nightjar.benchmarks import math500, mgsm
 from nightjar.errors import ConfigError, DatasetError
 
 REPLIES = [
@@ -115,6 +115,8 @@ def test_math500_takes_the_same_mathematics(rows_file, rewards, answer, right, w
 
 def test_math_python_takes_the_last_box_of_a_solution_as_its_answer(rows_file):
     row = {"problem": "?", "solution": r"Not \boxed{1}. So \boxed{\frac{1}{2}}.", "type": "Algebra"}
+    from nightjar.benchmarks import math_python
+
     env = math_python.load_environment(rows_file(row))
     [example] = env.examples
     assert (example["answer"], [tool.name for tool in env.tool_defs]) == (r"\frac{1}{2}", ["python"])

@@ -4,7 +4,6 @@ import pytest
 
 from nightjar.core.messages import UserMessage
 from nightjar.environments import EnvGroup, SingleTurnEnv, ToolEnv
-from nightjar.environments.tools.sandbox_env import SandboxEnv
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config import parse_run_config
 
@@ -24,6 +23,8 @@ def contents(env):
 
 
 async def test_settings_are_set_in_environments_and_groups(scripted_client):
+    from nightjar.environments.tools.sandbox_env import SandboxEnv
+
     env = tools("a")
     apply_settings(env, {"max_turns": 3, "timeout_seconds": 1.5, "hook_timeout_seconds": None})
     assert (env.max_turns, env.timeout_seconds, env.hook_timeout_seconds) == (3, 1.5, None)

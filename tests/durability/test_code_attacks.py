@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
-
 pytestmark = pytest.mark.long
 
 ROW = {
@@ -38,12 +36,24 @@ WRONG = {
 }  # fmt: skip
 
 
+def run(code, row):
+    from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox
+
+    return code_sandbox(ScorerInput(code, "", row))
+
+
+async def run_within_5_seconds(code, row):
+    from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox_async
+
+    return await code_sandbox_async(ScorerInput(code, "", row), timeout=5.0)
+
+
 async def test_wrong_code_has_not_passed():
     places = asyncio.Semaphore(4)
 
     async def verdict(code):
         async with places:
-            return await code_sandbox_async(ScorerInput(code, "", ROW), timeout=5.0)
+            return await run_within_5_seconds(code, ROW)
 
     found = dict(zip(WRONG, await asyncio.gather(*map(verdict, WRONG.values())), strict=True))
     assert {name: (each["correct"], bool(each["error"])) for name, each in found.items()} == dict.fromkeys(
@@ -53,7 +63,7 @@ async def test_wrong_code_has_not_passed():
 
 async def test_code_that_cannot_be_defined_fails_at_every_call():
     test = "def check(f):\n    try: f(1)\n    except SyntaxError: pass\n    assert f(1) is None\n"
-    broken = await code_sandbox_async(ScorerInput("    return (n", "", {**ROW, "test": test}), timeout=5.0)
+    broken = await run_within_5_seconds("    return (n", {**ROW, "test": test})
     assert (broken["correct"], "SyntaxError" in broken["error"]) == (False, True)
 
 
@@ -70,7 +80,7 @@ RIGHT = [
 
 def test_right_code_has_passed():
     row = {f"_{name}": value for name, value in ROW.items()}
-    found = {answer: code_sandbox(ScorerInput(answer, "", row)) for answer in RIGHT}
+    found = {answer: run(answer, row) for answer in RIGHT}
     assert {answer: verdict for answer, verdict in found.items() if not verdict["correct"]} == {}
 
 
@@ -87,7 +97,7 @@ USUAL = "from collections import *\nfrom decimal import *\nfrom enum import IntE
 
 def verdict_on(test, code):
     row = {"prompt": "", "test": f"def check(candidate):\n    {test}", "entry_point": "answer"}
-    return code_sandbox(ScorerInput(code, "", row))
+    return run(code, row)
 
 
 def test_what_is_equal_to_a_plain_value_has_passed():

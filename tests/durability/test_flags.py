@@ -197,10 +197,10 @@ ELSEWHERE = {
     "durability/test_budgets.py": "--max-total-tokens --max-cost-usd", "durability/test_cache.py": "--cache",
     "durability/test_parts.py": "--part", "durability/test_hub.py": "--save-to-hf-hub --hf-hub-dataset-name",
     "processes/test_env_commands.py": "--env-source", "flows/test_stopped_runs.py": "--prefect",
-    "flows/test_suites_as_flows.py": "--prefect-url", "flows/test_sent_environments.py": "--hosted --deployment",
+    "flows/test_suites_as_flows.py": "--prefect-url", "flows/test_sent_environments.py": "--hosted",
     "flows/test_parts_of_runs.py": "--shards",
     "flows/test_hosted_runs.py": "--follow --poll-interval --allow-sandbox-access --allow-instances-access "
-    "--custom-secrets --eval-name",
+    "--custom-secrets --eval-name --deployment",
 }  # fmt: skip
 """The tests of flags that need more than a model."""
 

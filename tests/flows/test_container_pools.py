@@ -105,8 +105,7 @@ async def test_the_template_of_prefect_is_replaced_because_its_runs_lose_their_r
 
 
 async def test_a_pool_of_another_type_is_refused(services, deploy):
-    template = {"variables": {}, "job_configuration": {}}
-    services.call("POST", "/work_pools/", {"name": "plain-nightjar", "type": "process", "base_job_template": template})
+    await deploy("plain", pool=None)
     with pytest.raises(ServiceError, match=r"'plain-nightjar'.*'process'.*--name-prefix NAME"):
         await deploy("plain")
     assert services.call("GET", "/work_pools/plain-nightjar")["type"] == "process"

@@ -127,30 +127,6 @@ def test_cancelling_a_night_cancels_its_evaluations(services):
     assert nights(services, "cancelled")[0]["verdict"] == "accepted"
 
 
-def test_a_no_go_of_the_gate_fails_the_night(services):
-    (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
-    states = []
-    for night, error_rate in {"2026-11-20": 0.0, "2026-11-21": 1.0}.items():
-        with ModelServer(ArithmeticSolver(error_rate)) as server:
-            suite = write_suite(services.folder, server, "gated")
-            begun = start(services, suite=suite, night=night, in_place=True, gate="gate.yaml")
-            services.end_of(begun)
-        states.append(services.flow_run(begun)["state"])
-    first, second = states
-    assert first["type"] == "COMPLETED"
-    assert "; gate INCONCLUSIVE: 2 of 2 benchmarks undecided: arithmetic, large" in first["message"]
-    assert (second["type"], second["name"]) == ("FAILED", "NO-GO")
-    assert "; gate NO-GO: 2 of 2 benchmarks did not pass: arithmetic (supporting), " in second["message"]
-    assert {night["line"] for night in nights(services, "gated")} == {state["message"] for state in states}
-
-    again = services.start("gate", {"policy": "gate.yaml", "suite": "gated"})
-    assert services.end_of(again) == "FAILED"
-    assert services.flow_run(again)["state"]["name"] == "NO-GO"
-    assert services.artifact(again, "gate-gated").startswith("## NO-GO\n\n2 of 2 benchmarks did not pass")
-    asked = services.run("sql", "SELECT night, verdict FROM gate_decisions WHERE suite = 'gated'", "--format", "csv")
-    assert sorted(asked.stdout.split()[1:]) == ["2026-11-20,INCONCLUSIVE", "2026-11-21,NO-GO", "2026-11-21,NO-GO"]
-
-
 def test_deploy_shows_its_changes_and_installs_notifications(services, http_server):
     heard = []
     hook = http_server(lambda _, body: heard.append(json.loads(body)) or (200, b"", {}))

@@ -168,15 +168,12 @@ class Trial:
         return self.services.ask("POST", f"/deployments/{deployment}/create_flow_run", body)
 
     def visit(self, runs):
-        """Searches the pages of the view that links from its start lead to, and the lists of the server's API.
-
-        Of runs, only the pages of the given ones.
-        """
+        """Searches pages of the view, those of the given runs first, and the lists of the server's API."""
         import httpx
 
         start = httpx.URL(json.loads(self("status", "--json"))["view_url"])
-        left, seen = [start], set()
-        while left and len(seen) < 60:
+        left, seen = [start, *(start.join(f"/runs/{run}/samples") for run in runs)], set()
+        while left and len(seen) < 100:
             url = left.pop()
             is_other = "/runs/" in str(url) and not any(run in str(url) for run in runs)
             if url not in seen and (url.host, url.port) == (start.host, start.port) and not is_other:

@@ -156,7 +156,7 @@ def test_only_the_needed_parts_of_large_files_are_fetched(warehouse, tmp_path, r
 
     def read_range(self, path, start, end):
         fetched.append(end - start)
-        return read(path, start, end)
+        return read(self, path, start, end)
 
     monkeypatch.setattr(remote_files.RemoteFiles, "read_range", read_range)
     assert ask_here(warehouse, "SELECT sum(reward) FROM rollouts") == [(2000.0,)]

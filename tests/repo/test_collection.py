@@ -9,8 +9,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 LIGHT = {
-    "aiohttp", "anyio", "filelock", "nightjar", "orjson", "platformdirs", "psutil",
-    "pydantic", "pytest", "pytest_asyncio", "pytest_cov", "typer", "xdist", "yaml",
+    "aiohttp", "annotated_types", "anyio", "duckdb", "filelock", "fsspec", "nightjar", "orjson", "platformdirs",
+    "psutil", "pydantic", "pytest", "pytest_asyncio", "pytest_cov", "sniffio", "tenacity", "typer", "xdist", "yaml",
 }  # fmt: skip
 """Packages that test modules may import when they are collected; each brings packages of its own."""
 
