@@ -9,8 +9,9 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 LIGHT = {
-    "aiohttp", "annotated_types", "anyio", "duckdb", "filelock", "fsspec", "nightjar", "orjson", "platformdirs",
-    "psutil", "pydantic", "pytest", "pytest_asyncio", "pytest_cov", "sniffio", "tenacity", "typer", "xdist", "yaml",
+    "aiohttp", "annotated_types", "anyio", "duckdb", "execnet", "filelock", "fsspec", "nightjar", "orjson", "packaging",
+    "platformdirs", "psutil", "pydantic", "pytest", "pytest_asyncio", "pytest_cov", "sniffio", "tenacity", "typer",
+    "xdist", "yaml",
 }  # fmt: skip
 """Packages that test modules may import when they are collected; each brings packages of its own."""
 
