@@ -35,6 +35,8 @@ def rescored(services, *arguments):
     assert (ended.returncode, metadata["status"]) == (1, "incomplete"), ended.stderr
     lines = (services.folder / metadata["path"] / "results.jsonl").read_text("utf-8").splitlines()
     results = [{**json.loads(line), "timing": None} for line in lines]
+    for row in results:
+        (row["error"] or {}).pop("traceback", None)  # it depends on how the process was started
     return {name: value for name, value in metadata.items() if name not in OWN}, results
 
 
