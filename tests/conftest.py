@@ -25,6 +25,9 @@ from nightjar.core.rollout.state import new_state
 TESTS = Path(__file__).parent
 # Collection makes many objects and drops hardly any: without the garbage collector it takes a third less.
 gc.disable()
+# Without bytecode every process would compile every test and library anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.path.append(str(TESTS / "forking"))
 EXTRAS = {
     "docker": "docker",
