@@ -63,7 +63,7 @@ def test_a_split_and_levels_are_those_of_regressions_of_statsmodels():
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize(("runs", "series"), [(5, 200), (10, 200), (30, 100), (100, 40)])
+@pytest.mark.parametrize(("runs", "series"), [(5, 400), (10, 400), (30, 300), (100, 100)])
 def test_a_series_without_change_has_a_mark_as_seldom_as_it_says(runs, series):
     alarms = sum(bool(change_points(*nights(seed, runs), 0.05)) for seed in range(series))
     assert alarms <= stats.binom.ppf(0.999, series, 0.05)
@@ -80,11 +80,11 @@ def test_a_change_is_found_where_it_is():
 @pytest.mark.slow
 def test_nights_that_differ_more_than_their_examples_explain_are_seldom_changes():
     draw, marked = np.random.default_rng(5), 0
-    for seed in range(50):
+    for seed in range(100):
         values, counts = nights(seed, 30)
         marked += bool(change_points(values + 0.05 * draw.standard_normal((30, 1)), counts))
-    # where it was not looked for, 98 of 100 would be marked: the noise by night is twice that of the answers
-    assert marked <= 10
+    # where it was not looked for, 98 of these would be marked: the noise by night is twice that of the answers
+    assert marked <= 20
 
 
 def test_series_without_variance_have_changes_only_where_values_change():
