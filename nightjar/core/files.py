@@ -32,6 +32,18 @@ def there_is(path: str | Path) -> bool:
         return False
 
 
+def cache_folder() -> Path:
+    """Returns the cache folder: the value of ``NIGHTJAR_CACHE`` if it is set, otherwise ``~/.cache/nightjar``.
+
+    Example:
+        >>> os.environ["NIGHTJAR_CACHE"] = "cache"
+        >>> str(cache_folder())
+        'cache'
+    """
+    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "nightjar"
+    return Path(os.environ.get("NIGHTJAR_CACHE", default)).expanduser()
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a path to write to. At the end of the block, the new file replaces ``path``, unless the block raises."""

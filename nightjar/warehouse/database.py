@@ -25,10 +25,12 @@ STORAGE_VERSION = "v1.4.0"
 _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
-def connect_scratch(spill: Path, memory_limit: str = "1GB", threads: int = 4) -> duckdb.DuckDBPyConnection:
-    """Returns a connection to a database in memory, which spills to a folder. Times are in UTC."""
+def connect_scratch(
+    spill: Path, memory_limit: str = "1GB", threads: int = 4, *, file: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Returns a connection to a database in memory or in a file, which spills to a folder. Times are in UTC."""
     connection = duckdb.connect(
-        ":memory:",
+        str(file or ":memory:"),
         config={
             "memory_limit": memory_limit,
             "threads": min(threads, os.cpu_count() or 1),

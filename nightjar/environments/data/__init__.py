@@ -1,5 +1,6 @@
 """Reads datasets from their sources and turns their rows into examples."""
 
+from nightjar.core.files import cache_folder
 from nightjar.environments.data.benchmark_data import BenchmarkData, lettered, shuffled
 from nightjar.environments.data.example_datasets import (
     BOXED_SYSTEM_PROMPT,
@@ -10,7 +11,7 @@ from nightjar.environments.data.example_datasets import (
 )
 from nightjar.environments.data.examples import DatasetBuilder, Examples, example_hash
 from nightjar.environments.data.hub import load_hub_dataset
-from nightjar.environments.data.sources import cache_folder, read_rows
+from nightjar.environments.data.sources import read_rows
 
 __all__ = [
     "BOXED_SYSTEM_PROMPT",

@@ -16,10 +16,10 @@ from typing import Any
 import orjson
 
 from nightjar.core.extras import installation
-from nightjar.core.files import replacing
+from nightjar.core.files import cache_folder, replacing
 from nightjar.core.secrecy import error_text
 from nightjar.environments.data.parquet import read_parquet
-from nightjar.environments.data.sources import cache_folder, read_rows
+from nightjar.environments.data.sources import read_rows
 from nightjar.errors import DatasetError
 
 logger = logging.getLogger(__name__)

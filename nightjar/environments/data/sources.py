@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from itertools import pairwise
@@ -121,15 +120,3 @@ def _with_commas(text: str) -> str:
     return " ".join(
         token.string + "," * (token.type == following.type == STRING) for token, following in pairwise(tokens)
     )
-
-
-def cache_folder() -> Path:
-    """Returns the cache folder: the value of ``NIGHTJAR_CACHE`` if it is set, otherwise ``~/.cache/nightjar``.
-
-    Example:
-        >>> os.environ["NIGHTJAR_CACHE"] = "cache"
-        >>> str(cache_folder())
-        'cache'
-    """
-    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "nightjar"
-    return Path(os.environ.get("NIGHTJAR_CACHE", default)).expanduser()

@@ -49,10 +49,16 @@ _INTERRUPT_AGAIN_SECONDS = 0.05
 Answer = TypeVar("Answer")
 
 
-def connect_locked(prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path) -> duckdb.DuckDBPyConnection:
-    """Connects with the right to read only the files that ``prepare`` (see ``Store.prepare``) names."""
-    connection = connect_scratch(spill, MEMORY_LIMIT)
+def connect_locked(
+    prepare: Callable[[duckdb.DuckDBPyConnection], str], spill: Path, file: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Connects with the right to read only the files that ``prepare`` (see ``Store.prepare``) names.
+
+    ``file`` is a database that is of no use afterwards; None means a database in memory.
+    """
+    connection = connect_scratch(spill, MEMORY_LIMIT, file=file)
     try:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
         connection.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
         readable = prepare(connection)
         connection.execute(

@@ -8,6 +8,7 @@ no file is read, and the message says how to check the files.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +20,10 @@ from typing import TypeAlias, TypeVar
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained, reason, transaction
+from nightjar.warehouse.database import explained, reason
+from nightjar.warehouse.reading.prepared_views import copy_views, define_current
 from nightjar.warehouse.reading.process import TimeLimit
 from nightjar.warehouse.reading.querying import connect_locked, run_query, run_stoppable
-from nightjar.warehouse.reading.relations import define, define_segments
 from nightjar.warehouse.reading.result import Parameters, QueryResult
 from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
 from nightjar.warehouse.storage.store import Fault, Store
@@ -74,6 +75,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
+        self._scratch = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._defined: object = None
         self._warned: set[str] = set()
@@ -85,6 +87,7 @@ class Reader:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+                shutil.rmtree(self._scratch, ignore_errors=True)
             self._connection, self._defined = None, None
 
     def _ask(self, look: Look, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
@@ -104,14 +107,13 @@ class Reader:
         with self._lock:
             catalog, records = look(), self._store.records()
             if self._connection is None:
-                spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
-                self._connection = connect_locked(self._store.prepare, spill)
+                views = self._scratch / "memory.duckdb"  # a statement can name the database by this name
+                spill, file = self._scratch / "spill", views if copy_views(views) else None
+                self._connection = connect_locked(self._store.prepare, spill, file)
             state = (frozenset(catalog.segments), records)
             if self._defined != state:
                 self._warn_of_undescribed(catalog)
-                make = define if self._defined is None else define_segments
-                with transaction(self._connection):
-                    make(self._connection, catalog, self._store.file, records)
+                define_current(self._connection, catalog, self._store.file, records)
                 self._defined = state
             return self._connection.cursor()
 

@@ -12,9 +12,9 @@ import duckdb
 
 from nightjar.core.files import file_lock, replacing
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import STORAGE_VERSION, database_name, explained, quoted, transaction
+from nightjar.warehouse.database import STORAGE_VERSION, database_name, explained, quoted
+from nightjar.warehouse.reading.prepared_views import copy_views, define_current
 from nightjar.warehouse.reading.reader import Look, damage_named, read_patiently
-from nightjar.warehouse.reading.relations import define, define_segments, views_version
 from nightjar.warehouse.storage.store import Store
 
 NAME = "nightjar.duckdb"
@@ -65,18 +65,10 @@ def _remove_leftovers(folder: Path) -> None:
 def _write(store: Store, look: Look, path: Path, previous: Path | None = None) -> None:
     if previous is not None and previous.exists():
         shutil.copyfile(previous, path)
+    else:
+        copy_views(path)
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH {quoted(path)} AS nightjar (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE nightjar; SET TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true")
-        define_again = define_segments if _has_views(connection) else define
-        with transaction(connection):
-            define_again(connection, look(), store.file, store.records())
-            connection.execute(f"CREATE OR REPLACE MACRO segments.views_version() AS {quoted(views_version())}")
+        define_current(connection, look(), store.file, store.records())
         connection.execute("USE memory; DETACH nightjar")
-
-
-def _has_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    try:
-        return connection.execute("SELECT segments.views_version()").fetchone() == (views_version(),)
-    except duckdb.Error:
-        return False
