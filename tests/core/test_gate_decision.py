@@ -3,20 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from late import late
 
-
-@pytest.fixture(scope="module", autouse=True)
-def libraries():
-    """Imports what takes a second when a test runs."""
-    global np, stats, AcceptedNights, GatePolicy, GateRule, Evidence, Nights, decide_gate  # noqa: PLW0603
-    global Paired, chance_of_damage, measure, Terms  # noqa: PLW0603
-    import numpy as np
-    from scipy import stats
-
-    from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
-    from nightjar.analysis.gates.verdict import Evidence, Nights, decide_gate
-    from nightjar.analysis.measuring import Paired, chance_of_damage, measure
-    from nightjar.analysis.records import Terms
+np, stats, policies, verdict, measuring, records = late(
+    "numpy", "scipy.stats", "nightjar.analysis.gates.policy", "nightjar.analysis.gates.verdict",
+    "nightjar.analysis.measuring", "nightjar.analysis.records",
+)  # fmt: skip
 
 
 def paired(before, after, failed=0, rollouts=1):
@@ -26,7 +18,7 @@ def paired(before, after, failed=0, rollouts=1):
     has_failed = np.arange(count) < failed
     scored, none = np.full(count, rollouts), np.zeros(count, dtype=int)
     names = np.full(count, "", dtype=object)
-    return Paired(
+    return measuring.Paired(
         example_id=np.arange(count), example_hash=np.arange(count).astype(str).astype(object), cluster=names,
         category=names, value_a=before, value_b=np.where(has_failed, np.nan, after), right_a=before >= 0.5,
         right_b=after >= 0.5, scored_a=scored, scored_b=np.where(has_failed, 0, rollouts), failed_a=none,
@@ -42,11 +34,13 @@ def flips(right, broken, fixed, wrong, **wanted):
 def evidence(pairs, *, not_made=0, nights=None, **rule):
     """Returns evidence of pairs, which may be counts of ``flips``."""
     pairs = flips(*pairs) if isinstance(pairs, tuple) else pairs
-    return Evidence(GateRule(**{"max_drop": 0.02, **rule}), paired=pairs, not_made=not_made, nights=nights)
+    return verdict.Evidence(
+        policies.GateRule(**{"max_drop": 0.02, **rule}), paired=pairs, not_made=not_made, nights=nights
+    )
 
 
 def decide(policy=None, **benchmarks):
-    return decide_gate(policy or GatePolicy(version=1), benchmarks)
+    return verdict.decide_gate(policy or policies.GatePolicy(version=1), benchmarks)
 
 
 GOOD, BAD, UNSURE = (700, 3, 3, 294), (500, 200, 10, 290), (400, 40, 35, 25)
@@ -83,9 +77,9 @@ def test_what_is_not_known_or_missing_is_no_go():
     assert found.decision == "INCONCLUSIVE"
     assert found.benchmarks[1].pairs_needed > 500
     assert "examples would be enough for a decision" in found.reason
-    lost = decide(a=evidence(GOOD), b=Evidence(GateRule(), missing="The candidate has no run of it."))
+    lost = decide(a=evidence(GOOD), b=verdict.Evidence(policies.GateRule(), missing="The candidate has no run of it."))
     assert (lost.decision, lost.benchmarks[1].outcome) == ("NO-GO", "MISSING")
-    new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
+    new = verdict.Evidence(policies.GateRule(), missing="No accepted night has it.", is_new=True)
     assert decide(a=evidence(GOOD), b=new).decision == decide().decision == "INCONCLUSIVE"
 
 
@@ -129,20 +123,22 @@ def test_failed_or_missing_rollouts_that_could_change_the_verdict_are_no_pass():
 def test_the_chance_of_damage_is_the_t_test_of_scipy_and_below_half_of_alpha_where_the_interval_is_beyond():
     draw = np.random.default_rng(2)
     before, after = draw.uniform(0.4, 0.9, 40), draw.uniform(0.3, 0.9, 40)
-    found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), Terms(0.01, 0.1))
+    found = measuring.chance_of_damage(
+        measuring.measure(paired(before, after, rollouts=4), 0.1), records.Terms(0.01, 0.1)
+    )
     assert found == pytest.approx(stats.ttest_1samp(before - after, 0.01, alternative="greater").pvalue)
     for pairs in (flips(*BAD), flips(50, 90, 10, 50), paired([0.9] * 40, [0.6] * 40)):
         for alpha in (0.05, 0.01):
-            found = measure(pairs, alpha)
+            found = measuring.measure(pairs, alpha)
             for away, is_beyond in ((-1e-6, True), (1e-6, False)):
                 margin = -found.interval.high + away
-                assert (chance_of_damage(found, Terms(margin, alpha)) < alpha / 2) is is_beyond
-    assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), Terms(0.0)) == 1.0
+                assert (measuring.chance_of_damage(found, records.Terms(margin, alpha)) < alpha / 2) is is_beyond
+    assert measuring.chance_of_damage(measuring.measure(paired([0.9], [0.2]), 0.05), records.Terms(0.0)) == 1.0
 
 
 def test_one_of_ten_at_the_edge_is_chance_and_several_are_a_breach_by_their_share():
     for correction, outcome in (("none", "BREACH"), ("holm", "INSUFFICIENT"), ("bh", "INSUFFICIENT")):
-        policy = GatePolicy(version=1, correction=correction)
+        policy = policies.GatePolicy(version=1, correction=correction)
         others = {f"other{number}": evidence(GOOD, max_drop=0.0) for number in range(9)}
         assert decide(policy, edge=evidence(EDGE, max_drop=0.0)).benchmarks[0].outcome == "BREACH"
         found = decide(policy, edge=evidence(EDGE, max_drop=0.0), **others)
@@ -155,7 +151,7 @@ def test_one_of_ten_at_the_edge_is_chance_and_several_are_a_breach_by_their_shar
 @pytest.mark.slow
 def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_they_say():
     """200 releases of three benchmarks; once nothing changes, once all are worse by just the margin."""
-    draw, policy = np.random.default_rng(7), GatePolicy(version=1, alpha=0.2)
+    draw, policy = np.random.default_rng(7), policies.GatePolicy(version=1, alpha=0.2)
     counts = {"NO-GO": 0, "GO": 0}
     for _ in range(200):
         same, worse = {}, {}
@@ -172,11 +168,11 @@ def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_th
 
 
 def test_a_night_is_a_breach_once_a_year_by_chance():
-    policy = GatePolicy(version=1, baseline=AcceptedNights(accepted_nights=7))
+    policy = policies.GatePolicy(version=1, baseline=policies.AcceptedNights(accepted_nights=7))
     usual = [[float((thing + night) % 10 != 0) for thing in range(300)] for night in range(8)]
     for lower, outcome in ((16, "INSUFFICIENT"), (90, "BREACH")):
         tonight = [value if thing >= lower else 0.0 for thing, value in enumerate(usual[0])]
         pairs = paired(np.mean(usual[:7], axis=0), tonight, rollouts=7)
-        nights = Nights(np.array([*usual[:7], tonight]), [True] * 8, ["same"] * 8, 7)
+        nights = verdict.Nights(np.array([*usual[:7], tonight]), [True] * 8, ["same"] * 8, 7)
         found = decide(policy, a=evidence(pairs, max_drop=0.0, nights=nights))
         assert (found.benchmarks[0].outcome, found.level) == (outcome, pytest.approx(1 / 365))

@@ -3,7 +3,11 @@
 import math
 
 import pytest
+from late import late
 
+np, stats, statistics, intervals, exchange = late(
+    "numpy", "scipy.stats", "nightjar.statistics", "nightjar.statistics.intervals", "nightjar.statistics.exchange"
+)
 GROUPS = [[1.0, 0.0, 1.0], [0.0, 0.0], [1.0], [0.25, 0.75, 0.5, 1.0], [0.0, 1.0]]
 
 
@@ -11,29 +15,18 @@ def ends(interval):
     return interval.low, interval.high
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _imported():
-    """Imports what takes a second when the first test runs."""
-    global np, stats, Estimate, clustered_mean, intervals, chance_of_so_low  # noqa: PLW0603
-    import numpy as np
-    from scipy import stats
-
-    from nightjar.statistics import Estimate, clustered_mean, intervals
-    from nightjar.statistics.exchange import chance_of_so_low
-
-
 def test_the_t_interval_by_hand():
     # mean 2/3 and error 4/9 as in test_stats.py; t of one degree of freedom at 97.5 % is 12.7062 (any table)
-    interval = intervals.t_interval(clustered_mean([[1.0, 1.0], [0.0]]), 2)
+    interval = intervals.t_interval(statistics.clustered_mean([[1.0, 1.0], [0.0]]), 2)
     assert ends(interval) == pytest.approx((2 / 3 - 12.7062 * 4 / 9, 2 / 3 + 12.7062 * 4 / 9), abs=1e-4)
 
 
 def test_the_t_interval_of_single_values_is_that_of_scipy():
     values = [0.1, 0.9, 0.4, 0.4, 0.8, 0.25]
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-    assert ends(intervals.t_interval(clustered_mean([[value] for value in values]), 6, alpha=0.1)) == pytest.approx(
-        expected
-    )
+    assert ends(
+        intervals.t_interval(statistics.clustered_mean([[value] for value in values]), 6, alpha=0.1)
+    ) == pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -45,7 +38,7 @@ def test_the_t_interval_of_clusters_is_that_of_a_cluster_robust_regression():
     fit = sm.OLS(values, np.ones(len(values))).fit(
         cov_type="cluster", cov_kwds={"groups": np.array(labels), "use_correction": True}, use_t=True
     )
-    estimate = clustered_mean(GROUPS)
+    estimate = statistics.clustered_mean(GROUPS)
     # statsmodels' correction is G/(G-1) * (N-1)/(N-K), which is the same with the mean alone (K = 1)
     assert estimate.stderr == pytest.approx(fit.bse[0])
     assert ends(intervals.t_interval(estimate, len(GROUPS))) == pytest.approx(tuple(fit.conf_int(0.05)[0]))
@@ -99,7 +92,7 @@ def test_the_bootstrap_says_the_same_again_and_another_seed_something_else():
 
 def test_the_bootstrap_says_nothing_about_one_group_or_equal_groups():
     unknown = intervals.Interval(-math.inf, math.inf)
-    assert intervals.t_interval(Estimate(0.5, None), 1) == unknown
+    assert intervals.t_interval(statistics.Estimate(0.5, None), 1) == unknown
     assert intervals.cluster_bootstrap([[1.0, 0.0]]) == intervals.cluster_bootstrap([[1.0], [1.0]]) == unknown
 
 
@@ -149,7 +142,7 @@ def test_the_sign_flip_test_is_that_of_scipy():
     expected = stats.permutation_test(
         (differences,), np.mean, permutation_type="samples", alternative="less", n_resamples=20_000, rng=1
     ).pvalue
-    assert chance_of_so_low([[value, 0.0] for value in differences]) == pytest.approx(expected, abs=0.015)
+    assert exchange.chance_of_so_low([[value, 0.0] for value in differences]) == pytest.approx(expected, abs=0.015)
 
 
 def test_pairs_needed():

@@ -3,22 +3,16 @@
 import json
 
 import pytest
+from late import late
 
 from nightjar.model_server import Answer, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
 
 pytestmark = pytest.mark.slow  # the SDKs take seconds to import
 
+anthropic, openai = late("anthropic", "openai")
 QUESTION = {"role": "user", "content": "What is one plus two?"}
 SCHEMA = {"type": "object", "properties": {"a": {}, "b": {}}}
 OPTIONS = {"api_key": "any", "max_retries": 0}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _clients():
-    """Imports the official clients when the first test runs."""
-    global anthropic, openai  # noqa: PLW0603
-    import anthropic
-    import openai
 
 
 async def chat(server, messages=(QUESTION,), **options):

@@ -3,26 +3,25 @@
 import functools
 
 import pytest
+from late import late
 
 from nightjar.model_server import Answer, FixedAnswer, ModelServer, Script, tool_call
 
+openai = late("openai")
 QUESTION = {"role": "user", "content": "What is one plus two?"}
 ADD = {"type": "function", "function": {"name": "add", "parameters": {}}}
 WITH_IDS = {"extra_body": {"return_token_ids": True}, "logprobs": True}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _client():
-    """Imports the official client when the first test runs."""
-    global openai, ChatCompletion, Tokenized  # noqa: PLW0603
-    import openai
-    from openai.types.chat import ChatCompletion
-
+@functools.cache
+def tokenized():
     class Tokenized(openai.BaseModel):
         count: int
         max_model_len: int
         tokens: list[int]
         token_strs: list[str] | None = None
+
+    return Tokenized
 
 
 @pytest.fixture
@@ -36,12 +35,12 @@ async def client_of():
 
 async def tokenize(client, **body):
     root = client.with_options(base_url=str(client.base_url).removesuffix("/v1/"))
-    return await root.post("/tokenize", body={"model": "m", **body}, cast_to=Tokenized)
+    return await root.post("/tokenize", body={"model": "m", **body}, cast_to=tokenized())
 
 
 async def continue_from(client, tokens, **body):
     body = {"model": "m", "return_token_ids": True, "logprobs": True, "tokens": tokens, **body}
-    return await client.post("/chat/completions/tokens", body=body, cast_to=ChatCompletion)
+    return await client.post("/chat/completions/tokens", body=body, cast_to=openai.types.chat.ChatCompletion)
 
 
 async def test_ids_and_logprobs(client_of):

@@ -3,18 +3,10 @@
 from math import inf, sqrt
 
 import pytest
+from late import late
 
+np, stats, metrics = late("numpy", "scipy.stats", "nightjar.compat.nemo.metrics")
 Z, T3 = 1.959963985, 3.182446305  # quantiles of 0.975: normal, Student's t with 3 degrees of freedom
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _imported():
-    """Imports what takes a second when the first test runs."""
-    global np, stats, metrics  # noqa: PLW0603
-    import numpy as np
-    from scipy import stats
-
-    from nightjar.compat.nemo import metrics
 
 
 def test_the_normal_interval():

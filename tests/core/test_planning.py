@@ -1,25 +1,18 @@
 """How many examples and rollouts: against statsmodels, values worked by hand, and by simulation."""
 
-from importlib import import_module
-
 import pytest
+from late import late
 
 from nightjar.statistics import clustered_mean
 
-
-def imported(name):
-    """Returns a fixture that imports a module when a test needs it."""
-    return pytest.fixture(scope="module")(lambda: import_module(name))
-
-
-np, stats, planning, intervals = map(
-    imported, ("numpy", "scipy.stats", "nightjar.statistics.planning", "nightjar.statistics.intervals")
+np, stats, planning, intervals = late(
+    "numpy", "scipy.stats", "nightjar.statistics.planning", "nightjar.statistics.intervals"
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "drop", "alpha", "power"), [(0.5, 0.05, 0.05, 0.8), (0.4, 0.1, 0.01, 0.9)])
-def test_examples_and_drop_are_those_of_statsmodels(np, planning, deviation, drop, alpha, power):
+def test_examples_and_drop_are_those_of_statsmodels(deviation, drop, alpha, power):
     from statsmodels.stats.power import TTestPower
 
     needed = TTestPower().solve_power(drop / deviation, None, alpha / 2, power, alternative="larger")
@@ -28,7 +21,7 @@ def test_examples_and_drop_are_those_of_statsmodels(np, planning, deviation, dro
     assert planning.smallest_drop(deviation, 200, alpha, power) == pytest.approx(size * deviation, rel=1e-4)
 
 
-def test_examples_are_those_of_cohen_and_rollouts_by_hand(planning):
+def test_examples_are_those_of_cohen_and_rollouts_by_hand():
     # Cohen (1988), table 2.4.1 for two samples halves for pairs: d = 0.5, two-sided 0.05, power 0.8: 34 pairs
     assert planning.examples_needed(1.0, 0.5) == 34
     # a drop of 0.15 × what is shown with a deviation of 1: 0.01 + 0.04 / r <= 0.15^2 where r >= 3.2
@@ -41,7 +34,7 @@ def test_examples_are_those_of_cohen_and_rollouts_by_hand(planning):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rollouts", [1, 4])
-def test_the_power_is_reached_by_runs_that_are_made_up(np, stats, planning, intervals, rollouts):
+def test_the_power_is_reached_by_runs_that_are_made_up(rollouts):
     draw, drop, tries = np.random.default_rng(0), 0.08, 500
     right = draw.beta(2, 1, size=100_000)
     broken = right * (1 - drop / right.mean())

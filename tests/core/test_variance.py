@@ -1,23 +1,16 @@
 """Variance components and marked effects, against a textbook, statsmodels and values worked by hand."""
 
-from importlib import import_module
-
 import pytest
+from late import late
 
-
-def imported(name):
-    """Returns a fixture that imports a module when a test needs it."""
-    return pytest.fixture(scope="module")(lambda: import_module(name))
-
-
-np, stats, variance = map(imported, ("numpy", "scipy.stats", "nightjar.statistics.variance"))
+np, stats, variance = late("numpy", "scipy.stats", "nightjar.statistics.variance")
 
 
 LOOMS = [[98, 97, 99, 96], [91, 90, 93, 92], [96, 95, 97, 95], [95, 96, 99, 98]]
 """Strength of fabric of four looms: Montgomery, "Design and Analysis of Experiments", example 3.11 (8th edition)."""
 
 
-def test_variance_components_are_those_of_montgomery_and_by_hand(variance):
+def test_variance_components_are_those_of_montgomery_and_by_hand():
     found = variance.variance_components(LOOMS)
     assert found.within == pytest.approx(1.90, abs=5e-3)
     assert found.between == pytest.approx(6.96, abs=5e-3)
@@ -34,7 +27,7 @@ def test_variance_components_are_those_of_montgomery_and_by_hand(variance):
 
 
 @pytest.mark.slow
-def test_the_marked_effect_is_that_of_a_regression_with_fixed_effects_and_clustered_errors(np, stats, variance):
+def test_the_marked_effect_is_that_of_a_regression_with_fixed_effects_and_clustered_errors():
     import statsmodels.api as sm
 
     draw = np.random.default_rng(3)
@@ -56,7 +49,7 @@ def test_the_marked_effect_is_that_of_a_regression_with_fixed_effects_and_cluste
     assert found.p_value == pytest.approx(2 * stats.t.sf(abs(fit.params[0]) / error, len(both) - 1))
 
 
-def test_the_marked_effect_compares_within_groups_so_that_hard_ones_do_not_count_twice(np, variance):
+def test_the_marked_effect_compares_within_groups_so_that_hard_ones_do_not_count_twice():
     # of three examples, the hard one needs retries more often; within an example the mark changes nothing
     groups = np.repeat([0, 1, 2], 4)
     marked = np.array([1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0], dtype=bool)
@@ -66,7 +59,7 @@ def test_the_marked_effect_compares_within_groups_so_that_hard_ones_do_not_count
     assert found.difference == pytest.approx(-1 / 3)
 
 
-def test_the_marked_effect_of_one_rollout_an_example_compares_all_with_all_and_of_no_mark_says_nothing(np, variance):
+def test_the_marked_effect_of_one_rollout_an_example_compares_all_with_all_and_of_no_mark_says_nothing():
     values, marked = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 0.0]), np.array([True, True, False, False, False, False])
     found = variance.marked_effect(values, marked, np.arange(6))
     assert (found.is_within, found.difference, found.p_value) == (False, pytest.approx(0.0), pytest.approx(1.0))
