@@ -1,7 +1,6 @@
 """MGSM, MATH-500 and Math with Python: numbers of eleven languages, and answers that are the same mathematics."""
 
 import pytest
-from drawing import drawn
 
 from nightjar.benchmarks import math500, mgsm
 from nightjar.errors import ConfigError, DatasetError
@@ -104,13 +103,18 @@ MATH = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("answer", "right", "wrong"), drawn(MATH, 10))
-def test_math500_takes_the_same_mathematics(rows_file, rewards, answer, right, wrong):
-    env = math500.load_environment(rows_file({"problem": "?", "answer": answer, "subject": "Algebra", "level": 5}))
-    [example] = env.examples
-    assert example["info"] == {"category": "Algebra", "level": "5"}
-    said = [(example, reply) for reply in (right, f"\\boxed{{{answer}}}", wrong, "")]
-    assert rewards(env, said) == [1.0, 1.0, 0.0, 0.0]
+def test_math500_takes_the_same_mathematics(rows_file, rewards):
+    rows = ({"problem": "?", "answer": answer, "subject": "Algebra", "level": 5} for answer, *_ in MATH)
+    env = math500.load_environment(rows_file(*rows))
+    examples = list(env.examples)
+    assert examples[0]["info"] == {"category": "Algebra", "level": "5"}
+    cases = [
+        (example, reply, reward)
+        for example, (answer, right, wrong) in zip(examples, MATH, strict=True)
+        for reply, reward in ((right, 1.0), (f"\\boxed{{{answer}}}", 1.0), (wrong, 0.0), ("", 0.0))
+    ]
+    found = rewards(env, [(example, reply) for example, reply, _ in cases])
+    assert [case for case, reward in zip(cases, found, strict=True) if case[2] != reward] == []
 
 
 def test_math_python_takes_the_last_box_of_a_solution_as_its_answer(rows_file):

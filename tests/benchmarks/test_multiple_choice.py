@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from drawing import drawn
 
 from nightjar.benchmarks import gpqa, mmlu, mmlu_pro
 from nightjar.environments.scorers.texts import stated_letter
@@ -142,8 +143,12 @@ def test_mmlu_pro_reads_a_real_models_answers_as_their_authors_read_them(data, r
         recorded = [json.loads(line) for line in file]
     other = [row for row in recorded if mmlu_pro.extract_letter(row["completion"]) != row["pred"]]
     assert [row["question_id"] for row in other] == []
-    found = rewards(env, [(examples[row["question_id"]], row["completion"]) for row in recorded])
-    assert (len(found), sum(found), round(100 * sum(found) / len(found), 2)) == (12_032, 5_951, 49.46)
+    right = [row["pred"] == examples[row["question_id"]]["answer"] for row in recorded]
+    assert (len(right), sum(right), round(100 * sum(right) / len(right), 2)) == (12_032, 5_951, 49.46)
+    some = drawn(zip(recorded, right, strict=True), 1_500)
+    assert rewards(env, [(examples[row["question_id"]], row["completion"]) for row, _ in some]) == [
+        float(is_right) for _, is_right in some
+    ]
 
 
 @pytest.mark.long

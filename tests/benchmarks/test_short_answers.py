@@ -1,6 +1,7 @@
 """DROP and TriviaQA: several answers that are right, numbers, and partly right answers."""
 
 import pytest
+from drawing import drawn
 
 from nightjar.benchmarks import drop, triviaqa
 
@@ -97,9 +98,10 @@ def test_drop_reads_rows_of_simple_evals(rows_file):
 def test_drop_reference_answers_are_right_and_blanks_are_not(data, rewards):
     env = drop.load_environment(str(data / "drop" / "drop_v0_dev.jsonl.gz"))
     examples = list(env.examples)
-    said = [(example, f"So.\nAnswer: {answer}") for example in examples for [answer] in example["info"]["answers"]]
+    some = drawn(examples, 1_500)
+    said = [(example, f"So.\nAnswer: {answer}") for example in some for [answer] in example["info"]["answers"]]
     assert (len(examples), set(rewards(env, said))) == (9_536, {1.0})
-    assert set(rewards(env, [(example, "") for example in examples])) == {0.0}
+    assert set(rewards(env, [(example, "") for example in some[:300]])) == {0.0}
 
 
 def test_triviaqa_takes_an_alias_less_case_punctuation_and_articles(scored):
