@@ -42,9 +42,12 @@ FIRST_RUN = """
     from starlette.testclient import TestClient
     from typer.testing import CliRunner
     import nightjar
+    from nightjar import *
     from nightjar.cli.app import app
     from nightjar.view.server import Access, create_app
     from nightjar.warehouse import Warehouse
+
+    print("all names", TextArenaEnv.__name__)
 
     def cli(*command):
         ended = CliRunner().invoke(app, command)
@@ -81,6 +84,7 @@ def test_a_first_run_needs_no_extra(python, tmp_path):
     with ModelServer(FixedAnswer("#### 2")) as server:  # right for one of three questions
         ended = python(tmp_path, FIRST_RUN, server.base_url)
     assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("all names TextArenaEnv\n")
     assert ended.stdout.count("gsm8k,0.3333\n") == 1, ended.stdout
     assert "42" in ended.stdout
     assert "view 200 True\n" in ended.stdout

@@ -16,21 +16,20 @@ LIGHT = {
 """Packages that test modules may import when they are collected; each brings packages of its own."""
 
 
+CODE = f"""
+import sys, {", ".join(sorted(LIGHT))}
+def packages():
+    return {{name.partition(".")[0] for name in sys.modules}}
+light = packages()
+quietly = "-q -W ignore::pytest.PytestAssertRewriteWarning -p no:cacheprovider"
+assert pytest.main(["--collect-only", *quietly.split(), "tests"]) == 0
+print(*packages() - light)
+"""
+
+
 @pytest.mark.slow
 def test_collection_imports_no_heavy_package() -> None:
-    def imported(arguments: str, modules: str = "") -> set[str]:
-        code = f"""
-            import sys{modules}
-            import pytest
-            assert pytest.main({arguments!r}.split()) == 0
-            print(*{{name.partition(".")[0] for name in sys.modules}})
-        """
-        code = "\n".join(line.strip() for line in code.splitlines())
-        ended = subprocess.run([sys.executable, "-c", code], cwd=TESTS.parent, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return set(ended.stdout.splitlines()[-1].split())
-
-    light = imported("--version", f", {', '.join(sorted(LIGHT))}")
-    collected = imported("--collect-only -q -p no:cacheprovider tests")
+    ended = subprocess.run([sys.executable, "-c", CODE], cwd=TESTS.parent, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     installed = {name for name in packages_distributions() if not name.startswith("_")}
-    assert sorted((collected - light) & installed) == []
+    assert sorted(installed & {*ended.stdout.splitlines()[-1].split()}) == []

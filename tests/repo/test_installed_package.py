@@ -71,11 +71,6 @@ def python_with_wheel(wheel, tmp_path_factory):
     return Path(sysconfig.get_path("scripts", "venv", places)) / "python"
 
 
-@pytest.fixture(params=["editable", "wheel"])
-def python(request):
-    return Path(sys.executable) if request.param == "editable" else request.getfixturevalue("python_with_wheel")
-
-
 @pytest.fixture
 def own_folder(tmp_path):
     """A user's folder, with packages of their own that are called as those at the top of this repository."""
@@ -125,33 +120,24 @@ def test_what_the_image_copies_builds_the_same_wheel(wheel, tmp_path):
 
 
 @pytest.mark.long
-def test_an_installation_works_beside_a_users_own_packages(python, own_folder):
-    """It offers no other package at the top, and a user's packages may come before or after it."""
+@pytest.mark.parametrize("kind", ["editable", "wheel"])
+def test_an_installation_offers_no_other_package_at_the_top(kind, python_with_wheel, tmp_path):
     names = (*FOLDERS, "tests", "configs", "deployments")
-    code = f"""
-        import sys
-        from importlib.util import find_spec
-        sys.path[:] = [place for place in sys.path if place not in ("", ".")]
-        print([name for name in {names} if find_spec(name)])
-        sys.path.insert(int(sys.argv[1]), ".")
-        import test_own
-        test_own.test_both_can_be_imported()
-    """
-    for place in ("0", "100"):
-        ended = run(python, own_folder, "-P", "-c", dedent(code), place)
-        assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
+    code = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
+    ended = run(sys.executable if kind == "editable" else python_with_wheel, tmp_path, "-P", "-c", code)
+    assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("python", "mode"), [("editable", "prepend"), ("wheel", "importlib")], indirect=["python"])
-def test_pytest_imports_both(python, own_folder, mode):
-    (own_folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n" if mode == "importlib" else "[pytest]\n")
-    ended = run(python, own_folder, "-m", "pytest", "-q", f"--import-mode={mode}", "-p", "no:cacheprovider")
+def test_an_editable_installation_works_behind_a_users_own_packages_in_pytest(own_folder):
+    (own_folder / "pytest.ini").write_text("[pytest]\n")
+    ended = run(sys.executable, own_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert "1 passed" in ended.stdout, ended.stdout
 
 
 @pytest.mark.long
-def test_nightjar_is_imported_without_prefect_and_every_flow_and_task_in_any_order(tmp_path):
+def test_an_installed_wheel_works_before_a_users_own_packages(python_with_wheel, own_folder):
+    """Without Prefect at first; then every flow and task can be imported, in any order."""
     code = """
         import sys, nightjar
         def loaded():
@@ -164,8 +150,12 @@ def test_nightjar_is_imported_without_prefect_and_every_flow_and_task_in_any_ord
         from nightjar.tasks import aggregate, generate, load_env, publish, push, score
         flows = benchmark, evaluate, gate, prune, publish_run, query, rescore, retry_failed, upkeep
         print(*(flow.name for flow in flows))
+        sys.path.append(".")
+        import test_own
+        test_own.test_both_can_be_imported()
     """
-    ended = run(Path(sys.executable), tmp_path, "-c", dedent(code))
+    ended = run(python_with_wheel, own_folder, "-P", "-c", dedent(code))
+    assert ended.returncode == 0, ended.stderr
     alone, light, flows = ended.stdout.splitlines()
     assert (alone, light) == ("", "nightjar.flows nightjar.tasks")
     assert flows == "benchmark evaluate gate prune publish-run query rescore retry-failed upkeep"
