@@ -46,10 +46,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(run_stories, folder):
-    """Runs all stories; returns the exit code, stdout and stderr of each. All but the demo start with the model."""
+    """Runs all stories of one reader; returns the exit code, stdout and stderr of each.
+
+    All but the demo start with the model. The database that the demo has made is the one of the scheduled night.
+    """
     demo, model = blocks("Nightjar", "sh")
-    stories = {section: (model + "".join(blocks(section, "sh")), folder / section) for section in STORIES}
-    stories["Nightjar"] = demo, folder / "Nightjar"
+    home = f"export HOME='{folder}/home'\n"
+    stories = {section: (home + model + "".join(blocks(section, "sh")), folder / section) for section in STORIES}
+    stories["Nightjar"] = home + demo, folder / "Nightjar"
     for section in STORIES:
         for text in blocks(section, "python", "toml"):
             path = folder / section / text.split("\n", 1)[0].removeprefix("# ")
