@@ -57,6 +57,8 @@ TURNS = [
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "rain"}]},
 ]
 
+with_claude = pytest.mark.slow  # the SDK of Anthropic takes two seconds to import
+
 
 @pytest.fixture
 def conversation(bridge):
@@ -188,6 +190,7 @@ async def test_reasoning_and_tool_calls_in_responses_are_answered_whole_and_in_a
         assert (call.call_id, call.name, call.arguments) == ("call_1", "weather", '{"city": "Oslo"}')
 
 
+@with_claude
 async def test_a_request_in_messages_arrives_in_nightjars_form(conversation, claude, response):
     asking = claude.messages.create(
         model="any", max_tokens=9, system=[{"type": "text", "text": "Be brief."}], messages=TURNS,
@@ -203,6 +206,7 @@ async def test_a_request_in_messages_arrives_in_nightjars_form(conversation, cla
     assert (got.usage.input_tokens, got.usage.output_tokens) == (7, 2)
 
 
+@with_claude
 async def test_turns_of_messages_become_several_messages_and_thinking_is_kept_for_an_agent_that_enabled_it(
     conversation, claude, response
 ):
@@ -233,6 +237,7 @@ async def test_turns_of_messages_become_several_messages_and_thinking_is_kept_fo
     assert request.messages[1] == AssistantMessage(content="Rain.", **thinking)
 
 
+@with_claude
 async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(conversation, claude, response):
     said = response("Let me see.", tool_calls=[CALL], finish_reason="tool_calls")
     arguments = {"model": "any", "max_tokens": 9, "messages": TURNS[:1], "tools": [MESSAGES_TOOL]}
@@ -243,6 +248,7 @@ async def test_tool_calls_in_messages_are_answered_whole_and_in_a_stream(convers
         assert (got.stop_reason, got.usage.output_tokens) == ("tool_use", 2)
 
 
+@with_claude
 async def test_tokens_are_counted_roughly_and_both_sdks_list_the_model(gpt, claude):
     counted = await claude.messages.count_tokens(model="any", messages=[{"role": "user", "content": "a" * 4000}])
     assert counted.input_tokens == pytest.approx(1000, rel=0.1)
@@ -263,6 +269,7 @@ async def test_requests_wait_in_their_order_and_any_text_is_sent(conversation, g
     assert got.choices[0].message.content == "half \ud83d"
 
 
+@with_claude
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_failure_reaches_the_agent_at_once(conversation, gpt, claude, is_streamed):
     how = {"model": "any", **USER, "stream": is_streamed}
@@ -275,6 +282,7 @@ async def test_a_failure_reaches_the_agent_at_once(conversation, gpt, claude, is
     assert conversation.take_request() is None  # no SDK has tried again
 
 
+@with_claude
 async def test_a_stream_shows_signs_of_life_until_its_end(response):
     import anthropic
     import openai

@@ -248,11 +248,11 @@ async def test_a_failing_hook_fails_the_rollout_and_closes_the_sandbox(make_env,
     assert (str(state["error"]), plain_sandbox.closed, env._agents) == ("no space", 1, {})
 
 
-async def test_twenty_agents_at_once_share_one_bridge(make_env, caplog):
+async def test_many_agents_at_once_share_one_bridge(make_env, caplog):
     caplog.set_level(logging.WARNING)
     with ModelServer(ADDS, faults=Faults(latency_ms=5)) as server:
-        rows = await evaluated(make_env(), server, rollouts_per_example=20)
-        assert server.stats().answered == 60
-    assert [row["completion"][-1]["content"] for row in rows] == ["It is 7."] * 20
-    assert [row["agent_log"] for row in rows] == ["add 1 2\nadd 3 4\n"] * 20
+        rows = await evaluated(make_env(), server, rollouts_per_example=8)
+        assert server.stats().answered == 24
+    assert [row["completion"][-1]["content"] for row in rows] == ["It is 7."] * 8
+    assert [row["agent_log"] for row in rows] == ["add 1 2\nadd 3 4\n"] * 8
     assert not caplog.records

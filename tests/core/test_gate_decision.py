@@ -137,9 +137,9 @@ def test_the_chance_of_damage_is_the_t_test_of_scipy_and_below_half_of_alpha_whe
 
 
 def test_one_of_ten_at_the_edge_is_chance_and_several_are_a_breach_by_their_share():
+    others = {f"other{number}": evidence(GOOD, max_drop=0.0) for number in range(9)}
     for correction, outcome in (("none", "BREACH"), ("holm", "INSUFFICIENT"), ("bh", "INSUFFICIENT")):
         policy = policies.GatePolicy(version=1, correction=correction)
-        others = {f"other{number}": evidence(GOOD, max_drop=0.0) for number in range(9)}
         assert decide(policy, edge=evidence(EDGE, max_drop=0.0)).benchmarks[0].outcome == "BREACH"
         found = decide(policy, edge=evidence(EDGE, max_drop=0.0), **others)
         assert next(one.outcome for one in found.benchmarks if one.name == "edge") == outcome

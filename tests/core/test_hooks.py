@@ -501,7 +501,7 @@ async def test_nonsense_of_a_hook_is_named(play, hook):
 
 
 async def test_a_huge_text_is_a_text_and_other_huge_values_are_shown_in_part(play, evaluate):
-    huge = "x" * 1_000_000
+    huge = "x" * 200_000
     state = await play(talk(env_response=lambda self, messages, state: huge)(max_turns=2))
     assert (state["error"], len(state["trajectory"])) == (None, 2)
     nonsense = [{"role": "wizard", "content": huge}]

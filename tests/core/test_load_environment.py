@@ -58,15 +58,16 @@ def write(project):
     return write
 
 
-def test_an_environment_is_found_in_the_environments_folder(project):
+def test_an_environment_is_found_and_listed_in_the_environments_folder(project):
+    names = []
     for layout in ("{0}.py", "{0}/{0}.py", "{0}/{0}/__init__.py", "{0}/src/{0}.py", "{0}/src/{0}/__init__.py",
                    "{0}/__init__.py"):  # fmt: skip
-        name = next(NAMES)
+        names.append(name := next(NAMES))
         path = project / layout.format(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(ENVIRONMENT)
         assert load_environment(name).examples[0]["answer"] == "4"
-        assert {"arithmetic", name.replace("_", "-")} <= set(installed_environments())
+    assert {"arithmetic", *(name.replace("_", "-") for name in names)} <= set(installed_environments())
 
 
 def test_an_environment_is_found_in_a_folder_whose_project_has_its_name(project):
