@@ -3,16 +3,12 @@
 import asyncio
 
 import pytest
+from late import late
 
 from nightjar.compat.nemo.observability import ModelResponse
 from nightjar.errors import ConfigError, JudgeVerdictError, ScoringError
 
-
-@pytest.fixture(scope="module")
-def scoring():
-    from nightjar.compat.nemo import scoring
-
-    return scoring
+scoring = late("nightjar.compat.nemo.scoring")
 
 
 CASES = {
@@ -61,14 +57,14 @@ CASES = {
 """Responses and targets of each scorer, with whether the response is right."""
 
 
-def test_texts_are_scored(scoring):
+def test_texts_are_scored():
     for name, cases in CASES.items():
         scorer = scoring.get_scorer(name)
         found = [(said, target, scorer(scoring.ScorerInput(said, target))["correct"]) for said, target, _ in cases]
         assert found == cases
 
 
-def test_own_patterns_and_names_of_scorers(scoring):
+def test_own_patterns_and_names_of_scorers():
     def is_right(scorer, response, target, pattern):
         return scorer(scoring.ScorerInput(response, target), pattern=pattern)["correct"]
 
@@ -81,7 +77,7 @@ def test_own_patterns_and_names_of_scorers(scoring):
         scoring.get_scorer("exact")
 
 
-def test_json_is_validated_against_a_schema(scoring):
+def test_json_is_validated_against_a_schema():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
     assert scoring.validate_json_schema('Here: ```json\n{"n": 4}\n```', schema)["correct"]
     assert scoring.validate_json_schema('{"n": true}', schema)["error"] == "$.n: True is not of type 'integer'"
@@ -93,14 +89,14 @@ def test_json_is_validated_against_a_schema(scoring):
 
 
 @pytest.mark.slow
-def test_a_reply_in_an_endless_loop_has_no_json(scoring):
+def test_a_reply_in_an_endless_loop_has_no_json():
     for loop in ("[", '{"a":', "[1,", "```json\n["):
         assert scoring.extract_json(loop * 20_000) is None
         assert scoring.validate_json_schema(loop * 20_000, {"type": "array"})["correct"] is False
         assert scoring.extract_json(f'{{"score": 4}} {loop * 20_000}') == {"score": 4}
 
 
-def test_a_judges_reply_without_a_score_is_an_error(scoring):
+def test_a_judges_reply_without_a_score_is_an_error():
     assert scoring.parse_judge_response('```json\n{"score": 5, "reason": "x"}\n```')["normalized_score"] == 1.0
     assert scoring.parse_judge_response("I give it 4/5.")["score"] == 4.0
     assert scoring.parse_judge_response('<think>{"score": 5}?</think>{"score": 1}')["score"] == 1.0
@@ -110,7 +106,7 @@ def test_a_judges_reply_without_a_score_is_an_error(scoring):
     assert "Use {braces}" in scoring.build_judge_prompt("Use {braces}", "r", "e")
 
 
-def test_a_judge_whose_score_depends_on_the_order_is_detected(scoring):
+def test_a_judge_whose_score_depends_on_the_order_is_detected():
     class Judge:
         async def chat(self, prompt):
             first = prompt.index("ANSWER") < prompt.index("REFERENCE")

@@ -2,19 +2,14 @@
 
 from math import inf
 
-import pytest
+from late import late
+
+panels = late("nightjar.reports.panels")
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 
 
-@pytest.fixture(scope="module")
-def panels():
-    from nightjar.reports import panels
-
-    return panels
-
-
-def test_intervals_are_drawn_on_one_scale(panels):
+def test_intervals_are_drawn_on_one_scale():
     from nightjar.statistics.intervals import Interval
 
     span, everything = panels.Span, Interval(-inf, inf)
@@ -26,7 +21,7 @@ def test_intervals_are_drawn_on_one_scale(panels):
     assert panels.spans([(0.5, everything)]) == [], "nothing is drawn without an interval"
 
 
-def test_the_text_is_a_table_without_trailing_spaces(panels):
+def test_the_text_is_a_table_without_trailing_spaces():
     rows = [("small", "0.5"), ("larger", "10")]
     table = panels.PanelTable(("Model", "Reward"), rows, numbers=frozenset({"Reward"}), more=3)
     text = panels.Panel("2 runs", "completed", {"Scored": "4"}, [table]).text()
@@ -34,7 +29,7 @@ def test_the_text_is_a_table_without_trailing_spaces(panels):
     assert text.rstrip("\n") == f"2 runs completed\nScored: 4\n\n{table}\n… and 3 more rows"
 
 
-def test_hostile_text_is_escaped(panels):
+def test_hostile_text_is_escaped():
     for fields in (
         {"title": HOSTILE}, {"status": HOSTILE}, {"lines": {HOSTILE: HOSTILE}}, {"drawing": [HOSTILE]},
         {"link": f"http://127.0.0.1/runs/{HOSTILE}"},

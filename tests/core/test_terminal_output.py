@@ -4,23 +4,12 @@ import time
 
 import pytest
 from drawing import drawn
+from late import late
+
+terminal, diffs = late("nightjar.view.terminal", "nightjar.view.diffs")
 
 
-@pytest.fixture(scope="module")
-def terminal():
-    from nightjar.view import terminal
-
-    return terminal
-
-
-@pytest.fixture(scope="module")
-def changed_files():
-    from nightjar.view.diffs import changed_files
-
-    return changed_files
-
-
-def test_text_and_colours_are_what_a_terminal_shows(terminal):
+def test_text_and_colours_are_what_a_terminal_shows():
     texts = {
         "a\r\nb\n": "a\nb", "abcdef\rxy": "xycdef", "50 %\r\x1b[K7 %": "7 %", "abc\x1b[2Kd": "d",
         "abc\x1b[1Gx": "xbc", "ab\bc": "ac", "\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1b]8;;\x1b\\": "ab",
@@ -39,12 +28,12 @@ def test_text_and_colours_are_what_a_terminal_shows(terminal):
     assert terminal.pieces("\x1b[31mabc\r\x1b[32mx") == [("x", "f2"), ("bc", "f1")]
 
 
-def test_output_is_never_html(terminal):
+def test_output_is_never_html():
     shown = terminal.screen("<script>\x1b[31m\"<img src=x onerror='a'>\x1b]8;;javascript:x\x07\u202e").shown
     assert shown == '&lt;script&gt;<span class="f1">&#34;&lt;img src=x onerror=&#39;a&#39;&gt;[U+202E]</span>'
 
 
-def test_long_output_is_folded_at_a_line_and_shows_its_beginning_or_end(terminal):
+def test_long_output_is_folded_at_a_line_and_shows_its_beginning_or_end():
     output = "".join(f"line {number}\n" for number in range(1_000))
     first, last = terminal.screen(output), terminal.screen(output, shows_end=True)
     assert (first.shown.splitlines()[0], first.shown.splitlines()[-1]) == ("line 0", "line 19")
@@ -60,7 +49,7 @@ def test_long_output_is_folded_at_a_line_and_shows_its_beginning_or_end(terminal
     drawn(["x", "\n", "\r", "\x1b", "\x1b[", "\x1b[1", "\x1b]", "\x1b[m", "\x1b[7mx\x1b[mx", "xy\b\x1b[2K",
            "x" * 1000 + "\b", "\x1b[38;2;1;2;3mx\r", "\x1b[Kab\x1b[1G"], 5),
 )  # fmt: skip
-def test_a_megabyte_of_any_output_is_quick_and_makes_a_page_of_bounded_size(terminal, nasty):
+def test_a_megabyte_of_any_output_is_quick_and_makes_a_page_of_bounded_size(nasty):
     began = time.process_time()
     shown = terminal.screen(nasty * (1_000_000 // len(nasty)))
     assert time.process_time() - began < 30
@@ -84,13 +73,13 @@ Binary files a/y.png and b/y.png differ
 """
 
 
-def test_a_diff_is_split_into_files_and_what_is_no_diff_shown_as_it_is(changed_files):
-    files = changed_files(DIFF)
+def test_a_diff_is_split_into_files_and_what_is_no_diff_shown_as_it_is():
+    files = diffs.changed_files(DIFF)
     assert [(file.name, file.added, file.removed) for file in files] == [
         ("x.py", 1, 1), ("added file", 1, 0), ("y.png", 0, 0)
     ]  # fmt: skip
     assert [lines.kind for lines in files[0].lines] == ["head", "same", "gone", "new", "same"]
     assert "\n".join(lines.text for file in files for lines in file.lines) == DIFF.rstrip("\n")
     for odd in ("text", "@@ -1,9999999999 +1 @@\n+x", "--- a", "+++\n", "\n" * 100, "+" * 1_000_000):
-        [file] = changed_files(odd)
+        [file] = diffs.changed_files(odd)
         assert "\n".join(lines.text for lines in file.lines) == odd.rstrip("\n")[:200_000]

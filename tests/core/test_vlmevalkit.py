@@ -7,21 +7,16 @@ import sys
 import zlib
 
 import pytest
+from late import late
 
 from nightjar.clients import ClientConfig
 from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError
 from nightjar.model_server import Answer, ModelServer
 
+nemo = late("nightjar.compat.nemo")
+
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def nemo():
-    """The public names of ``nightjar.compat.nemo``; they import a lot."""
-    from nightjar.compat import nemo
-
-    return nemo
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +82,7 @@ def question(index, image, answer="A", **more):
     return row | more
 
 
-async def test_a_model_gets_images_and_options(table, nemo):
+async def test_a_model_gets_images_and_options(table):
     table(
         "MMBench_DEV_EN", question(0, png(RED), hint="Look.", category="color"),
         question(1, png(BLUE), C="blue", answer="C"), question(1_000_001, "1", A="blue", B="red", answer="B"),
@@ -131,7 +126,7 @@ async def test_the_engine_sends_them_too(table):
     assert [output["reward"] for output in results["outputs"]] == [1.0]
 
 
-async def test_images_stand_where_mmmu_has_them(table, nemo, environment_of):
+async def test_images_stand_where_mmmu_has_them(table, environment_of):
     pair = repr([png(RED), png(BLUE)])
     table("MMMU_DEV", question(0, pair, question="<image 2> or <image 1>?"), question(1, pair, question="<image 3>?"))
     env = environment_of("MMMU_DEV")
@@ -171,7 +166,7 @@ async def test_images_may_be_files(table, tmp_path, environment_of):
         ("image", "['AAAA']", "'AAAA' is not an image"),
     ],
 )
-async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, nemo, column, value, said):
+async def test_an_untrusted_table_sends_only_images_of_its_own_folder(tmp_path, column, value, said):
     (tmp_path / "outside.png").write_bytes(base64.b64decode(png(RED)))
     folder = tmp_path / "data"
     folder.mkdir()
@@ -229,7 +224,7 @@ async def test_short_answers_are_scored_as_the_kit_does(table, environment_of):
         ("Mine", "?limit=few", "limit must be a number"),
     ],
 )
-def test_unsupported_datasets_and_options_are_refused(table, nemo, name, uri, match):
+def test_unsupported_datasets_and_options_are_refused(table, name, uri, match):
     table(name, {"index": 0, "image": png(RED), "question": "?", "answer": "x"})
     with pytest.raises(ConfigError, match=match):
         load_environment(f"vlmevalkit://{name}{uri}")
