@@ -79,7 +79,7 @@ def all_right(data, rewards):
     def check(env, reply, num_examples=None):
         examples = list(env.examples)
         assert num_examples in {None, len(examples)}
-        assert set(rewards(env, [(example, reply(example)) for example in drawn(examples, 1_500)])) == {1.0}
+        assert set(rewards(env, [(example, reply(example)) for example in drawn(examples, 3_000)])) == {1.0}
         assert set(rewards(env, [(example, "") for example in drawn(examples, 300)])) == {0.0}
         return examples
 

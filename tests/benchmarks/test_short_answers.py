@@ -101,7 +101,7 @@ def test_drop_reference_answers_are_right_and_blanks_are_not(data, rewards):
     some = drawn(examples, 1_500)
     said = [(example, f"So.\nAnswer: {answer}") for example in some for [answer] in example["info"]["answers"]]
     assert (len(examples), set(rewards(env, said))) == (9_536, {1.0})
-    assert set(rewards(env, [(example, "") for example in some[:300]])) == {0.0}
+    assert set(rewards(env, [(example, "") for example in drawn(examples, 300)])) == {0.0}
 
 
 def test_triviaqa_takes_an_alias_less_case_punctuation_and_articles(scored):
