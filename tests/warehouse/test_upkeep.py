@@ -242,7 +242,7 @@ class TestRunsThatWerePublishedAgain:
     def test_small_packs_of_them_alone_do_not_pile_up(self, house, folder, evals, write_run, monkeypatch, packing):
         """Every fourth publish of the same run makes a pack of four others, which the next ones replace."""
         monkeypatch.setattr(packing, "FAN_IN", 4)
-        for attempt in range(1, 9):
+        for attempt in range(1, 5):
             for number in range(4):
                 house.publish(write_run(evals, f"run-{number}", attempt=attempt))
         packing.remove_retired(folder, AT_ONCE)
