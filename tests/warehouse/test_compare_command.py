@@ -5,38 +5,36 @@ import shlex
 
 import pytest
 
-from nightjar.warehouse import Warehouse
-
 BETTER, SAME, WORSE, UNSURE = [1.0] * 60, [1.0] * 30 + [0.0] * 30, [0.0] * 60, [1.0] * 25 + [0.0] * 32 + [1.0] * 3
 
 
-@pytest.fixture
-def folder(terminal, house):
+@pytest.fixture(scope="module")
+def published(shared_house):
     """Has a warehouse with runs that are named after how they compare with ``before``."""
     for run_id, rewards in {"before": SAME, "better": BETTER, "worse": WORSE, "unsure": UNSURE}.items():
-        house.publish(run_id, rewards, place=terminal / "runs" / run_id, model=f"model-{run_id}")
-    return terminal
+        shared_house.publish(run_id, rewards, place=shared_house.folder / "runs" / run_id, model=f"model-{run_id}")
+    return shared_house
 
 
 @pytest.fixture
-def sides(folder, house):
-    """Has two folders with two evaluations each; one of them is worse in ``new``."""
-    for side, rewards in {"old": SAME, "new": WORSE}.items():
-        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
-            place = folder / side / env_id
-            house.write(f"{side}-{env_id}", told, place=place, hashes=env_id, env_id=env_id, model="m")
-    return folder
+def house(published, terminal, monkeypatch):
+    monkeypatch.chdir(published.folder)
+    return published
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("candidate", "decision", "strict"), [
-    ("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2),
-])  # fmt: skip
-def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, decision, strict):
-    told = nightjar("compare", "before", candidate)
-    assert (told.code, told.out.partition(" ")[0]) == (0, decision)
-    told = nightjar("compare", "before", candidate, "--strict", "--json")
-    assert (told.code, told.json["decision"]) == (strict, decision)
+@pytest.fixture
+def folder(house):
+    return house.folder
+
+
+def test_strict_makes_the_decision_the_exit_code(folder, nightjar):
+    for candidate, decision, strict in (
+        ("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2),
+    ):  # fmt: skip
+        told = nightjar("compare", "before", candidate, "--strict", "--json")
+        assert (told.code, told.json["decision"]) == (strict, decision)
+    told = nightjar("compare", "before", "unsure")
+    assert (told.code, told.out.partition(" ")[0]) == (0, "INCONCLUSIVE")
     (folder / "empty").mkdir()
     nothing = nightjar("compare", "before", "empty", "--strict", "--json")
     assert (nothing.code, nothing.out, "No results in 'empty'" in nothing.err) == (1, "", True)
@@ -53,11 +51,10 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
         "Broken: examples 25, 26, 27, 28, 29", "Fixed: examples 57, 58, 59",
         "Differs: model: model-before → model-unsure",
     } <= set(told.lines)  # fmt: skip
-    for asked in ("uns", folder / "runs/unsure"):
-        for more in ([], ["--warehouse", folder / "outputs/warehouse"]):
-            told = nightjar("compare", "before", asked, *more)
-            [command] = re.findall(r"Next: nightjar (.*)", told.err)
-            assert nightjar(*shlex.split(command)).code == 0
+    for command in (["uns"], [folder / "runs/unsure", "--warehouse", folder / "outputs/warehouse"]):
+        told = nightjar("compare", "before", *command)
+        [command] = re.findall(r"Next: nightjar (.*)", told.err)
+        assert nightjar(*shlex.split(command)).code == 0
     assert "Next: --html FILE shows" in nightjar("compare", "before", "runs/unsur*").err
 
 
@@ -87,7 +84,7 @@ def test_run_directories_that_are_not_published_are_compared_or_refused_also_by_
     assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
     told = nightjar("compare", "before", "c0f")
     assert "Missing: 1 example that only the candidate has" in told.words
-    assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
+    assert house.warehouse.query("SELECT count(*) FROM runs").rows == [(4,)]
     other = house.write("other", SAME, hashes="other")
     refused = nightjar("compare", "before", other)
     assert (refused.code, refused.out) == (1, "")
@@ -112,7 +109,11 @@ def test_run_directories_that_are_not_published_are_compared_or_refused_also_by_
 
 
 @pytest.mark.long
-def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code_and_a_page_links_to_each(sides, nightjar):
+def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code_and_a_page_links_to_each(house, nightjar):
+    for side, rewards in {"old": SAME, "new": WORSE}.items():
+        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
+            place = house.folder / side / env_id
+            house.write(f"{side}-{env_id}", told, place=place, hashes=env_id, env_id=env_id, model="m")
     told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
     lines = [line for line in told.lines if line]
     assert (told.code, lines[0]) == (1, "REGRESSION Of 2 evaluations: 1 worse, 1 passed.")
@@ -123,7 +124,7 @@ def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code_and_a_p
     assert (told["decision"], [one["pairs"] for one in told["found"]], told["new"]) == ("REGRESSION", [60, 60], [])
     assert "# mmlu of m\n\n## PASS" in nightjar("compare", "old", "new", "--max-drop", 0.1, "--markdown").out
     nightjar("compare", "old", "new", "--max-drop", 0.1, "--html", "page.html")
-    page = (sides / "page.html").read_text()
+    page = (house.folder / "page.html").read_text()
     places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
     assert places == sorted(places)
     assert "Of 2 evaluations: 1 worse, 1 passed." in page

@@ -166,10 +166,8 @@ class TestSelection:
     def test_runs_meet_all_criteria(self, write, exported_runs):
         for number, (chosen, expected) in enumerate(
             [
-                ({}, ["a", "b", "c"]),
                 ({"where": "env_id = 'gsm8k' AND num_examples > 2 -- large"}, ["a"]),
                 ({"where": "run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"}, ["a"]),
-                ({"suite": "nightly"}, ["b"]),
                 ({"run_ids": ("c", "a")}, ["a", "c"]),
                 ({"where": "model = 'm'", "suite": "nightly", "run_ids": ("b",)}, ["b"]),
             ]

@@ -99,13 +99,13 @@ def start(folder, scratch, fork):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", drawn(ENDLESS, 6))
+@pytest.mark.parametrize("name", drawn(ENDLESS, 4))
 def test_an_endless_statement_is_stopped_when_its_time_is_over(start, folder, scratch, name):
-    statements = [ENDLESS[name](n) for n in (1, 3, 5)]
+    statements = [ENDLESS[name](n) for n in (1, 5)]
     printed, errors = start.python(ASK, str(folder)).communicate(json.dumps(statements), timeout=300)
     assert errors == ""
     *answers, peak = map(json.loads, printed.splitlines())
-    assert [said for _, said in answers] == [f"The query was stopped after {SECONDS} s. Narrow it, or split it."] * 3
+    assert [said for _, said in answers] == [f"The query was stopped after {SECONDS} s. Narrow it, or split it."] * 2
     assert max(seconds for seconds, _ in answers) < 20 * SECONDS
     assert peak < 500_000_000
     assert list(scratch.iterdir()) == []

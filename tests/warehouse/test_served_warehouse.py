@@ -78,9 +78,10 @@ class TestAnyPlace:
         local = Warehouse(tmp_path / "warehouse")
         for house in (local, warehouse):
             assert [house.publish(run_dir).is_new for run_dir in run_dirs] == [True] * 3
-        assert contents(warehouse) == contents(local)
+        expected = contents(local)
+        assert contents(warehouse) == expected
         assert not warehouse.publish(run_dirs[0]).is_new
-        assert contents(warehouse) == contents(local)
+        assert contents(warehouse) == expected
         assert warehouse.catalog().rows == local.catalog().rows
         assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
 

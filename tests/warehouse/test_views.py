@@ -123,7 +123,7 @@ def test_pass_at_k_agrees_with_the_statistics(publish, ask):
     from nightjar import statistics
 
     cases = {"mixed": (6, [0, 1, 3, 5, 6])}
-    cases |= {f"{c} of {n}": (n, [c]) for n, c in ((64, 1), (64, 63), (256, 3), (1500, 700), (2000, 1000), (2000, 1))}
+    cases |= {f"{c} of {n}": (n, [c]) for n, c in ((64, 63), (256, 3), (2000, 1000), (2000, 1))}
     for run_id, (n, correct) in cases.items():
         rewards = {number: [1.0] * c + [0.25] * (n - c) for number, c in enumerate(correct)}
         failed = {9: [1.0, 1.0, 1.0, 1.0, 1.0, None]} if run_id == "mixed" else {}
