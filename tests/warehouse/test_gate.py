@@ -1,6 +1,7 @@
 """A gate over published runs, folders and nights: verdicts, records and the command."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,23 @@ def house(house, terminal):
     return Nightly(house)
 
 
+@pytest.fixture(scope="module")
+def prepared(shared_house):
+    """A folder with two runs, one of them worse, and three nights, for tests to copy."""
+    house = Nightly(shared_house)
+    house.publish("before"), house.publish("worse", right=200)
+    for day in range(1, 4):
+        house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
+    return house.folder
+
+
+@pytest.fixture
+def filled(house, prepared):
+    """A copy of the prepared folder."""
+    shutil.copytree(prepared, house.folder, dirs_exist_ok=True)
+    return house
+
+
 class Nightly:
     """Publishes runs of 400 examples, of which some are right, and nights of them."""
 
@@ -39,7 +57,6 @@ class Nightly:
         return self._write(place.replace("/", "-"), right, place=folder, env_id=env_id, **metadata)
 
     def publish(self, run_id, env_id="gsm8k", right=300, **metadata):
-
         right = [n < right for n in range(EXAMPLES)] if isinstance(right, int) else right
         self.warehouse.publish(self.write(run_id, env_id, right, **metadata), tidies=False)
         return run_id
@@ -60,20 +77,24 @@ class Nightly:
 
 
 class TestTwoSides:
-    def test_a_listed_benchmark_that_a_side_lacks_is_a_no_go_whatever_its_name(self, house):
-        house.publish("before"), house.publish("after")
-        found = analysis.gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
+    def test_a_listed_benchmark_that_a_side_lacks_is_a_no_go_whatever_its_name(self, filled):
+        filled.publish("after")
+        found = analysis.gate(filled.folder / "policy.yaml", "before", "after", warehouse=filled.warehouse)
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
         assert found.reason.endswith(
             "mmlu (supporting): there is no run of this benchmark in the baseline and the candidate."
         )
-        house.publish("first", "synth"), house.publish("other", "synth3"), house.publish("named", "synth", name="easy")
+        (
+            filled.publish("first", "synth"),
+            filled.publish("other", "synth3"),
+            filled.publish("named", "synth", name="easy"),
+        )
         listed = {"synth": GateRule(tier="critical", max_drop=0.001)}
-        found = analysis.gate(GatePolicy(version=1, benchmarks=listed), "first", "other", warehouse=house.warehouse)
+        found = analysis.gate(GatePolicy(version=1, benchmarks=listed), "first", "other", warehouse=filled.warehouse)
         assert (found.decision, found.named("MISSING"), found.not_gated) == ("NO-GO", ["synth"], ["synth3"])
         assert found.benchmarks[0].reason == "There is no run of this benchmark in the candidate."
         easy = {**listed, "easy": GateRule(max_drop=0.5)}
-        found = analysis.gate(GatePolicy(version=1, benchmarks=easy), "first", "named", warehouse=house.warehouse)
+        found = analysis.gate(GatePolicy(version=1, benchmarks=easy), "first", "named", warehouse=filled.warehouse)
         outcomes = [(one.name, one.margin, one.outcome) for one in found.benchmarks]
         assert outcomes == [("synth", 0.001, "INSUFFICIENT"), ("easy", None, "MISSING")]
 
@@ -85,10 +106,9 @@ class TestTwoSides:
             "The baseline's environment is 'synth', the candidate's is 'synth3'"
         )
 
-    def test_a_thin_part_of_the_baseline_is_no_go_and_a_large_one_says_so(self, house, nightjar):
-
-        house.publish("before"), house.publish("few", right=[1.0] * 20), house.publish("most", right=[1.0] * 300)
-        (house.folder / "policy.yaml").write_text("version: 1\ndefaults: {max_drop: 0.2}\n")
+    def test_a_thin_part_of_the_baseline_is_no_go_and_a_large_one_says_so(self, filled, nightjar):
+        filled.publish("few", right=[1.0] * 20), filled.publish("most", right=[1.0] * 300)
+        (filled.folder / "policy.yaml").write_text("version: 1\ndefaults: {max_drop: 0.2}\n")
         told = {to: nightjar("gate", "-p", "policy.yaml", "before", to) for to in ("few", "most")}
         assert {to: one.out.split()[0] for to, one in told.items()} == {"few": "INCONCLUSIVE", "most": "GO"}
         for to, count in {"few": 380, "most": 100}.items():
@@ -127,12 +147,11 @@ class TestTwoSides:
         assert (found.decision, found.benchmarks[0].baseline_mean) == ("INCONCLUSIVE", pytest.approx(1.9975))
         assert found.benchmarks[0].reason.startswith("400 rollouts of the candidate are missing")
 
-    def test_is_kept_for_sql(self, house):
-        house.publish("before"), house.publish("worse", right=200)
-        found = analysis.gate(GatePolicy(version=1), "before", "worse", warehouse=house.warehouse, record=True)
-        [row] = house.warehouse.query("SELECT verdict, breached, level, policy_sha256 FROM gate_decisions").rows
+    def test_is_kept_for_sql(self, filled):
+        found = analysis.gate(GatePolicy(version=1), "before", "worse", warehouse=filled.warehouse, record=True)
+        [row] = filled.warehouse.query("SELECT verdict, breached, level, policy_sha256 FROM gate_decisions").rows
         assert row == ("NO-GO", ["gsm8k"], 0.025, GatePolicy(version=1).sha256)
-        [row] = house.warehouse.query(
+        [row] = filled.warehouse.query(
             "SELECT decision, difference, high < -0.2, p < 1e-6, pairs, clusters, seed, margin, baseline_coverage, "
             "candidate_runs FROM comparisons WHERE gate_id = ?", [found.gate_id],
         ).rows  # fmt: skip
@@ -146,18 +165,18 @@ class TestNights:
         return analysis.gate(self.POLICY, candidate=asked, warehouse=house.warehouse, **wanted)
 
     @pytest.mark.long
-    def test_the_newest_night_beside_the_accepted_ones(self, house):
-        for day in range(1, 8):
-            house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
-        found = self.gate(house)
+    def test_the_newest_night_beside_the_accepted_ones(self, filled):
+        for day in range(4, 8):
+            filled.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
+        found = self.gate(filled)
         assert (found.decision, found.candidate, found.suite) == ("GO", "nightly@2026-11-07", "nightly")
         assert [len(one.baseline_runs) for one in found.benchmarks] == [6, 6]
         assert [window.nights for window in found.benchmarks[0].windows] == [1, 2, 4]
-        house.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
-        worse = self.gate(house, "nightly", record=True)
+        filled.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
+        worse = self.gate(filled, "nightly", record=True)
         assert (worse.decision, worse.named("BREACH")) == ("NO-GO", ["gsm8k"])
         assert worse.level == pytest.approx(1 / 365)
-        rows = house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows
+        rows = filled.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows
         assert rows == [("nightly", "2026-11-08", "NO-GO")]
 
     def test_the_first_night_has_nothing_to_be_compared_with_and_a_listed_benchmark_without_a_run_is_missing(
@@ -176,18 +195,16 @@ class TestNights:
         assert (found.decision, found.named("MISSING")) == ("NO-GO", ["mmlu"])
 
     @pytest.mark.long
-    def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, house):
-        for day in range(1, 4):
-            house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
+    def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, filled):
         rule = {"defaults": GateRule(max_drop=0.0), "false_alarms_a_year": 100}
         strict = self.POLICY.model_copy(update=rule)
-        house.night("2026-11-04", gsm8k=0.85, mmlu=0.95)
-        stopped = analysis.gate(strict, warehouse=house.warehouse, record=True)
-        house.night("2026-11-05", gsm8k=0.9, mmlu=0.95)
-        assert (stopped.decision, beside(self.gate(house))) == ("NO-GO", ["2026-11-01", "2026-11-02", "2026-11-03"])
-        [low] = [night for night in house.warehouse.nights() if night.night == "2026-11-04"]
-        house.warehouse.write_night(analysis.judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
-        assert beside(self.gate(house)) == ["2026-11-04"]
+        filled.night("2026-11-04", gsm8k=0.85, mmlu=0.95)
+        stopped = analysis.gate(strict, warehouse=filled.warehouse, record=True)
+        filled.night("2026-11-05", gsm8k=0.9, mmlu=0.95)
+        assert (stopped.decision, beside(self.gate(filled))) == ("NO-GO", ["2026-11-01", "2026-11-02", "2026-11-03"])
+        [low] = [night for night in filled.warehouse.nights() if night.night == "2026-11-04"]
+        filled.warehouse.write_night(analysis.judge_night(filled.warehouse, replace(low, is_accepted_by_hand=True)))
+        assert beside(self.gate(filled)) == ["2026-11-04"]
 
     @pytest.mark.long
     def test_nights_of_other_settings_are_no_part_of_a_window(self, house):
@@ -219,14 +236,13 @@ class TestCommand:
         assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
         assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
 
-    def test_every_format_has_the_same_and_a_file_all_of_it(self, house, nightjar):
-        house.publish("before"), house.publish("worse", right=200)
+    def test_every_format_has_the_same_and_a_file_all_of_it(self, filled, nightjar):
         command = ["gate", "-p", "policy.yaml", "before", "worse", "--no-strict"]
         # by hand: 1/402 gained, 101/402 lost, error sqrt((102/402 - (100/402)^2) / 402) = 0.02185, 1.966 of it each way
         told = nightjar(*command, "-o", "told.json", "--format", "markdown", "--verbose")
         assert told.out.startswith("## NO-GO\n\n2 of 2 benchmarks did not pass: gsm8k (critical), mmlu.\n")
         assert "| gsm8k | critical | BREACH | 0.7500 | 0.5000 | -0.2500 | [-0.292, -0.206] | -0.03 | 400 |" in told.out
-        written = json.loads((house.folder / "told.json").read_text())
+        written = json.loads((filled.folder / "told.json").read_text())
         assert written["gate_id"] in told.err
         sql = f"SELECT count(*) AS n FROM comparisons WHERE gate_id = '{written['gate_id']}'"
         assert nightjar("sql", sql, "--json").json == [{"n": 2}]

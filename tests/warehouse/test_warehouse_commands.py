@@ -259,7 +259,9 @@ class TestPrune:
         assert len(run_ids(nights)) == 5
 
     @pytest.mark.long
-    def test_an_older_version_does_not_take_its_place_and_everything_may_go(self, nights, nightjar, tmp_path, write_run):
+    def test_an_older_version_does_not_take_its_place_and_everything_may_go(
+        self, nights, nightjar, tmp_path, write_run
+    ):
         nightjar("warehouse", "compact")
         nights.publish(write_run(tmp_path, "other", env_id="chess", attempt=2, started_at="2026-01-01T00:00:00Z"))
         nightjar("warehouse", "prune", "--env", "chess", "--yes")
