@@ -62,37 +62,37 @@ def rows(sql):
         return connection.execute(sql).fetchall()
 
 
-class TestParquet:
-    def test_folders_are_environment_and_model_and_other_programs_read_them_back(self, write, house):
-        report, target = write("x")
-        manifest = json.loads((target / "export.json").read_text())
-        assert (manifest["format"], manifest["rows"], manifest["selection"]["suite"]) == ("parquet", report.rows, None)
-        assert sorted(str(path.relative_to(target)) for path in target.rglob("rollouts*.parquet")) == [
-            "rollouts/env_id=gsm8k/model=m/rollouts-0.parquet",
-            "rollouts/env_id=gsm8k/model=openai%2Fgpt/rollouts-0.parquet",
-            "rollouts/env_id=it%27s%2Fodd/model=a b%3Dc/rollouts-0.parquet",
-        ]
-        assert report.rows == {"runs": 3, "rollouts": 12, "attempts": 12, "examples": 3}
-        read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
-        models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
-        sides = (("gsm8k", "m", 4), ("gsm8k", "openai/gpt", 6), ("it's/odd", "a b=c", 2))
-        assert rows(models) == [(env_id, model, "served", count) for env_id, model, count in sides]
-        columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
-        order = "ORDER BY run_id, example_id, rollout_index"
-        published = house.query(f"SELECT {columns} FROM rollouts {order}").rows
-        assert rows(f"SELECT {columns} FROM {read} {order}") == published
-        assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
+def test_folders_are_environment_and_model_and_other_programs_read_them_back(write, house):
+    report, target = write("x")
+    manifest = json.loads((target / "export.json").read_text())
+    assert (manifest["format"], manifest["rows"], manifest["selection"]["suite"]) == ("parquet", report.rows, None)
+    assert sorted(str(path.relative_to(target)) for path in target.rglob("rollouts*.parquet")) == [
+        "rollouts/env_id=gsm8k/model=m/rollouts-0.parquet",
+        "rollouts/env_id=gsm8k/model=openai%2Fgpt/rollouts-0.parquet",
+        "rollouts/env_id=it%27s%2Fodd/model=a b%3Dc/rollouts-0.parquet",
+    ]
+    assert report.rows == {"runs": 3, "rollouts": 12, "attempts": 12, "examples": 3}
+    read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
+    models = f"SELECT env_id, model, served_model, count(*) FROM {read} GROUP BY ALL ORDER BY 1, 2"
+    sides = (("gsm8k", "m", 4), ("gsm8k", "openai/gpt", 6), ("it's/odd", "a b=c", 2))
+    assert rows(models) == [(env_id, model, "served", count) for env_id, model, count in sides]
+    columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
+    order = "ORDER BY run_id, example_id, rollout_index"
+    published = house.query(f"SELECT {columns} FROM rollouts {order}").rows
+    assert rows(f"SELECT {columns} FROM {read} {order}") == published
+    assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
 
-    def test_odd_and_large_partitions(self, write_run, tmp_path, write, monkeypatch, exported_runs, exporting):
-        other = Warehouse(tmp_path / "warehouse")
-        other.publish(write_run(tmp_path / "evals", "d", env_id=None))
-        exporting.export(other.store(), tmp_path / "y", tables=["runs"])
-        read = f"read_parquet('{tmp_path}/y/runs/**/*.parquet', hive_partitioning = true)"
-        assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
-        monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
-        report, target = write("x", chosen=exported_runs.Selection("env_id = 'gsm8k'"))
-        assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
-        assert rows(f"SELECT count(DISTINCT example_hash), count(*) FROM '{target}/examples/*.parquet'") == [(3, 3)]
+
+def test_odd_and_large_partitions_of_parquet(write_run, tmp_path, write, monkeypatch, exported_runs, exporting):
+    other = Warehouse(tmp_path / "warehouse")
+    other.publish(write_run(tmp_path / "evals", "d", env_id=None))
+    exporting.export(other.store(), tmp_path / "y", tables=["runs"])
+    read = f"read_parquet('{tmp_path}/y/runs/**/*.parquet', hive_partitioning = true)"
+    assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
+    monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
+    report, target = write("x", chosen=exported_runs.Selection("env_id = 'gsm8k'"))
+    assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
+    assert rows(f"SELECT count(DISTINCT example_hash), count(*) FROM '{target}/examples/*.parquet'") == [(3, 3)]
 
 
 def test_csv_has_maps_and_json_as_text_below_one_header(write, monkeypatch, exported_runs, exporting):
@@ -112,33 +112,31 @@ def test_csv_has_maps_and_json_as_text_below_one_header(write, monkeypatch, expo
     assert not list(target.glob(".*"))
 
 
-class TestJsonLines:
-    def test_rollouts_are_as_in_results_jsonl(self, write, house_of_three, exported_runs, exporting):
-        _, target = write(
-            "x", output_format=exporting.ExportFormat.JSONL, chosen=exported_runs.Selection(run_ids=("a",))
-        )
-        written = read_lines(target / "rollouts.jsonl")
-        original = read_lines(house_of_three / "evals/a/results.jsonl")
-        assert [row.pop("run_id") for row in written] == ["a"] * 6
-        assert [{name: row[name] for name in original[0]} for row in written] == original
+def test_rollouts_in_json_lines_are_as_in_results_jsonl(write, house_of_three, exported_runs, exporting):
+    _, target = write("x", output_format=exporting.ExportFormat.JSONL, chosen=exported_runs.Selection(run_ids=("a",)))
+    written = read_lines(target / "rollouts.jsonl")
+    original = read_lines(house_of_three / "evals/a/results.jsonl")
+    assert [row.pop("run_id") for row in written] == ["a"] * 6
+    assert [{name: row[name] for name in original[0]} for row in written] == original
 
-    def test_failures_and_moments(self, write_run, run_writer, tmp_path, exporting):
-        run = write_run(tmp_path / "evals", "failed", examples=1, failed=1, scored=1)
-        lines = read_lines(run / "results.jsonl")
-        error = {name: value for name, value in run_writer.failure.items() if name != "error_chain_str"}
-        lines[1] |= {"error": error, "reward": None, "metrics": {}, "token_usage": None}
-        (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        other = Warehouse(tmp_path / "warehouse")
-        other.publish(run)
-        tables = ["runs", "rollouts", "errors"]
-        exporting.export(other.store(), tmp_path / "x", output_format=exporting.ExportFormat.JSONL, tables=tables)
-        good, bad = read_lines(tmp_path / "x/rollouts.jsonl")
-        assert good["error"] is None
-        assert (bad["error"], bad["reward"], bad["metrics"], bad["token_usage"]) == (error, None, {}, None)
-        [record] = read_lines(tmp_path / "x/runs.jsonl")
-        assert record["started_at"] == "2026-01-01T00:00:00.000000+00:00"
-        assert record["metadata"]["run_id"] == "failed"
-        assert len(read_lines(tmp_path / "x/errors.jsonl")) == 1
+
+def test_failures_and_moments_in_json_lines(write_run, run_writer, tmp_path, exporting):
+    run = write_run(tmp_path / "evals", "failed", examples=1, failed=1, scored=1)
+    lines = read_lines(run / "results.jsonl")
+    error = {name: value for name, value in run_writer.failure.items() if name != "error_chain_str"}
+    lines[1] |= {"error": error, "reward": None, "metrics": {}, "token_usage": None}
+    (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = Warehouse(tmp_path / "warehouse")
+    other.publish(run)
+    tables = ["runs", "rollouts", "errors"]
+    exporting.export(other.store(), tmp_path / "x", output_format=exporting.ExportFormat.JSONL, tables=tables)
+    good, bad = read_lines(tmp_path / "x/rollouts.jsonl")
+    assert good["error"] is None
+    assert (bad["error"], bad["reward"], bad["metrics"], bad["token_usage"]) == (error, None, {}, None)
+    [record] = read_lines(tmp_path / "x/runs.jsonl")
+    assert record["started_at"] == "2026-01-01T00:00:00.000000+00:00"
+    assert record["metadata"]["run_id"] == "failed"
+    assert len(read_lines(tmp_path / "x/errors.jsonl")) == 1
 
 
 def test_a_duckdb_file_has_tables_and_views(write, house, exported_runs):
@@ -161,127 +159,132 @@ def test_a_duckdb_file_has_tables_and_views(write, house, exported_runs):
         assert connection.execute(tags).fetchall()[0][0].startswith("v1.4.0")
 
 
-class TestSelection:
-    @pytest.mark.slow
-    def test_runs_meet_all_criteria(self, write, exported_runs):
-        for number, (chosen, expected) in enumerate(
-            [
-                ({"where": "env_id = 'gsm8k' AND num_examples > 2 -- large"}, ["a"]),
-                ({"where": "run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"}, ["a"]),
-                ({"run_ids": ("c", "a")}, ["a", "c"]),
-                ({"where": "model = 'm'", "suite": "nightly", "run_ids": ("b",)}, ["b"]),
-            ]
-        ):
-            tables = ["runs", "rollouts", "attempts", "metrics"]
-            _, target = write(f"x-{number}", chosen=exported_runs.Selection(**chosen), tables=tables)
-            for table in tables:
-                found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
-                assert [run_id for (run_id,) in found] == expected
-
-    def test_a_condition_that_selects_nothing_or_does_more_is_refused(self, write, tmp_path, exported_runs):
-        for chosen, message in (
-            ({"where": "nope = 1"}, 'Cannot use the condition .*"nope" not found'),
-            ({"where": "true); DROP TABLE runs; --"}, "Cannot use the condition"),
-            ({"where": "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"}, "Cannot use the condition"),
-            ({"where": "env_id = 'none'"}, "No run in .* matches"),
-            ({"suite": "none"}, "No run in .* matches"),
-            ({"run_ids": ("a", "zzz")}, "No run 'zzz'"),
-        ):
-            with pytest.raises(WarehouseError, match=message):
-                write("x", chosen=exported_runs.Selection(**chosen))
-        assert list(tmp_path.iterdir()) == []
-
-    def test_a_pack_exports_the_same(self, house, write, nightjar, exporting):
-        _, before = write("before", output_format=exporting.ExportFormat.CSV)
-        nightjar("warehouse", "compact", "--warehouse", house.folder)
-        _, after = write("after", output_format=exporting.ExportFormat.CSV)
-        for path in before.glob("*.csv"):
-            assert (after / path.name).read_text() == path.read_text()
-
-
-class TestTheTarget:
-    def test_an_existing_target_needs_force_which_replaces_nothing_but_exports(
-        self, write, tmp_path, house, exported_runs, exporting
+@pytest.mark.slow
+def test_exported_runs_meet_all_criteria(write, exported_runs):
+    for number, (chosen, expected) in enumerate(
+        [
+            ({"where": "env_id = 'gsm8k' AND num_examples > 2 -- large"}, ["a"]),
+            ({"where": "run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"}, ["a"]),
+            ({"run_ids": ("c", "a")}, ["a", "c"]),
+            ({"where": "model = 'm'", "suite": "nightly", "run_ids": ("b",)}, ["b"]),
+        ]
     ):
-        import duckdb
+        tables = ["runs", "rollouts", "attempts", "metrics"]
+        _, target = write(f"x-{number}", chosen=exported_runs.Selection(**chosen), tables=tables)
+        for table in tables:
+            found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
+            assert [run_id for (run_id,) in found] == expected
 
+
+def test_a_condition_that_selects_nothing_or_does_more_is_refused(write, tmp_path, exported_runs):
+    for chosen, message in (
+        ({"where": "nope = 1"}, 'Cannot use the condition .*"nope" not found'),
+        ({"where": "true); DROP TABLE runs; --"}, "Cannot use the condition"),
+        ({"where": "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"}, "Cannot use the condition"),
+        ({"where": "env_id = 'none'"}, "No run in .* matches"),
+        ({"suite": "none"}, "No run in .* matches"),
+        ({"run_ids": ("a", "zzz")}, "No run 'zzz'"),
+    ):
+        with pytest.raises(WarehouseError, match=message):
+            write("x", chosen=exported_runs.Selection(**chosen))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pack_exports_the_same(house, write, nightjar, exporting):
+    _, before = write("before", output_format=exporting.ExportFormat.CSV)
+    nightjar("warehouse", "compact", "--warehouse", house.folder)
+    _, after = write("after", output_format=exporting.ExportFormat.CSV)
+    for path in before.glob("*.csv"):
+        assert (after / path.name).read_text() == path.read_text()
+
+
+def test_an_existing_target_needs_force_which_replaces_nothing_but_exports(
+    write, tmp_path, house, exported_runs, exporting
+):
+    import duckdb
+
+    write("x")
+    with pytest.raises(WarehouseError, match="exists already"):
         write("x")
-        with pytest.raises(WarehouseError, match="exists already"):
-            write("x")
-        _, target = write("x", chosen=exported_runs.Selection(suite="nightly"), force=True)
-        assert len(list(target.rglob("runs-*.parquet"))) == 1
-        write("x.duckdb")
-        _, target = write("x.duckdb", chosen=exported_runs.Selection(suite="nightly"), force=True)
-        with duckdb.connect(str(target), read_only=True) as exported:
-            assert exported.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
-        (tmp_path / "thesis").mkdir()
-        (tmp_path / "thesis/chapter.tex").write_text("precious")
-        with pytest.raises(WarehouseError, match="is not an export"):
-            write("thesis", force=True)
-        with pytest.raises(WarehouseError, match="is not a file"):
-            write("thesis", output_format=exporting.ExportFormat.DUCKDB, force=True)
-        assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
-        with pytest.raises(WarehouseError, match="inside the warehouse"):
-            exporting.export(house.store(), house.folder / "nightjar.duckdb", force=True)
+    _, target = write("x", chosen=exported_runs.Selection(suite="nightly"), force=True)
+    assert len(list(target.rglob("runs-*.parquet"))) == 1
+    write("x.duckdb")
+    _, target = write("x.duckdb", chosen=exported_runs.Selection(suite="nightly"), force=True)
+    with duckdb.connect(str(target), read_only=True) as exported:
+        assert exported.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.tex").write_text("precious")
+    with pytest.raises(WarehouseError, match="is not an export"):
+        write("thesis", force=True)
+    with pytest.raises(WarehouseError, match="is not a file"):
+        write("thesis", output_format=exporting.ExportFormat.DUCKDB, force=True)
+    assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
+    with pytest.raises(WarehouseError, match="inside the warehouse"):
+        exporting.export(house.store(), house.folder / "nightjar.duckdb", force=True)
 
-    @pytest.mark.slow
-    def test_killed_it_leaves_nothing_under_the_name(self, house, tmp_path, fork):
-        for name in ("x", "x.duckdb", "x"):
-            writing = fork.nightjar("warehouse", "export", tmp_path / name, "--warehouse", house.folder)
-            while writing.poll() is None and not list(tmp_path.glob(".x*")):
-                time.sleep(0.002)
-            writing.kill()
-            writing.wait()
-            assert not (tmp_path / name).exists()
 
-    @pytest.fixture
-    def folder(self, tmp_path, write_run):
-        for run_id in ("a", "b"):
-            Warehouse(tmp_path / "warehouse").publish(write_run(tmp_path / "evals", run_id))
-        return tmp_path / "warehouse"
+@pytest.mark.slow
+def test_a_killed_export_leaves_nothing_under_the_name(house, tmp_path, fork):
+    for name in ("x", "x.duckdb"):
+        writing = fork.nightjar("warehouse", "export", tmp_path / name, "--warehouse", house.folder)
+        while writing.poll() is None and not list(tmp_path.glob(".x*")):
+            time.sleep(0.002)
+        writing.kill()
+        writing.wait()
+        assert not (tmp_path / name).exists()
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
-    def test_a_run_that_is_removed_meanwhile_is_named(
-        self, tmp_path, folder, write_run, monkeypatch, name, exported_runs, exporting
-    ):
-        from nightjar.warehouse.pruning import prune
 
-        for where, function in ((exporting, "choose_runs"), (exported_runs.ExportConnection, "slices")):
-            usual = getattr(where, function)
+@pytest.fixture
+def folder(tmp_path, write_run):
+    for run_id in ("a", "b"):
+        Warehouse(tmp_path / "warehouse").publish(write_run(tmp_path / "evals", run_id), tidies=False)
+    return tmp_path / "warehouse"
 
-            def removing(*arguments, usual=usual):
-                done = usual(*arguments)
-                prune(Warehouse(folder).store(), ["a"])
-                return done
 
-            monkeypatch.setattr(where, function, removing)
-            with pytest.raises(WarehouseError, match=r"Cannot export run 'a': it was removed from .* meanwhile"):
-                exporting.export(Warehouse(folder).store(), tmp_path / name)
-            monkeypatch.undo()
-            assert not (tmp_path / name).exists()
-            Warehouse(folder).publish(write_run(tmp_path / "evals", "a"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["x", "x.duckdb"])
+def test_a_run_that_is_removed_meanwhile_is_named(
+    tmp_path, folder, write_run, monkeypatch, name, exported_runs, exporting
+):
+    from nightjar.warehouse.pruning import prune
 
-    def test_a_run_that_is_packed_meanwhile_is_exported(self, tmp_path, folder, monkeypatch, exported_runs, exporting):
-        from nightjar.warehouse.writing.packing import pack_everything
+    for where, function in ((exporting, "choose_runs"), (exported_runs.ExportConnection, "slices")):
+        usual = getattr(where, function)
 
-        usual = exported_runs.ExportConnection.slices
+        def removing(*arguments, usual=usual):
+            done = usual(*arguments)
+            prune(Warehouse(folder).store(), ["a"])
+            return done
 
-        def packing(self, runs):
-            pack_everything(Warehouse(folder).store())
-            return usual(self, runs)
+        monkeypatch.setattr(where, function, removing)
+        with pytest.raises(WarehouseError, match=r"Cannot export run 'a': it was removed from .* meanwhile"):
+            exporting.export(Warehouse(folder).store(), tmp_path / name)
+        monkeypatch.undo()
+        assert not (tmp_path / name).exists()
+        Warehouse(folder).publish(write_run(tmp_path / "evals", "a"), tidies=False)
 
-        monkeypatch.setattr(exported_runs.ExportConnection, "slices", packing)
-        assert exporting.export(Warehouse(folder).store(), tmp_path / "x").rows["rollouts"] == 8
 
-    def test_a_failure_leaves_nothing(self, folder, damage, tmp_path, nightjar):
-        """A damaged file is noticed when it is read."""
-        for path in folder.glob("segments/*/rollouts.parquet"):
-            damage.overwrite(path, lambda _: b"")
-        (tmp_path / "out").mkdir()
-        ended = nightjar("warehouse", "export", tmp_path / "out/x", "--warehouse", folder)
-        assert ended.code == 1
-        assert list((tmp_path / "out").iterdir()) == []
+def test_a_run_that_is_packed_meanwhile_is_exported(tmp_path, folder, monkeypatch, exported_runs, exporting):
+    from nightjar.warehouse.writing.packing import pack_everything
+
+    usual = exported_runs.ExportConnection.slices
+
+    def packing(self, runs):
+        pack_everything(Warehouse(folder).store())
+        return usual(self, runs)
+
+    monkeypatch.setattr(exported_runs.ExportConnection, "slices", packing)
+    assert exporting.export(Warehouse(folder).store(), tmp_path / "x").rows["rollouts"] == 8
+
+
+def test_a_failed_export_leaves_nothing(folder, damage, tmp_path, nightjar):
+    """A damaged file is noticed when it is read."""
+    for path in folder.glob("segments/*/rollouts.parquet"):
+        damage.overwrite(path, lambda _: b"")
+    (tmp_path / "out").mkdir()
+    ended = nightjar("warehouse", "export", tmp_path / "out/x", "--warehouse", folder)
+    assert ended.code == 1
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_tables_are_chosen_and_invalid_options_are_refused(house, tmp_path, nightjar, exporting):

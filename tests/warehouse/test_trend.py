@@ -1,5 +1,6 @@
 """``nightjar trend``: runs made by hand, whose answers are known."""
 
+from functools import partial
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,16 +11,24 @@ from nightjar.errors import ConfigError
 EXAMPLES = 60
 
 
+def publish(house, first_day, right, *, model="m", **content):
+    """Publishes a run a day, with so many right of 60; which ones, turns round by one a night."""
+    for day, count in enumerate(right, first_day):
+        rewards = [float((n - day) % EXAMPLES < count) for n in range(EXAMPLES)]
+        house.publish(f"{model}-{day:02}", rewards, model=model, **{"started_at": began(day), **content})
+
+
 @pytest.fixture
 def nightly(terminal, house):
-    """Publishes a run a day, with so many right of 60; which ones, turns round by one a night."""
+    return partial(publish, house)
 
-    def publish(first_day, right, *, model="m", **content):
-        for day, count in enumerate(right, first_day):
-            rewards = [float((n - day) % EXAMPLES < count) for n in range(EXAMPLES)]
-            house.publish(f"{model}-{day:02}", rewards, model=model, **{"started_at": began(day), **content})
 
-    return publish
+@pytest.fixture(scope="module")
+def changed(shared_house):
+    """A folder with eight nights before a change and six after it."""
+    publish(shared_house, 1, [50] * 8, served_models=["m-2025"])
+    publish(shared_house, 9, [20] * 6, served_models=["m-2026"])
+    return shared_house.folder
 
 
 def began(day):
@@ -31,9 +40,8 @@ def changes(**wanted):
     return series.changes
 
 
-def test_a_change_and_what_was_changed_with_it(nightly, nightjar):
-    nightly(1, [50] * 8, served_models=["m-2025"])
-    nightly(9, [20] * 6, served_models=["m-2026"])
+def test_a_change_and_what_was_changed_with_it(changed, terminal, nightjar, monkeypatch):
+    monkeypatch.chdir(changed)
     [found] = changes()
     assert (found.previous, found.run_id, found.earliest, found.latest) == ("m-08", "m-09", "m-09", "m-09")
     assert (found.before, found.after) == pytest.approx((50 / 60, 20 / 60))
@@ -100,13 +108,11 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     assert series.points[0].value == pytest.approx(10 / 60)
 
 
-@pytest.mark.long
-def test_as_svg_and_json(nightly, nightjar, tmp_path):
+def test_as_svg_and_json(changed, terminal, nightjar, monkeypatch, tmp_path):
     pytest.importorskip("vl_convert")
-    nightly(1, [50] * 6)
-    nightly(7, [20] * 6)
-    told = nightjar("trend", "gsm8k", "--svg", "trend.svg", "--json")
-    assert told.json["series"][0]["changes"][0]["run_id"] == "m-07"
+    monkeypatch.chdir(changed)
+    told = nightjar("trend", "gsm8k", "--svg", tmp_path / "trend.svg", "--json")
+    assert told.json["series"][0]["changes"][0]["run_id"] == "m-09"
     svg = ET.parse(tmp_path / "trend.svg")
     assert svg.getroot().tag.endswith("svg")
     assert "-0.500" in "".join(svg.getroot().itertext())
