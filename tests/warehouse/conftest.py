@@ -266,7 +266,7 @@ class House:
 
     def __init__(self, folder, run_writer):
         self.folder, self.warehouse = folder, Warehouse(folder / "outputs/warehouse")
-        self._writer = run_writer
+        self._writer, self._compared = run_writer, {}
 
     def write(self, run_id, groups, /, *, place=None, hashes="hash", infos=None, metrics=None, retried=(), **metadata):
         """Writes a run directory; a group is an example's reward, or those of its rollouts; None for a failed one.
@@ -307,5 +307,8 @@ class House:
         """Publishes two runs, and compares them."""
         from nightjar.analysis import compare_runs
 
-        self.publish("before", before), self.publish("after", after)
+        for run_id, groups in (("before", before), ("after", after)):
+            if self._compared.get(run_id) != groups:
+                self.publish(run_id, groups)
+                self._compared[run_id] = groups
         return compare_runs("before", "after", warehouse=self.warehouse, **wanted)

@@ -51,8 +51,8 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
         "Broken: examples 25, 26, 27, 28, 29", "Fixed: examples 57, 58, 59",
         "Differs: model: model-before → model-unsure",
     } <= set(told.lines)  # fmt: skip
-    for command in (["uns"], [folder / "runs/unsure", "--warehouse", folder / "outputs/warehouse"]):
-        told = nightjar("compare", "before", *command)
+    for asked in (["uns"], [folder / "runs/unsure", "--warehouse", folder / "outputs/warehouse"]):
+        told = nightjar("compare", "before", *asked)
         [command] = re.findall(r"Next: nightjar (.*)", told.err)
         assert nightjar(*shlex.split(command)).code == 0
     assert "Next: --html FILE shows" in nightjar("compare", "before", "runs/unsur*").err

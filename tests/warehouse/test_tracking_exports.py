@@ -66,8 +66,11 @@ def milliseconds(moment):
     return datetime.fromisoformat(moment).timestamp() * 1000
 
 
-def test_mlflow_shows_the_figures_settings_and_samples_of_a_run(run_dir, nightjar, mlflow, tmp_path):
-    ended = nightjar("export", run_dir, "--to", "mlflow", "--into", tmp_path / "mlruns")
+def test_mlflow_shows_figures_settings_and_samples_of_a_run_and_a_second_export_updates_it(
+    run_dir, nightjar, mlflow, tmp_path
+):
+    where = ("--to", "mlflow", "--into", tmp_path / "mlruns")
+    ended = nightjar("export", run_dir, *where)
     client = mlflow.MlflowClient((tmp_path / "mlruns").as_uri())
     experiment, [run] = read_back(client)
     assert ended.out == f"Wrote run {run.info.run_id} of experiment 'gsm8k': 4 rollouts\n"
@@ -89,11 +92,6 @@ def test_mlflow_shows_the_figures_settings_and_samples_of_a_run(run_dir, nightja
     assert rows[0]["prompt"].startswith("user: ")
     assert [bool(row["error"]) for row in rows] == [False, False, False, True]
     assert len(mlflow.artifacts.load_text(f"{run.info.artifact_uri}/config.json")) > 0
-
-
-def test_a_second_export_updates_the_run_of_the_first(run_dir, nightjar, mlflow, tmp_path):
-    where = ("--to", "mlflow", "--into", tmp_path / "mlruns")
-    nightjar("export", run_dir, *where)
     metadata = json.loads((run_dir / "metadata.json").read_text())
     (run_dir / "metadata.json").write_text(json.dumps(metadata | {"avg_reward": 0.25, "status": "incomplete"}))
     config = json.loads((run_dir / "config.json").read_text())
@@ -101,7 +99,6 @@ def test_a_second_export_updates_the_run_of_the_first(run_dir, nightjar, mlflow,
     ended = nightjar("export", run_dir, *where)
     assert ended.out.startswith("Updated run ")
     assert "config.json has the new values of model\n" in ended.err
-    client = mlflow.MlflowClient((tmp_path / "mlruns").as_uri())
     _, [run] = read_back(client)
     assert (run.data.metrics["reward"], run.info.status) == (0.25, "FAILED")
     assert (run.data.params["model"], run.data.params["max_concurrent"]) == ("openai/gpt", "9")
@@ -194,7 +191,9 @@ def read_offline(folder):
     )
 
 
-def test_wandb_run_has_the_figures_settings_and_samples_of_a_run(run_dir, nightjar, wandb, tmp_path):
+def test_wandb_run_has_figures_settings_and_samples_and_a_second_export_replaces_its_folder(
+    run_dir, nightjar, wandb, tmp_path
+):
     ended = nightjar("export", run_dir, "--to", "wandb")
     [folder] = (tmp_path / "wandb").iterdir()
     assert ended.out == f"Wrote wandb/{folder.name}: 4 of 4 rollouts\n"
@@ -212,9 +211,6 @@ def test_wandb_run_has_the_figures_settings_and_samples_of_a_run(run_dir, nightj
         (0, 0, 1.0), (0, 1, 0.0), (1, 0, 0.5), (1, 1, None),
     ]  # fmt: skip
 
-
-def test_a_second_export_replaces_the_folder_of_the_first(run_dir, nightjar, wandb, tmp_path):
-    nightjar("export", run_dir, "--to", "wandb")
     (tmp_path / "wandb/.r1.tmp").mkdir()
     (tmp_path / "wandb/offline-run-20260101_000000-r1x").mkdir()
     nightjar("export", run_dir, "--to", "wandb")
