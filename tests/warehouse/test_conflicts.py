@@ -58,83 +58,87 @@ def everything(house):
     return house.query("SELECT run_id, model, scored, published_at FROM runs ORDER BY ALL").rows
 
 
-class TestPublish:
-    @pytest.mark.slow
-    def test_another_setting_is_refused_in_both_orders(self, house, run):
-        house.publish(run("a"))
-        before = everything(house)
-        for number, (change, says) in enumerate([
-            ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
-            ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
-            ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
-            ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
-            ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
-            ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
-            ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
-            ({"env_id": "math", "model": "b"},
-             "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'"),
-        ]):  # fmt: skip
-            for size in (3, 1) if number == 0 else (3,):
-                offered = run(f"{number}-{size}", examples=size, **change)
-                with pytest.raises(RunConflictError) as caught:
-                    house.publish(offered)
-                assert list(caught.value.differences) == list(change)
-                assert says in str(caught.value)
-                assert f"nightjar publish {offered} --new-id" in str(caught.value)
-        assert everything(house) == before
+@pytest.mark.slow
+def test_another_setting_is_refused_in_both_orders(house, run):
+    house.publish(run("a"))
+    before = everything(house)
+    for number, (change, says) in enumerate([
+        ({"model": "other"}, "model: held 'openai/gpt', offered 'other'"),
+        ({"env_id": "math"}, "env_id: held 'gsm8k', offered 'math'"),
+        ({"env_args": {"level": 3}}, "env_args: held {}, offered {'level': 3}"),
+        ({"extra_env_kwargs": {"max_turns": 2}}, "extra_env_kwargs: held {}, offered {'max_turns': 2}"),
+        ({"base_url": "http://b/v1"}, "base_url: held 'http://localhost:1/v1', offered 'http://b/v1'"),
+        ({"sampling_args": {}}, "sampling_args: held {'temperature': 0.5}, offered {}"),
+        ({"rollouts_per_example": 3}, "rollouts_per_example: held 2, offered 3"),
+        ({"env_id": "math", "model": "b"},
+         "env_id: held 'gsm8k', offered 'math'; model: held 'openai/gpt', offered 'b'"),
+    ]):  # fmt: skip
+        for size in (3, 1) if number == 0 else (3,):
+            offered = run(f"{number}-{size}", examples=size, **change)
+            with pytest.raises(RunConflictError) as caught:
+                house.publish(offered)
+            assert list(caught.value.differences) == list(change)
+            assert says in str(caught.value)
+            assert f"nightjar publish {offered} --new-id" in str(caught.value)
+    assert everything(house) == before
 
-    def test_another_dataset_is_refused(self, house, run):
-        house.publish(run("a"))
-        offered = with_hashes(run("b", examples=3, dataset_fingerprint="beef"), {1: "another"})
-        with pytest.raises(RunConflictError, match="dataset_fingerprint: held 'f00d', offered 'beef'"):
-            house.publish(offered)
-        unknown = with_hashes(run("c", examples=3, dataset_fingerprint=None), {1: "another"})
-        with pytest.raises(RunConflictError, match="example_hash of example 1: held 'hash-1', offered 'another'"):
-            house.publish(unknown)
-        assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
-    @pytest.mark.slow
-    def test_the_same_run_with_newer_content_is_published(self, house, write_run, tmp_path):
-        changes = {
-            "retry": {"attempt": 2},
-            "more": {"examples": 3, "dataset_fingerprint": "beef"},
-            "spelling": {"env_id": "ada/gsm8k"},
-            "tags": {"tags": ["again"], "env_version": "2.0"},
-            "rubric": {"version_info": {"scoring_hash": "other"}},
-            "unknown": {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00Z"},
-        }
-        for run_id, change in changes.items():
-            house.publish(write_run(tmp_path / "a", run_id, **SETTINGS), tidies=False)
-            again = house.publish(write_run(tmp_path / "b", run_id, **SETTINGS | change), tidies=False)
-            assert again.is_update or house.location.startswith("duckdb:"), run_id
-        assert house.query("SELECT count(*) FROM runs").rows == [(len(changes),)]
+def test_another_dataset_is_refused(house, run):
+    house.publish(run("a"))
+    offered = with_hashes(run("b", examples=3, dataset_fingerprint="beef"), {1: "another"})
+    with pytest.raises(RunConflictError, match="dataset_fingerprint: held 'f00d', offered 'beef'"):
+        house.publish(offered)
+    unknown = with_hashes(run("c", examples=3, dataset_fingerprint=None), {1: "another"})
+    with pytest.raises(RunConflictError, match="example_hash of example 1: held 'hash-1', offered 'another'"):
+        house.publish(unknown)
+    assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
-    def test_replicas_may_change(self, house, run):
-        """Metadata name all places that answered, ``config.json`` the endpoint that a resume compares."""
-        config = json.dumps({"base_url": "http://a/v1", "api_client_type": "openai_chat_completions"})
-        for folder, urls, attempt in (("a", "http://a/v1", 1), ("b", "http://a/v1,http://b/v1", 2)):
-            run_dir = run(folder, base_url=urls, attempt=attempt)
-            (run_dir / "config.json").write_text(config)
-            house.publish(run_dir)
-        assert house.query("SELECT base_url FROM runs").rows == [("http://a/v1,http://b/v1",)]
 
-    def test_the_other_program_may_resume_an_imported_run_with_other_settings(self, house, run):
-        house.publish(run("a", original={"by": "other"}))
-        changed = {"rollouts_per_example": 3, "base_url": "http://b/v1", "dataset_fingerprint": None, "attempt": 2}
-        house.publish(with_hashes(run("b", original={"by": "other"}, **changed), {1: "another"}))
-        assert house.query("SELECT rollouts_per_example FROM runs").rows == [(3,)]
-        with pytest.raises(RunConflictError, match="model"):
-            house.publish(run("c", original={"by": "other"}, model="other", attempt=3))
+@pytest.mark.slow
+def test_the_same_run_with_newer_content_is_published(house, write_run, tmp_path):
+    changes = {
+        "retry": {"attempt": 2},
+        "more": {"examples": 3, "dataset_fingerprint": "beef"},
+        "spelling": {"env_id": "ada/gsm8k"},
+        "tags": {"tags": ["again"], "env_version": "2.0"},
+        "rubric": {"version_info": {"scoring_hash": "other"}},
+        "unknown": {"env_args": None, "base_url": None, "sampling_args": None, "started_at": "2026-01-02T00:00Z"},
+    }
+    for run_id, change in changes.items():
+        house.publish(write_run(tmp_path / "a", run_id, **SETTINGS), tidies=False)
+        again = house.publish(write_run(tmp_path / "b", run_id, **SETTINGS | change), tidies=False)
+        assert again.is_update or house.location.startswith("duckdb:"), run_id
+    assert house.query("SELECT count(*) FROM runs").rows == [(len(changes),)]
 
-    def test_a_sound_run_in_a_pack_is_compared(self, folder_house, run, write_run, nightjar, damage, caplog):
-        folder_house.publish(run("a"))
-        folder_house.publish(write_run(folder_house.folder.parent / "others", "second"))
-        assert nightjar("warehouse", "compact", "--now", "--warehouse", folder_house.folder).code == 0
-        with pytest.raises(RunConflictError, match="model"):
-            folder_house.publish(run("b", model="other"))
-        damage.truncate(next(folder_house.folder.glob("segments/*/runs.parquet")))
-        assert folder_house.publish(run("b", attempt=2)).is_new
-        assert "is not compared with its copy in" in caplog.text
+
+def test_replicas_may_change(house, run):
+    """Metadata name all places that answered, ``config.json`` the endpoint that a resume compares."""
+    config = json.dumps({"base_url": "http://a/v1", "api_client_type": "openai_chat_completions"})
+    for folder, urls, attempt in (("a", "http://a/v1", 1), ("b", "http://a/v1,http://b/v1", 2)):
+        run_dir = run(folder, base_url=urls, attempt=attempt)
+        (run_dir / "config.json").write_text(config)
+        house.publish(run_dir)
+    assert house.query("SELECT base_url FROM runs").rows == [("http://a/v1,http://b/v1",)]
+
+
+def test_the_other_program_may_resume_an_imported_run_with_other_settings(house, run):
+    house.publish(run("a", original={"by": "other"}))
+    changed = {"rollouts_per_example": 3, "base_url": "http://b/v1", "dataset_fingerprint": None, "attempt": 2}
+    house.publish(with_hashes(run("b", original={"by": "other"}, **changed), {1: "another"}))
+    assert house.query("SELECT rollouts_per_example FROM runs").rows == [(3,)]
+    with pytest.raises(RunConflictError, match="model"):
+        house.publish(run("c", original={"by": "other"}, model="other", attempt=3))
+
+
+def test_a_sound_run_in_a_pack_is_compared(folder_house, run, write_run, nightjar, damage, caplog):
+    folder_house.publish(run("a"))
+    folder_house.publish(write_run(folder_house.folder.parent / "others", "second"))
+    assert nightjar("warehouse", "compact", "--now", "--warehouse", folder_house.folder).code == 0
+    with pytest.raises(RunConflictError, match="model"):
+        folder_house.publish(run("b", model="other"))
+    damage.truncate(next(folder_house.folder.glob("segments/*/runs.parquet")))
+    assert folder_house.publish(run("b", attempt=2)).is_new
+    assert "is not compared with its copy in" in caplog.text
 
 
 def test_a_copy_or_push_into_another_warehouse_is_refused_before_anything_is_stored(tmp_path, run):
