@@ -44,7 +44,7 @@ def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_se
         ({"only_model": "other"}, "Error code: 404 - The model 'local' does not exist. The server has 'other'."),
     ):
         server = serve(**refuses)
-        ended = nightjar.eval("arithmetic", "-n", 500, server=server)
+        ended = nightjar.eval("arithmetic", "-n", 80, server=server)
         assert said in ended.error
         assert server.stats().received <= 64, "what is in flight at once, and a few"
         assert nightjar.runs[-1].metadata["status"] == "failed"
@@ -55,30 +55,30 @@ def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, http_se
             received.append(request.path)
             return status, body, {"Content-Type": "text/html" if isinstance(body, bytes) else "application/json"}
 
-        ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", f"{http_server(reply)}/v1")
+        ended = nightjar.eval("arithmetic", "-n", 80, "-m", "m", "-b", f"{http_server(reply)}/v1")
         assert re.search(said, ended.error)
         assert len(received) < most
 
 
 def test_with_retries_of_requests_or_rollouts_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-    assert nightjar.eval("arithmetic", "-n", 300, "-r", 1, server=server).code == 0
+    assert nightjar.eval("arithmetic", "-n", 200, "-r", 1, server=server).code == 0
     stats, requests = server.stats(), nightjar.run.metadata["requests"]
     injected = sum(stats.faults.values())
-    assert (nightjar.run.metadata["scored"], stats.answered, len(nightjar.run.attempts)) == (300, 300, 300)
+    assert (nightjar.run.metadata["scored"], stats.answered, len(nightjar.run.attempts)) == (200, 200, 200)
     assert (requests["sent"], requests["again"], requests["refused"]) == (
-        300 + injected, injected, stats.faults[FaultKind.RATE_LIMITED]
+        200 + injected, injected, stats.faults[FaultKind.RATE_LIMITED]
     )  # fmt: skip
 
     server.reset_stats()
-    ended = nightjar.eval("arithmetic", "-n", 300, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
+    ended = nightjar.eval("arithmetic", "-n", 200, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
     assert ended.code == 0
     run, stats = nightjar.runs[1], server.stats()
-    assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (300, 1.0, 1.0)
+    assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (200, 1.0, 1.0)
     injected = sum(stats.faults.values())
     assert injected > 5
     failed = run.failed_attempts
-    assert len(run.attempts) == 300 + injected
+    assert len(run.attempts) == 200 + injected
     assert Counter(attempt["error"]["error_chain_repr"].split(" -> ")[1] for attempt in failed) == {
         CAUSES[kind]: count for kind, count in stats.faults.items() if count
     }
@@ -92,7 +92,7 @@ def test_with_retries_of_requests_or_rollouts_every_rollout_is_scored(nightjar, 
 
 def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_these(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-    ended = nightjar.eval("arithmetic", "-n", 100, "--request-retries", 0, server=server)
+    ended = nightjar.eval("arithmetic", "-n", 60, "--request-retries", 0, server=server)
     assert ended.code == 1
 
     run = nightjar.run
@@ -103,25 +103,25 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
         kept = tuple(row[name] for name in ("reward", "advantage", "metrics", "completion"))
         assert (row["error"]["phase"], *kept) == ("generation", None, None, {}, []) if row["error"] else kept[0] == 1.0
     first = next(row for row in run.results if row["error"])
-    assert ended.errors == [f"Error: {injected} of 300 rollouts failed. The first: {first['error']['message']}"]
+    assert ended.errors == [f"Error: {injected} of 180 rollouts failed. The first: {first['error']['message']}"]
     metadata = run.metadata
-    assert (metadata["status"], metadata["scored"], metadata["failed"]) == ("incomplete", 300 - injected, injected)
+    assert (metadata["status"], metadata["scored"], metadata["failed"]) == ("incomplete", 180 - injected, injected)
     assert metadata["avg_reward"] == 1.0, "the mean is over scored rollouts"
-    assert metadata["coverage"] == pytest.approx(1 - injected / 300)
-    assert metadata["avg_error"] == pytest.approx(injected / 300)
+    assert metadata["coverage"] == pytest.approx(1 - injected / 180)
+    assert metadata["avg_error"] == pytest.approx(injected / 180)
     assert sum(metadata["errors"].values()) == injected
     counts = "count(reward), count(error), min(reward)"
-    assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(300 - injected, injected, 1.0)]
+    assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(180 - injected, injected, 1.0)]
 
     # The command says how to go on; an endpoint that is well again serves just what failed.
     server.__exit__(None, None, None)
     healed = serve(port=server.port)
-    assert nightjar.eval("arithmetic", "-n", 100, "--resume", server=healed).code == 0
+    assert nightjar.eval("arithmetic", "-n", 60, "--resume", server=healed).code == 0
     assert healed.stats().received == injected
     assert nightjar.run.metadata["status"] == "completed"
     assert {_key(row) for row in run.results if row["attempts"] == 2} == failed
     assert {row["attempts"] for row in run.results} == {1, 2}
-    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 300)]
+    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 180)]
     counts = "count(error), count(*) FILTER (attempts = 2)"
     assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(0, injected)]
 

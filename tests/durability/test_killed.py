@@ -11,7 +11,7 @@ from nightjar.model_server import Faults
 
 pytestmark = pytest.mark.long
 
-EXAMPLES, ROLLOUTS_EACH, CONCURRENCY = 100, 3, 8
+EXAMPLES, ROLLOUTS_EACH, CONCURRENCY = 50, 3, 8
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH
 SETTINGS = ("-n", EXAMPLES, "-r", ROLLOUTS_EACH, "-c", CONCURRENCY)
 

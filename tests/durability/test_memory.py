@@ -36,9 +36,10 @@ AT_ONCE = """
 """
 
 
-@pytest.mark.parametrize("how", [BIT_BY_BIT, AT_ONCE], ids=["bit by bit", "at once"])
-@pytest.mark.parametrize("where", ["turn", "reward"])
-def test_a_flood_of_memory_costs_one_rollout(nightjar, serve, how, where):
+@pytest.mark.parametrize(
+    ("where", "how"), [("turn", BIT_BY_BIT), ("reward", AT_ONCE)], ids=["bit by bit in a turn", "at once in a reward"]
+)
+def test_a_flood_of_memory_costs_one_rollout(nightjar, serve, where, how):
     floods = {"in_turn": "none", "in_reward": "none"} | {f"in_{where}": "3"}
     nightjar.write_environment("flood", FLOODS.format(flood=how, **floods))
     assert nightjar.eval("flood", "-r", 1, "-n", 6, server=serve(), NIGHTJAR_MEMORY_LIMIT="1.5").code == 1

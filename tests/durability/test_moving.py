@@ -9,12 +9,13 @@ from nightjar.model_server import Faults
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(params=["folder", "store"])
-def location(request, tmp_path, nightjar, there):
+@pytest.fixture
+def location(request, tmp_path, nightjar, there, fork):
     """A place that both installations reach."""
     if request.param == "folder":
         return str(tmp_path / "exchange")
     s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
+    fork.prepare("s3fs")
     variables = request.getfixturevalue("s3_variables")
     for each in (nightjar, there):
         each.env |= variables
@@ -34,6 +35,7 @@ def tree(folder):
     return {path: path.read_bytes() for path in paths if "nightjar.duckdb" not in path.name and path.suffix != ".lock"}
 
 
+@pytest.mark.parametrize("location", ["store"], indirect=True)
 def test_an_incomplete_run_is_resumed_elsewhere(nightjar, there, serve, opinionated, location):
     server = serve(opinionated, faults=Faults(rate_500=0.4, seed=3))
     asked = ("-n", 8, "-r", 2, "--request-retries", 0)
@@ -60,6 +62,7 @@ def test_an_incomplete_run_is_resumed_elsewhere(nightjar, there, serve, opiniona
     assert nightjar.sql(statement) == there.sql(statement)
 
 
+@pytest.mark.parametrize("location", ["folder"], indirect=True)
 def test_results_without_a_run_directory_move_too(nightjar, there, serve, location):
     assert nightjar.eval("arithmetic", "-n", 3, "-r", 2, server=serve()).code == 0
     run_id = nightjar.run.metadata["run_id"]

@@ -4,68 +4,55 @@ import json
 
 import pytest
 
-from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
+from nightjar.engine.runs import RunDirectory
+from nightjar.errors import ConfigError
+from nightjar.evaluation.resuming import check_where, failed_where
+from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.model_server import Faults
 
 pytestmark = pytest.mark.long
 
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
-SMALL = ("-n", 20, "-r", 2, "--request-retries", 0)
+REFUSED = {
+    "error = 'SandboxError'": "No failed rollout of run", "eror = 'RateLimitError'": 'column "eror" not found',
+    "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0": "is wrong",
+}  # fmt: skip
 
 
-@pytest.fixture
-def failed(nightjar):
-    """A run that has failed rollouts of two kinds, the id of the run, and the port of its endpoint."""
-    with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
-        assert nightjar.eval("arithmetic", *SMALL, server=server).code == 1
-    return nightjar.run, nightjar.run.metadata["run_id"], server.port
-
-
-def chains(run):
-    return [row["error"] and row["error"]["error_chain_repr"] for row in run.results]
-
-
-def test_only_what_meets_the_condition_is_done_again(nightjar, serve, failed):
-    run, run_id, port = failed
-    limited, broken = chains(run).count("ModelError -> RateLimitError"), [row for row in run.results if is_broken(row)]
-    assert limited
-    assert broken
-    server = serve(port=port)
-    ended = nightjar.start("eval", "retry", run_id, "--where", "error = 'RateLimitError'", "--json").wait()
-    assert ended.code == 1  # something is still missing
-    assert json.loads(ended.stdout)["scored"] == 40 - len(broken)
-    assert server.stats().received == limited
-    assert [row for row in run.results if row["error"]] == broken
-    assert nightjar.sql("SELECT status, failed FROM runs") == [("incomplete", len(broken))]
-    ended = nightjar.start("eval", "retry", run_id[:6]).wait()
-    assert (ended.code, server.stats().received) == (0, limited + len(broken))
-    assert chains(run) == [None] * 40
-    assert "Next:      nightjar view" in ended.stdout
-    assert nightjar.start("eval", "retry", run_id).wait().code == 0
-    assert server.stats().received == limited + len(broken)  # no rollout remains
-
-
-def is_broken(row):
-    return row["error"] is not None and "InternalServerError" in row["error"]["error_chain_repr"]
-
-
-def test_a_condition_or_class_chooses_failures_and_others_are_refused_and_change_nothing(nightjar, serve, failed):
-    run, run_id, port = failed
-    before = run.content
+def test_what_a_condition_or_class_selects_is_done_again_and_then_all_that_failed(nightjar, serve):
+    server = serve(faults=BROKEN)
+    assert nightjar.eval("arithmetic", "-n", 20, "-r", 2, "--request-retries", 0, server=server).code == 1
+    server.__exit__(None, None, None)
+    run, run_id, before = nightjar.run, nightjar.run.metadata["run_id"], nightjar.run.content
+    stored = find_stored_run(run_id, warehouse=str(nightjar.warehouse.folder))
+    for condition, said in REFUSED.items():
+        with pytest.raises(ConfigError, match=said):
+            check_where(stored, condition)
     for option, value, said in (
-        ("--where", "error = 'SandboxError'", "No failed rollout of run"),
-        ("--where", "eror = 'RateLimitError'", 'column "eror" not found'),
-        ("--where", "1) FROM named; DROP TABLE rollouts; --", "is wrong"),
-        ("--where", "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
-        ("--class", "weather", "'weather'"),
-    ):
+        ("--where", "1) FROM named; DROP TABLE rollouts; --", "is wrong"), ("--class", "weather", "'weather'"),
+    ):  # fmt: skip
         ended = nightjar.start("eval", "retry", run_id, option, value).wait()
         assert (ended.code > 0, said in ended.stderr, run.content == before) == (True, True, True), value
-    server = serve(port=port)
-    for option, value, is_chosen in (
-        ("--where", "error <> 'RateLimitError'", is_broken),
-        ("--where", "error = 'ModelError' AND example_id < 10 -- the first half", lambda row: row["example_id"] < 10),
-        ("--class", "rate-limit", lambda row: not is_broken(row)),
-    ):
-        wanted, received = sum(is_chosen(row) for row in run.results if row["error"]), server.stats().received
-        nightjar.start("eval", "retry", run_id, option, value).wait()
-        assert server.stats().received - received == wanted, value
+
+    failed = [row for row in run.results if row["error"]]
+    limited = [row for row in failed if row["error"]["error_chain_repr"] == "ModelError -> RateLimitError"]
+    broken = [row for row in failed if row not in limited]
+    early = [row for row in limited if row["example_id"] < 10]
+    assert 0 < len(early) < len(limited) < len(failed)
+    others = failed_where(RunDirectory(run.path), "error <> 'RateLimitError'")
+    assert others == {(row["example_id"], row["rollout_index"]) for row in broken}
+    server = serve(port=server.port)
+    where = "error = 'RateLimitError' AND example_id < 10 -- the first half"
+    ended = nightjar.start("eval", "retry", run_id, "--where", where, "--json").wait()
+    scored = 40 - len(failed) + len(early)
+    assert (ended.code, json.loads(ended.stdout)["scored"], server.stats().received) == (1, scored, len(early))
+    assert [row for row in run.results if row["error"]] == [row for row in failed if row not in early]
+    assert nightjar.start("eval", "retry", run_id, "--class", "rate-limit").wait().code == 1
+    assert ([row for row in run.results if row["error"]], server.stats().received) == (broken, len(limited))
+    assert nightjar.sql("SELECT status, failed FROM runs") == [("incomplete", len(broken))]
+    ended = nightjar.start("eval", "retry", run_id[:6]).wait()
+    assert (ended.code, server.stats().received) == (0, len(failed))
+    assert [row["error"] for row in run.results] == [None] * 40
+    assert "Next:      nightjar view" in ended.stdout
+    assert nightjar.start("eval", "retry", run_id).wait().code == 0
+    assert server.stats().received == len(failed), "no rollout remains"

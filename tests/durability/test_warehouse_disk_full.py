@@ -59,7 +59,7 @@ def check(folder):
     assert [path for path in (folder / "segments").iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("leaving_bytes", drawn([0, 4096, 20_000, 60_000], 2))
+@pytest.mark.parametrize("leaving_bytes", drawn([0, 4096, 20_000, 60_000], 1))
 def test_a_publish_that_does_not_fit_changes_nothing(disk, grow, make_run, leaving_bytes):
     folder = disk / "warehouse"
     warehouse = Warehouse(folder)

@@ -99,7 +99,7 @@ def ask(fork, folder):
 MATRIX = [(method, what) for what in WITH_THE_REAL_LIMITS | WITH_AN_EIGHTH for method in ("query", "query_arrow")]
 
 
-@pytest.mark.parametrize(("method", "what"), drawn(MATRIX, 8))
+@pytest.mark.parametrize(("method", "what"), drawn(MATRIX, 6))
 def test_no_query_takes_the_machine_or_an_eighth_of_that(ask, method, what):
     if what in WITH_THE_REAL_LIMITS:
         ask(method, WITH_THE_REAL_LIMITS[what])

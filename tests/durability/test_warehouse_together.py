@@ -21,6 +21,7 @@ pytestmark = pytest.mark.long
 EXAMPLES = 2
 ROLLOUTS = 2 * EXAMPLES
 PATIENCE_SECONDS = 600
+SIZES = [(3, 6, False), (2, 6, True), *drawn([(8, 10, False), (2, 12, True)], 0)]
 
 PACKER = """
 import sys
@@ -97,7 +98,7 @@ def hidden(folder):
     return [path.name for path in folder.rglob(".*")]
 
 
-@pytest.mark.parametrize(("publishers", "runs_each", "is_packed"), [(8, 10, False), (2, 12, True)])
+@pytest.mark.parametrize(("publishers", "runs_each", "is_packed"), SIZES)
 def test_many_publish_while_others_query(folder, run_dirs, start, tmp_path, publishers, runs_each, is_packed):
     """``is_packed``: another process packs all the time, and removes at once what it packed."""
     done = tmp_path / "done"
@@ -117,7 +118,7 @@ def test_many_publish_while_others_query(folder, run_dirs, start, tmp_path, publ
 def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
     """Ten kills in some seconds; a killed publisher restarts and publishes all of its runs again."""
     moments = random.Random(seed)
-    publishers, runs_each = 4, 12
+    publishers, runs_each = 3, 6
     own = run_dirs(publishers, runs_each)
     reader = start(READ, folder, publishers * runs_each)
     running = {number: start(PUBLISH, folder, *sorted(own[number].iterdir())) for number in range(publishers)}

@@ -22,8 +22,9 @@ LARGE = ("nightjar.clients.openai_chat", "openai.types.chat", "rich.console", "t
 """Their objects are not looked through, and so not copied, by the garbage collection of each process."""
 
 NEEDED = (
-    "nightjar.benchmarks.arithmetic", "nightjar.cli.eval.run", "nightjar.cli.eval.running", "nightjar.cli.sql.prompt",
-    "nightjar.evaluation.direct", "nightjar.warehouse.backend",
+    "fastapi", "nightjar.benchmarks.arithmetic", "nightjar.cli.comparison", "nightjar.cli.eval.exchange",
+    "nightjar.cli.eval.run", "nightjar.cli.eval.running", "nightjar.cli.sql.prompt", "nightjar.evaluation.direct",
+    "nightjar.warehouse.backend", "uvicorn",
 )  # fmt: skip
 """None of them starts a thread, or connects DuckDB, which does: threads do not survive a fork."""
 
