@@ -13,10 +13,6 @@ from nightjar.model_server import Faults
 pytestmark = pytest.mark.long
 
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
-REFUSED = {
-    "error = 'SandboxError'": "No failed rollout of run", "eror = 'RateLimitError'": 'column "eror" not found',
-    "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0": "is wrong",
-}  # fmt: skip
 
 
 def test_what_a_condition_or_class_selects_is_done_again_and_then_all_that_failed(nightjar, serve):
@@ -25,9 +21,8 @@ def test_what_a_condition_or_class_selects_is_done_again_and_then_all_that_faile
     server.__exit__(None, None, None)
     run, run_id, before = nightjar.run, nightjar.run.metadata["run_id"], nightjar.run.content
     stored = find_stored_run(run_id, warehouse=str(nightjar.warehouse.folder))
-    for condition, said in REFUSED.items():
-        with pytest.raises(ConfigError, match=said):
-            check_where(stored, condition)
+    with pytest.raises(ConfigError, match="is wrong"):
+        check_where(stored, "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0")
     for option, value, said in (
         ("--where", "1) FROM named; DROP TABLE rollouts; --", "is wrong"), ("--class", "weather", "'weather'"),
     ):  # fmt: skip

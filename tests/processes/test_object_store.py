@@ -1,5 +1,6 @@
 """A warehouse in an object store: real S3 requests to moto's server, from several processes at once."""
 
+import itertools
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from datetime import timedelta
 from subprocess import PIPE
 
 import pytest
+from drawing import drawn
 from programs import PUBLISH, READ
 
 from nightjar.errors import WarehouseError
@@ -258,88 +260,90 @@ def test_of_two_packs_of_the_same_either_may_go(filled, location, monkeypatch):
     assert contents(Warehouse(location)) == before
 
 
-class TestPruningWhileAnotherPacks:
-    """What two machines do at once, played in every order by one process at the moment of a commit."""
+@pytest.fixture
+def three(published):
+    """A warehouse with the first three runs, in which two machines work at once, played in every order by one."""
+    url = f"memory://{uuid.uuid4().hex}/warehouse"
+    for path, content in published.items():
+        if "run-3" not in path:
+            memory_files().pipe_file(f"{url}/{path}", content)
+    return url
 
-    @pytest.fixture
-    def place(self, published):
-        """A warehouse with the first three runs."""
-        url = f"memory://{uuid.uuid4().hex}/warehouse"
-        for path, content in published.items():
-            if "run-3" not in path:
-                memory_files().pipe_file(f"{url}/{path}", content)
-        return url
 
-    @pytest.fixture
-    def meanwhile(self, monkeypatch):
-        """Does something once when the next pack is about to be committed, or has just been."""
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Does something once when the next pack is about to be committed, or has just been."""
 
-        def arrange(**todo):
-            commit = object_store.ObjectStore.commit
+    def arrange(**todo):
+        commit = object_store.ObjectStore.commit
 
-            def interrupted(self, segment, scratch):
-                todo.pop("before", bool)()
-                is_new = commit(self, segment, scratch)
-                todo.pop("after", bool)()
-                return is_new
+        def interrupted(self, segment, scratch):
+            todo.pop("before", bool)()
+            is_new = commit(self, segment, scratch)
+            todo.pop("after", bool)()
+            return is_new
 
-            monkeypatch.setattr(object_store.ObjectStore, "commit", interrupted)
+        monkeypatch.setattr(object_store.ObjectStore, "commit", interrupted)
 
-        return arrange
+    return arrange
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("moment", ["before", "after"])
-    @pytest.mark.parametrize("is_packed", [False, True])
-    def test_a_run_that_is_pruned_while_it_is_packed_stays_away(self, place, run_dirs, meanwhile, moment, is_packed):
-        if is_packed:
-            pack_everything(open_store(place))
-            Warehouse(place).publish(run_dirs[3])
-        others = ["run-0", "run-2", *(["run-3"] if is_packed else [])]
-        meanwhile(**{moment: lambda: prune(open_store(place), ["run-1"])})
-        with suppress(WarehouseError):
-            pack_everything(open_store(place))
-        assert runs(Warehouse(place)) == others
-        pack_everything(open_store(place))
-        assert runs(Warehouse(place)) == others
-        counts = "SELECT count(DISTINCT run_id), count(prompt) > 0 FROM rollouts"
-        assert Warehouse(place).query(counts).rows == [(len(others), True)]
 
-    def test_the_packer_reports_it_and_leaves_no_pack(self, place, meanwhile):
-        meanwhile(before=lambda: prune(open_store(place), ["run-1"]))
-        with pytest.raises(WarehouseError) as caught:
-            pack_everything(open_store(place))
-        assert "run 'run-1' was removed from it meanwhile" in str(caught.value)
-        assert not any(segment.is_pack for segment in open_store(place).catalog().segments.values())
-        assert pack_everything(open_store(place)) == 1
+@pytest.mark.long
+@pytest.mark.parametrize(("moment", "is_packed"), drawn([*itertools.product(("before", "after"), (False, True))], 2))
+def test_a_run_that_is_pruned_while_it_is_packed_stays_away(three, run_dirs, meanwhile, moment, is_packed):
+    if is_packed:
+        pack_everything(open_store(three))
+        Warehouse(three).publish(run_dirs[3])
+    others = ["run-0", "run-2", *(["run-3"] if is_packed else [])]
+    meanwhile(**{moment: lambda: prune(open_store(three), ["run-1"])})
+    with suppress(WarehouseError):
+        pack_everything(open_store(three))
+    assert runs(Warehouse(three)) == others
+    pack_everything(open_store(three))
+    assert runs(Warehouse(three)) == others
+    counts = "SELECT count(DISTINCT run_id), count(prompt) > 0 FROM rollouts"
+    assert Warehouse(three).query(counts).rows == [(len(others), True)]
 
-    def test_a_run_that_is_packed_while_it_is_pruned_goes(self, place, monkeypatch):
-        """The pack is committed, and found good, between the pruner's listing and its first removal."""
-        remove, todo = object_store.ObjectStore.remove, [lambda: pack_everything(open_store(place))]
 
-        def interrupted(self, segment_id):
-            while todo:
-                todo.pop()()
-            remove(self, segment_id)
+def test_a_packer_reports_a_run_that_is_pruned_meanwhile_and_leaves_no_pack(three, meanwhile):
+    meanwhile(before=lambda: prune(open_store(three), ["run-1"]))
+    with pytest.raises(WarehouseError) as caught:
+        pack_everything(open_store(three))
+    assert "run 'run-1' was removed from it meanwhile" in str(caught.value)
+    assert not any(segment.is_pack for segment in open_store(three).catalog().segments.values())
+    assert pack_everything(open_store(three)) == 1
 
-        monkeypatch.setattr(object_store.ObjectStore, "remove", interrupted)
-        prune(open_store(place), ["run-1"])
-        assert runs(Warehouse(place)) == ["run-0", "run-2"]
 
-    def test_other_runs_survive_a_packer_that_was_suspended(self, place, monkeypatch, meanwhile):
-        """All that its pack replaces is gone when it wakes up: the pack is the only one that holds the runs."""
-        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
-        meanwhile(after=lambda: pack_everything(open_store(place)))
-        pack_everything(open_store(place))
-        assert runs(Warehouse(place)) == ["run-0", "run-1", "run-2"]
+def test_a_run_that_is_packed_while_it_is_pruned_goes(three, monkeypatch):
+    """The pack is committed, and found good, between the pruner's listing and its first removal."""
+    remove, todo = object_store.ObjectStore.remove, [lambda: pack_everything(open_store(three))]
 
-    def test_a_pruned_pack_goes_with_its_segments_but_its_files_stay_for_readers(self, place):
-        pack_everything(open_store(place))
-        with Warehouse(place).connect() as elsewhere:
-            prune(open_store(place), ["run-1"])
-            assert elsewhere.execute("SELECT count(DISTINCT run_id) FROM rollouts").fetchall() == [(3,)]
-        assert runs(Warehouse(place)) == ["run-0", "run-2"]
-        prune(open_store(place), ["run-0", "run-2"])
-        assert open_store(place).catalog().segments == {}
+    def interrupted(self, segment_id):
+        while todo:
+            todo.pop()()
+        remove(self, segment_id)
+
+    monkeypatch.setattr(object_store.ObjectStore, "remove", interrupted)
+    prune(open_store(three), ["run-1"])
+    assert runs(Warehouse(three)) == ["run-0", "run-2"]
+
+
+def test_other_runs_survive_a_packer_that_was_suspended(three, monkeypatch, meanwhile):
+    """All that its pack replaces is gone when it wakes up: the pack is the only one that holds the runs."""
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
+    meanwhile(after=lambda: pack_everything(open_store(three)))
+    pack_everything(open_store(three))
+    assert runs(Warehouse(three)) == ["run-0", "run-1", "run-2"]
+
+
+def test_a_pruned_pack_goes_with_its_segments_but_its_files_stay_for_readers(three):
+    pack_everything(open_store(three))
+    with Warehouse(three).connect() as elsewhere:
+        prune(open_store(three), ["run-1"])
+        assert elsewhere.execute("SELECT count(DISTINCT run_id) FROM rollouts").fetchall() == [(3,)]
+    assert runs(Warehouse(three)) == ["run-0", "run-2"]
+    prune(open_store(three), ["run-0", "run-2"])
+    assert open_store(three).catalog().segments == {}
 
 
 def test_a_server_that_is_away_for_a_moment_is_waited_for(start, warehouse, location, run_dirs):
