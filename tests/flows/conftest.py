@@ -1,5 +1,6 @@
 """A real Prefect server with a worker, started once by ``nightjar up`` for all tests that ask for it."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 @pytest.fixture(scope="session")
 def services(tmp_path_factory):
     """What ``nightjar up`` starts, for all tests; ``nightjar down`` leaves nothing of it."""
-    services = Services(tmp_path_factory.mktemp("services"))
+    services = Services(tmp_path_factory.mktemp("services"), is_forking=True)
     try:
         up = services.up()
         assert up.returncode == 0, up.stderr
@@ -52,6 +53,22 @@ def in_process(prefect_server):
     import in_process
 
     return in_process
+
+
+@pytest.fixture
+def run_deployed(services, in_process, monkeypatch):
+    """Runs a deployment with parameters in this process and in the folder of its services; returns the flow run."""
+    monkeypatch.chdir(services.folder)
+    return functools.partial(in_process.run_deployed, services)
+
+
+@pytest.fixture
+def two_deployments(monkeypatch):
+    """Registers only the deployments of ``evaluate`` and ``benchmark``, where the others would be like them."""
+    from nightjar.hosting import deployments
+
+    chosen = [each for each in deployments.DEPLOYMENTS if each.flow.name in {"evaluate", "benchmark"}]
+    monkeypatch.setattr(deployments, "DEPLOYMENTS", chosen)
 
 
 @pytest.fixture(scope="module")

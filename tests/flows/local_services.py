@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from subprocess import PIPE, CompletedProcess
 
 import psutil
@@ -16,6 +17,9 @@ from forked import SERVER, ForkServer
 from waiting import until
 
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
+FORKED_RUNS = Path(__file__).with_name("forked_runs")
+POLL_SECONDS = 0.3
+"""Each question to the server takes 20 ms of a processor, which the run lacks that is waited for."""
 BACKFILL_SECONDS = 2
 """A worker receives the cancel requests of this time again when it starts a run."""
 
@@ -32,9 +36,14 @@ def wait_for_answers(server, count):
 
 
 class Services:
-    """The command line in a home and a folder of its own."""
+    """The command line in a home and a folder of its own.
 
-    def __init__(self, folder):
+    Args:
+        folder: its folder.
+        is_forking: whether its worker forks the processes of runs; see ``forked_runs``.
+    """
+
+    def __init__(self, folder, *, is_forking=False):
         self.port = free_port()
         self.folder = folder
         self.database, self.forks = (), None
@@ -42,10 +51,15 @@ class Services:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
             "NIGHTJAR_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": self.api,
-            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2", "PREFECT_WORKER_QUERY_SECONDS": "1",
-            "NIGHTJAR_LOST_RUNS_SECONDS": "1", "PIP_NO_INDEX": "1",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "60",
+            "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false", "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "NIGHTJAR_LOST_RUNS_SECONDS": "2", "PIP_NO_INDEX": "1",
             "PREFECT_SERVER_EVENTS_MAXIMUM_WEBSOCKET_BACKFILL": f"PT{BACKFILL_SECONDS}S",
         }  # fmt: skip
+        if is_forking:
+            paths = [str(FORKED_RUNS), *filter(None, [os.environ.get("PYTHONPATH")])]
+            self.environment["PYTHONPATH"] = os.pathsep.join(paths)
         for name in ("flows", "tasks", "blocks"):  # of a user's own, which hide none of Nightjar's
             (folder / name).mkdir()
             (folder / name / "__init__.py").write_text(f'mine = "my own {name}"\n')
@@ -130,9 +144,13 @@ class Services:
         ended = self.flow_run(flow_run_id)["state"]
         path, said = f"/flow_run_states/?flow_run_id={flow_run_id}", "Flow run was cancelled successfully."
         if ended["type"] == "CRASHED":
-            until(lambda: "exited with status code" in str(self.call("GET", path)), told=self.log)
+            until(
+                lambda: "exited with status code" in str(self.call("GET", path)),
+                told=self.log,
+                pause_seconds=POLL_SECONDS,
+            )
         else:
-            until(is_settled, told=self.log)
+            until(is_settled, told=self.log, pause_seconds=POLL_SECONDS)
         safe = datetime.fromisoformat(ended["timestamp"]) + timedelta(seconds=BACKFILL_SECONDS + 2)
         time.sleep(max(0.0, (safe - datetime.now(UTC)).total_seconds()))
 
@@ -162,8 +180,16 @@ class Services:
 
     def dump(self):
         """Returns what is in the server's database, as SQL."""
-        with closing(sqlite3.connect(f"file:{self.folder / 'prefect/prefect.db'}?mode=ro", uri=True)) as database:
+        with self._connect() as database:
             return "\n".join(database.iterdump())
+
+    def copy_database(self, path):
+        """Copies the database of the server: a new server makes its tables in 10 s."""
+        with self._connect() as database, closing(sqlite3.connect(path)) as copy:
+            database.backup(copy)
+
+    def _connect(self):
+        return closing(sqlite3.connect(f"file:{self.folder / 'prefect/prefect.db'}?mode=ro", uri=True))
 
     def artifact(self, flow_run_id, key):
         chosen = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}, "key": {"like_": key}}}
@@ -178,7 +204,9 @@ class Services:
         return (self.folder / f"home/{name}.log").read_text()
 
     def wait_for(self, flow_run_id, *types):
-        return until(lambda: {self.flow_run(flow_run_id)["state_type"]} & {*types}, told=self.log).pop()
+        return until(
+            lambda: {self.flow_run(flow_run_id)["state_type"]} & {*types}, told=self.log, pause_seconds=POLL_SECONDS
+        ).pop()
 
     def wait_for_runs(self, schedule_id, count):
         """Waits until a schedule has created so many flow runs, and returns them in their order."""
@@ -188,7 +216,7 @@ class Services:
             made = [each for each in found if (each["created_by"] or {}).get("id") == schedule_id]
             return made if len(made) >= count else []
 
-        return until(made, told=lambda: self.log("server"))
+        return until(made, told=lambda: self.log("server"), pause_seconds=POLL_SECONDS)
 
     def processes(self):
         """Returns the remaining processes of the services, which have their Prefect home in common."""

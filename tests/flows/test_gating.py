@@ -1,4 +1,4 @@
-"""A night that ends with a gate, and a gate of its own, on a real server with a real worker."""
+"""A night that ends with a gate, and a gate of its own, on a real server."""
 
 import json
 
@@ -20,16 +20,14 @@ env_id = "arithmetic"
 """
 
 
-def test_a_no_go_of_the_gate_fails_the_night(services):
+async def test_a_no_go_of_the_gate_fails_the_night(services, run_deployed):
     (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
     states = {}
     for night, error_rate in {"2026-11-20": 0.0, "2026-11-21": 1.0}.items():
         with ModelServer(ArithmeticSolver(error_rate)) as server:
             (services.folder / "gated.toml").write_text(SUITE.format(url=server.url))
             told = {"suite": "gated.toml", "night": night, "in_place": True, "gate": "gate.yaml"}
-            begun = services.start("benchmark/nightly-benchmark", told)
-            services.end_of(begun)
-        states[night] = services.flow_run(begun)["state"]
+            states[night] = (await run_deployed("benchmark/nightly-benchmark", **told))["state"]
     first, second = states.values()
     assert first["type"] == "COMPLETED"
     assert "; gate INCONCLUSIVE: 1 of 1 benchmarks undecided: arithmetic" in first["message"]
@@ -38,9 +36,8 @@ def test_a_no_go_of_the_gate_fails_the_night(services):
     nights = json.loads(services.run("nights", "--suite", "gated", "--json").stdout)
     assert {night["line"] for night in nights} == {first["message"], second["message"]}
 
-    again = services.start("gate", {"policy": "gate.yaml", "suite": "gated"})
-    assert services.end_of(again) == "FAILED"
-    assert services.flow_run(again)["state"]["name"] == "NO-GO"
-    assert services.artifact(again, "gate-gated").startswith("## NO-GO\n\n1 of 1 benchmarks did not pass")
+    again = await run_deployed("gate", policy="gate.yaml", suite="gated")
+    assert (again["state_type"], again["state_name"]) == ("FAILED", "NO-GO")
+    assert services.artifact(again["id"], "gate-gated").startswith("## NO-GO\n\n1 of 1 benchmarks did not pass")
     asked = services.run("sql", "SELECT night, verdict FROM gate_decisions WHERE suite = 'gated'", "--format", "csv")
     assert sorted(asked.stdout.split()[1:]) == ["2026-11-20,INCONCLUSIVE", "2026-11-21,NO-GO", "2026-11-21,NO-GO"]
