@@ -16,7 +16,8 @@ pytestmark = pytest.mark.long
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (\w+) +\| (.*)")
 SECRET, OWN = "planted-custom-77291", "planted-block-55180"
-ENVIRONMENT = """import logging
+ENVIRONMENT = """import asyncio
+import logging
 import os
 import time
 import nightjar as vf
@@ -38,6 +39,8 @@ def load_environment(kind: str = "", lines: int = 0) -> vf.Environment:
             logger.warning("secrets: %s", os.environ.get("FIRST"))
             print("printed:", os.environ["FIRST"])
             return float(len(os.environ["FIRST"] + os.environ["SECOND"] + os.environ["THIRD"]))
+        if kind == "slow":
+            await asyncio.sleep(600)
         if kind == "sandbox":
             client = SandboxClient("local")
             sandbox = await client.create(CreateSandboxRequest(name="test"))
@@ -70,11 +73,9 @@ class Typed:
     def submit(self, kind="", *words, **arguments):
         return json.loads(self(*self.command(kind, *words, "--json", **arguments)).stdout)
 
-    def follow(self, kind="", *words, code=0, **arguments):
-        """Returns the shown lines of the log, and the text on stderr."""
+    def begin_to_follow(self, kind="", *words, **arguments):
         command = self.command(kind, *words, "--follow", "--poll-interval", "0.5", **arguments)
-        ended = self(*command, code=code)
-        return ended.stdout.splitlines(), ended.stderr
+        return self.services.begin(*command, folder=self.folder)
 
     def listed(self, *words):
         return json.loads(self("eval", "list", "--json", "-n", "500", *words).stdout)
@@ -98,15 +99,23 @@ def flow_run_of(said):
     return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
 
 
+LINES = 1_000
+
+
 def test_following_shows_every_line_once_and_results_are_shown_in_another_folder(typed):
-    shown, said = typed.follow("", "--eval-name", "my own name", lines=2_000)  # a thousand a second
+    """The run is permitted to create sandboxes, and does."""
+    named = ("--eval-name", "my own name", "--allow-sandbox-access")
+    following = typed.begin_to_follow("sandbox", *named, lines=LINES)  # which it writes in a second
+    shown, said = following.communicate(timeout=120)
+    assert following.returncode == 0, said
+    shown = shown.splitlines()
     flow_run_id = flow_run_of(said)
     run_id = flow_run_id[-12:]
     time.sleep(2)  # what came after the end would be there by now
     on_server = typed.on_server(flow_run_id)
     messages = "\n".join(re.sub(LINE, r"\2", line) for line in shown)
     assert Counter(messages.splitlines()) == Counter("\n".join(on_server).splitlines())
-    assert [line for line in on_server if line.startswith("chat ")] == [f"chat {number}" for number in range(2_000)]
+    assert [line for line in on_server if line.startswith("chat ")] == [f"chat {number}" for number in range(LINES)]
     assert f"COMPLETED: run {run_id}, my own name\n" in said
     tail = typed("eval", "logs", "my own name", "--tail", "3").stdout.splitlines()
     assert [LINE.fullmatch(line)[2] for line in tail] == on_server[-3:]
@@ -127,34 +136,31 @@ def test_following_shows_every_line_once_and_results_are_shown_in_another_folder
     assert "on machine far. Run the command there" in typed("eval", "get", run_id).stderr
 
 
-@pytest.mark.parametrize(("kind", "expected", "reason"), [
-    ("raises", "environment code", "ScoringError -> ValueError"), ("sandbox", "permission", "--allow-sandbox-access"),
-])  # fmt: skip
-def test_a_failure_shows_its_class_and_advice(typed, kind, expected, reason):
-    _, said = typed.follow(kind, code=1)
-    assert said.count(f"What to do ({expected}): ") == 1, said
-    assert reason in said
-    assert "FAILED: run " in said
-    flow_run_id = flow_run_of(said)
-    assert f"What to do ({expected}): " in typed.services.flow_run(flow_run_id)["state"]["message"]
-    got = typed("eval", "get", flow_run_id[-12:]).stdout  # from a folder that has nothing of it
-    for told in (f"Failure:     {expected}\n", reason, f"What to do ({expected}): ", "Last lines", "hosted-env"):
-        assert told in got
-    assert typed.services.run("eval", "get", flow_run_id).returncode == 0  # from the one that has
-    [listed] = [run for run in typed.listed() if run["flow_run_id"] == flow_run_id]
-    assert (listed["type"], listed["state"], listed["env_id"]) == ("HOSTED", "FAILED", "hosted-env")
+FAILURES = {
+    "raises": ("FAILED", "environment code", "ScoringError -> ValueError"),
+    "sandbox": ("FAILED", "permission", "--allow-sandbox-access"),
+    "slow": ("TIMEOUT", "timeout", "timeout_minutes"),
+}
+"""The state, the class and the reason of failures, for kinds of the environment."""
 
 
-def test_a_run_over_its_time_limit_has_the_state_timeout(services, own_folder):
-    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=60_000)) as server:
-        _, said = Typed(services, own_folder, server).follow("", "--timeout-minutes", "0.05", code=1)
-    assert "TIMEOUT: run " in said
-    assert "What to do (timeout): " in said
-
-
-def test_a_permitted_run_creates_a_sandbox(typed):
-    _, said = typed.follow("sandbox", "--allow-sandbox-access")
-    assert "COMPLETED" in said
+def test_failures_and_a_time_limit_show_their_class_and_advice(typed):
+    limits = {"slow": ("--timeout-minutes", "0.05")}
+    following = {kind: typed.begin_to_follow(kind, *limits.get(kind, ())) for kind in FAILURES}
+    for kind, (state, expected, reason) in FAILURES.items():
+        _, said = following[kind].communicate(timeout=120)
+        assert following[kind].returncode == 1
+        assert said.count(f"What to do ({expected}): ") == 1, said
+        assert reason in said
+        assert f"{state}: run " in said
+        flow_run_id = flow_run_of(said)
+        assert f"What to do ({expected}): " in typed.services.flow_run(flow_run_id)["state"]["message"]
+        got = typed("eval", "get", flow_run_id[-12:]).stdout  # from a folder that has nothing of it
+        for told in (f"Failure:     {expected}\n", reason, f"What to do ({expected}): ", "Last lines", "hosted-env"):
+            assert told in got
+        assert typed.services.run("eval", "get", flow_run_id).returncode == 0  # from the one that has
+        [listed] = [run for run in typed.listed() if run["flow_run_id"] == flow_run_id]
+        assert (listed["type"], listed["state"], listed["env_id"]) == ("HOSTED", state, "hosted-env")
 
 
 def test_ctrl_c_ends_following_and_eval_stop_ends_the_run(services, own_folder):

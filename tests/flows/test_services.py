@@ -32,7 +32,7 @@ def test_eval_run_is_a_flow_run(services):
     assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page, timeout=60).text
 
 
-def test_the_form_offers_environments_accepts_others_and_refuses_wrong_parameters(services):
+async def test_the_form_offers_environments_accepts_others_and_refuses_wrong_parameters(services, run_deployed):
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     offered, _ = deployment["parameter_openapi_schema"]["properties"]["env_id"]["anyOf"]
     assert {"arithmetic", "gsm8k"} <= {*offered["enum"]}
@@ -47,9 +47,9 @@ def test_the_form_offers_environments_accepts_others_and_refuses_wrong_parameter
         assert refused.status_code == 409
         assert named in refused.text or "secret" in refused.text
     assert SECRET not in services.dump()
-    created = services.start("evaluate", {"env_id": "ada/made-up@1.2", "provider": "local"})
-    assert services.end_of(created) == "FAILED"
-    assert "'ada/made-up@1.2'" in services.flow_run(created)["state"]["message"]
+    ended = await run_deployed("evaluate", env_id="ada/made-up@1.2", provider="local")
+    assert ended["state_type"] == "FAILED"
+    assert "'ada/made-up@1.2'" in ended["state"]["message"]
 
 
 def test_a_schedule_starts_runs_and_wrong_parameters_fail_the_first_one(services):
