@@ -113,7 +113,7 @@ class Searched:
 
     def search(self, place, content):
         text = content.decode("latin-1") if isinstance(content, bytes) else content
-        texts = [text, unquote(text), *map(decoded, {*re.findall(r"[\w+/-]{12,}={0,2}", text)})]
+        texts = [text, unquote(text), "\n".join(map(decoded, {*re.findall(r"[\w+/-]{12,}={0,2}", text)}))]
         self.count += 1
         for name, secret in PLANTED.items():
             for each in texts:
