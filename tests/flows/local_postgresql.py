@@ -13,13 +13,17 @@ import pytest
 PASSWORD = "p@ss/w0rd:of-the-database"
 
 
+def programs():
+    """Returns the folder of the server's programs, or None if PostgreSQL is not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
 @contextmanager
 def postgresql(variable):
     """Starts the server, and yields the URL of a database, in which a reference to the variable is the password."""
-    [*found] = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
+    if (folder_of_programs := programs()) is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    programs = found[-1].parent
     user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}  # it refuses to run as root
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -33,7 +37,7 @@ def postgresql(variable):
 
         def run(program, *arguments):
             done = subprocess.run(
-                [programs / program, *arguments],
+                [folder_of_programs / program, *arguments],
                 cwd=folder,
                 env=os.environ | {"PGPASSWORD": PASSWORD},
                 capture_output=True,

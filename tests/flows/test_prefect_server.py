@@ -1,10 +1,13 @@
-"""What ``nightjar.hosting.prefect_server`` changes of Prefect's server on SQLite."""
+"""What ``nightjar.hosting.prefect_server`` changes of Prefect's server on SQLite, and which databases it refuses."""
 
 import asyncio
 import gc
 import sqlite3
 from collections import Counter
 from contextlib import closing, suppress
+from subprocess import PIPE
+
+from local_services import Services
 
 WRITERS = 16
 
@@ -57,3 +60,16 @@ def test_a_queue_that_is_paused_and_resumed_reads_its_pool_within_the_transactio
     for is_paused in (True, False):
         response = services.ask("PATCH", "/work_pools/paused/queues/some", {"is_paused": is_paused})
         assert response.status_code == 204
+
+
+def test_other_databases_and_passwords_are_refused(fork, tmp_path):
+    place = {"cwd": tmp_path, "env": Services(tmp_path).environment, "stderr": PIPE}
+    for url, said in (
+        ("mysql://ann@db/prefect", "--database-url must begin with postgresql://"),
+        ("postgresql://ann:planted-0123@db/prefect", "--database-url holds a password"),
+        ("postgresql://ann:$NO_SUCH_VARIABLE@db/prefect", "NO_SUCH_VARIABLE"),
+    ):
+        process = fork.nightjar("up", "--port", "1", "--database-url", url, **place)
+        _, errors = process.communicate()
+        [line] = errors.splitlines()
+        assert (process.returncode, said in line, "planted" in line) == (1, True, False)

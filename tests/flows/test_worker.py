@@ -1,20 +1,36 @@
-"""The worker of ``nightjar up`` on a real server: its spare process, and runs that cannot use it."""
+"""The worker of ``nightjar up`` with a server on PostgreSQL: its spare process, and runs that cannot use it."""
 
 import json
 import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from subprocess import PIPE, Popen
 
 import psutil
 import pytest
+from local_postgresql import PASSWORD, postgresql, programs
+from local_services import Services
 from waiting import until
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    """Services with a plain worker, on PostgreSQL if it is installed."""
+    services = Services(tmp_path_factory.mktemp("plain"))
+    with ExitStack() as stack:
+        if programs():
+            services.environment["DB_PASSWORD"] = PASSWORD
+            services.database = ("--database-url", stack.enter_context(postgresql("DB_PASSWORD")))
+        stack.callback(services.run, "down", "--yes")
+        up = services.up()
+        assert up.returncode == 0, up.stderr
+        yield services
 
 
 def worker(services):
@@ -57,29 +73,30 @@ def begin(services, server, model, variables=None, **parameters):
     return services.call("POST", f"/deployments/{deployment_id}/create_flow_run", body)["id"]
 
 
-def test_each_run_takes_the_spare_process_and_the_worker_starts_another(services):
-    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
-        spare = 0
-        for model in ("spared", "spared-again"):
-            spare = wait_for_sleeping_spare(services, but=spare)
-            flow_run = begin(services, server, model)
-            services.wait_for(flow_run, "RUNNING")
-            process = psutil.Process(services.process_of(flow_run))
-            assert process.pid == spare
-            assert "nightjar.hosting.spare_process" in process.cmdline()  # and no other program in its place
-            assert os.getpgid(spare) == spare
-            assert services.end_of(flow_run) == "COMPLETED"
+def process_of(services, flow_run):
+    services.wait_for(flow_run, "RUNNING")
+    return psutil.Process(services.process_of(flow_run))
 
 
-def test_a_run_has_its_own_environment_variables(services):
+def test_each_run_takes_the_spare_process_of_which_the_worker_starts_another_and_has_its_own_variables(services):
     faults = Faults(latency_ms=2_000)
     with ModelServer(ArithmeticSolver(), require_key="key-of-this-run", faults=faults) as server:
         variables = {"KEY_OF_RUN": "key-of-this-run", "PREFECT_API_REQUEST_TIMEOUT": "47"}
+        first = wait_for_sleeping_spare(services)
         flow_run = begin(services, server, "keyed", variables, api_key_var="KEY_OF_RUN")
-        services.wait_for(flow_run, "RUNNING")
-        assert psutil.Process(services.process_of(flow_run)).environ().items() >= variables.items()
+        process = process_of(services, flow_run)
+        assert process.pid == first
+        assert process.environ().items() >= variables.items()
         assert services.end_of(flow_run) == "COMPLETED"
         assert server.stats().answered == 2
+    with ModelServer(ArithmeticSolver(), faults=faults) as server:
+        second = wait_for_sleeping_spare(services, but=first)
+        flow_run = begin(services, server, "spared")
+        process = process_of(services, flow_run)
+        assert process.pid == second
+        assert "nightjar.hosting.spare_process" in process.cmdline()  # and no other program in its place
+        assert os.getpgid(second) == second
+        assert services.end_of(flow_run) == "COMPLETED"
 
 
 @pytest.mark.parametrize("change", ["nothing", "file", "folder", "variable"])
@@ -104,9 +121,25 @@ def test_a_spare_process_that_does_not_fit_is_replaced_by_the_command(tmp_path, 
         assert printed == f"replaced in {folder} {wanted.get('OTHER')}\n"
 
 
-def test_the_spare_process_ends_with_its_worker(services):
+def test_the_spare_process_ends_with_its_worker_and_a_run_takes_that_of_the_next_worker(services):
     spare = psutil.Process(wait_for_spare(services))
-    os.kill(worker(services).pid, signal.SIGKILL)
+    before = worker(services).pid
+    os.kill(before, signal.SIGKILL)
     spare.wait(120)
-    with ModelServer(ArithmeticSolver()) as server:
-        assert services.end_of(begin(services, server, "after")) == "COMPLETED"
+    until(lambda: worker(services).pid != before, told=lambda: services.log("up"))
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
+        spare = wait_for_sleeping_spare(services)
+        flow_run = begin(services, server, "after")
+        assert process_of(services, flow_run).pid == spare
+        assert services.end_of(flow_run) == "COMPLETED"
+
+
+def test_runs_are_in_postgresql_and_its_password_in_no_file(services):
+    if not services.database:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    services.run("down", "--yes")
+    assert not (services.folder / "prefect/prefect.db").exists()
+    files = [each for each in services.folder.rglob("*") if each.is_file()]
+    assert all(PASSWORD.encode() not in each.read_bytes() for each in files)
+    assert not any(PASSWORD in command for command in commands)
