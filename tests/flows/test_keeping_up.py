@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from local_services import wait_for_answers
+from local_services import POLL_SECONDS, wait_for_answers
 from waiting import until
 
 from nightjar.errors import ServiceError, WarehouseError
@@ -44,8 +44,8 @@ def deployment_of(services, name):
 
 
 @pytest.fixture
-def deploy(prefect_server, own_folder):
-    """Registers the deployments of a prefix, by default from this folder."""
+def deploy(prefect_server, own_folder, two_deployments):
+    """Registers deployments of a prefix, by default from this folder."""
     from nightjar.hosting.deployments import Wanted, deploy
 
     return lambda prefix="", folder=own_folder, **wanted: deploy(Wanted(folder, prefix, **wanted))
@@ -62,7 +62,7 @@ def service_pids(services):
 
 
 def metadata_of(services, model):
-    [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/metadata.json")
+    [path] = services.folder.glob(f"outputs/evals/*--{model}/*/metadata.json")
     return json.loads(path.read_text())
 
 
@@ -79,7 +79,7 @@ def published(services, model, status):
             asked = {"model": model, "status": status}
             return Warehouse(services.folder / "outputs/warehouse").query(question, asked).rows
 
-    [row] = until(found, told=lambda: services.log("up"))
+    [row] = until(found, told=lambda: services.log("up"), pause_seconds=POLL_SECONDS)
     return row
 
 
@@ -121,32 +121,6 @@ def test_down_asks_about_runs_and_up_keeps_settings_of_deployments(services):
     services.call("PATCH", path, {**back, "concurrency_limit": None})
 
 
-def test_killed_services_are_restarted_and_no_request_is_repeated(services):
-    before = service_pids(services)
-    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        flow_run = start(services, server, "lost", 200)
-        wait_for_answers(server, 20)
-        kill(*before.values(), services.process_of(flow_run))
-        assert services.end_of(flow_run) == "CRASHED"
-        rollouts, attempts, scored, mean = published(services, "lost", "crashed")
-        assert 20 - AT_ONCE <= rollouts == scored <= attempts <= server.stats().answered < 200
-        assert (mean, metadata_of(services, "lost")["coverage"]) == (1.0, scored / 200)
-        services.retry(flow_run)
-        wait_for_answers(server, 60)
-        kill(*service_pids(services).values())  # this time the run goes on without them
-        assert services.end_of(flow_run) == "COMPLETED"
-        answered = server.stats().answered
-    assert metadata_of(services, "lost")["scored"] == 200
-    assert published(services, "lost", "completed") == (200, 200, 200, 1.0)
-    assert 200 <= answered <= 200 + AT_ONCE  # what was on its way when the run was killed was answered to nobody
-    after = service_pids(services)
-    assert set(after) == set(before)
-    assert not set(after.values()) & set(before.values())
-    log = services.log("up")
-    assert log.count("ended by signal 9") >= 4
-    assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
-
-
 PRINTING = """\
 import sys
 import nightjar.environments as environments
@@ -158,22 +132,39 @@ def reward(completion):
     return 1.0
 
 def load_environment():
-    rows = [{"question": f"{n}?", "answer": str(n)} for n in range(100)]
+    rows = [{"question": f"{n}?", "answer": str(n)} for n in range(200)]
     return environments.SingleTurnEnv(dataset=rows, rubric=rubrics.Rubric(funcs=[reward]))
 """
 
 
-def test_a_run_that_prints_and_was_taken_for_dead_continues_after_its_worker_was_killed(services, tmp_path):
+def test_killed_services_are_restarted_and_no_request_of_their_runs_is_repeated(services, tmp_path):
     (tmp_path / "printing.py").write_text(PRINTING)
+    before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        flow_run = start(services, server, "printing", 100, env_id="printing", env_dir_path=str(tmp_path))
-        wait_for_answers(server, 10)
-        kill(service_pids(services)["The worker"])
+        flow_run = start(services, server, "lost", 200, env_id="printing", env_dir_path=str(tmp_path))
+        wait_for_answers(server, 20)
+        kill(*before.values(), services.process_of(flow_run))
+        assert services.end_of(flow_run) == "CRASHED"
+        rollouts, attempts, scored, mean = published(services, "lost", "crashed")
+        assert 20 - AT_ONCE <= rollouts == scored <= attempts <= server.stats().answered < 200
+        assert (mean, metadata_of(services, "lost")["coverage"]) == (1.0, scored / 200)
+        services.retry(flow_run)
+        wait_for_answers(server, 60)
+        kill(service_pids(services)["The worker"])  # this time the run continues, and prints to nobody
         state = {"type": "CRASHED", "name": "Crashed", "message": f"{WITHOUT_HEARTBEATS} Retry resumes it."}
         services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": state, "force": True})
         services.wait_for(flow_run, "RUNNING")  # its process is alive
         assert services.end_of(flow_run) == "COMPLETED"
-        assert server.stats().answered == 100
+        answered = server.stats().answered
+    assert metadata_of(services, "lost")["scored"] == 200
+    assert published(services, "lost", "completed") == (200, 200, 200, 1.0)
+    assert 200 <= answered <= 200 + AT_ONCE  # what was on its way when the run was killed was answered to nobody
+    after = service_pids(services)
+    assert set(after) == set(before)
+    assert not set(after.values()) & set(before.values())
+    log = services.log("up")
+    assert log.count("ended by signal 9") >= 4
+    assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
 
 
 def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
@@ -197,7 +188,21 @@ def test_a_killed_or_cancelled_command_also_ends_on_the_server(services):
             assert published(services, how, "cancelled" if how == "cancelled" else "crashed")[1] >= 4
 
 
-def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(services):
+OWN_PACKAGES = """\
+import blocks, flows, tasks
+import nightjar as vf
+from nightjar.flows import evaluate
+
+def right(completion) -> float:
+    own = [flows.mine, tasks.mine, blocks.mine] == ["my own flows", "my own tasks", "my own blocks"]
+    return float(own and evaluate.name == "evaluate")
+
+def load_environment() -> vf.Environment:
+    return vf.SingleTurnEnv(dataset=[{"question": "Why?", "answer": ""}], rubric=vf.Rubric(funcs=[right]))
+"""
+
+
+def test_updated_deployments_keep_a_users_command_and_import_packages_of_their_folder_and_of_nightjar(services):
     before = deployment_of(services, "evaluate")
     own = {**before["job_variables"], "command": f"{sys.executable} -X utf8 -m prefect.engine"}
     former = {**FORMER, "job_variables": {**before["job_variables"], "command": FORMER_COMMAND}}
@@ -216,7 +221,10 @@ def test_updating_deployments_of_an_earlier_version_keeps_a_users_command(servic
             "~ deployment query/query\n"
             "    entrypoint: flows.querying.query → nightjar.flows.querying.query\n"
         )
-        assert services.end_of(start(services, server, "updated", 1)) == "COMPLETED"
+        (services.folder / "environments").mkdir(exist_ok=True)
+        (services.folder / "environments/own_packages.py").write_text(OWN_PACKAGES)
+        assert services.end_of(start(services, server, "updated", 1, env_id="own-packages")) == "COMPLETED"
+    assert published(services, "updated", "completed") == (1, 1, 1, 1.0)
     found = services.call("GET", f"/deployments/{query}")
     assert found["job_variables"] == own
     asked = services.start("query", {"sql": "SELECT model FROM runs"})
@@ -240,25 +248,6 @@ async def test_updating_a_work_pool_keeps_a_users_command(services, deploy):
 def test_the_server_knows_nightjars_blocks(services):
     assert services.call("GET", "/block_types/slug/nightjar-model-endpoint")["name"] == "Nightjar Model Endpoint"
     assert "Failed to load collection" not in services.log("server")
-
-
-def test_a_flow_run_can_import_packages_of_its_folder_and_of_nightjar(services):
-    (services.folder / "environments").mkdir(exist_ok=True)
-    (services.folder / "environments/own_packages.py").write_text(
-        "import blocks, flows, tasks\n"
-        "import nightjar as vf\n"
-        "from nightjar.flows import evaluate\n"
-        "def right(completion) -> float:\n"
-        "    own = [flows.mine, tasks.mine, blocks.mine] == ['my own flows', 'my own tasks', 'my own blocks']\n"
-        "    return float(own and evaluate.name == 'evaluate')\n"
-        "def load_environment() -> vf.Environment:\n"
-        "    return vf.SingleTurnEnv(dataset=[{'question': 'Why?', 'answer': ''}], rubric=vf.Rubric(funcs=[right]))\n"
-    )
-    with ModelServer(ArithmeticSolver()) as server:
-        flow_run = start(services, server, "both", 1, env_id="own-packages")
-        state = services.end_of(flow_run)
-    assert state == "COMPLETED", services.log()
-    assert published(services, "both", "completed") == (1, 1, 1, 1.0)
 
 
 async def test_registering_from_another_folder_needs_a_prefix_or_a_take_over(own_folder, services, deploy):
