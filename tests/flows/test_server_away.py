@@ -80,7 +80,8 @@ def start(services, gate, server, folder):
     """Starts a command, and returns when its first rollouts are scored."""
     size = ("-n", str(ROLLOUTS), "-r", "1", "-c", "2", "--max-shards", "4", "--json")
     command = ("eval", "run", "arithmetic", "-m", "away", "-b", server.url, *size)
-    process = services.begin(*command, folder=folder, PREFECT_API_URL=f"http://127.0.0.1:{gate.port}/api")
+    variables = {"PREFECT_API_URL": f"http://127.0.0.1:{gate.port}/api", "PREFECT_API_REQUEST_TIMEOUT": "3"}
+    process = services.begin(*command, folder=folder, **variables)
     wait_for_answers(server, 5)
     return process
 
@@ -122,6 +123,6 @@ def test_a_server_that_hangs_delays_no_rollout(services, gate, tmp_path):
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=50)) as server:
         process = start(services, gate, server, tmp_path)
         gate.block()
-        outcome, errors = finish(process, server)  # though each call to the server takes 10 s
+        outcome, errors = finish(process, server)  # though each call to the server takes 3 s
     assert services.end_of(outcome["flow_run_id"]) == "COMPLETED"  # ``nightjar up`` finds the finished run
     assert errors.count("Prefect's server does not answer") == 1

@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from local_services import POLL_SECONDS
 from waiting import until
 
 from nightjar.engine import open_runs
@@ -25,7 +26,8 @@ def held(services):
 
 
 async def seen(services, expected):
-    await asyncio.to_thread(until, lambda: held(services) == expected, told=lambda: held(services))
+    waited = {"told": lambda: held(services), "pause_seconds": POLL_SECONDS}
+    await asyncio.to_thread(until, lambda: held(services) == expected, **waited)
 
 
 async def peaks(server):

@@ -109,9 +109,11 @@ def test_the_time_limit_ends_a_flow_run(services, tmp_path):
     assert (flow_run["state_type"], flow_run["state_name"]) == ("FAILED", "TimedOut")
 
 
-def test_a_temporary_server_ends_with_its_killed_command(own_folder):
+def test_a_temporary_server_ends_with_its_killed_command(services, own_folder):
     own = Services(own_folder)  # of which nothing is started but the command
     del own.environment["PREFECT_API_URL"]
+    (own_folder / "prefect").mkdir()
+    services.copy_database(own_folder / "prefect/prefect.db")  # a new one takes 10 s
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         process = own.begin("eval", "run", "arithmetic", "-m", "killed", "-b", server.url, "-n", "500", "--prefect")
         wait_for_answers(server, 2)
