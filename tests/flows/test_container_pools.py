@@ -27,8 +27,8 @@ IMAGE = os.environ.get("NIGHTJAR_TEST_IMAGE", "nightjar")
 
 
 @pytest.fixture
-def deploy(prefect_server, own_folder):
-    """Registers the deployments of a prefix, by default from this folder in a pool of type docker."""
+def deploy(prefect_server, own_folder, two_deployments):
+    """Registers deployments of a prefix, by default from this folder in a pool of type docker."""
     from nightjar.hosting.deployments import Wanted, deploy
 
     return lambda prefix, folder=own_folder, pool="docker", **wanted: deploy(
