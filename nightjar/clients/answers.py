@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
+from contextlib import suppress
 from typing import Any
 
 from nightjar.core.messages import ResponseTokens, Usage
-from nightjar.errors import ContentFilteredError, EmptyModelResponseError, ModelError
+from nightjar.core.text import shortened
+from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError, ModelError
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """The counts of prompt tokens in newer protocols. Anthropic counts cached tokens separately."""
-_WITHHELD = frozenset({"content_filter", "refusal"})
-"""OpenAI's and Anthropic's names for a content filter, as the reason why a response without text ended."""
 _MOST_TOKENS = 10**12
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Fields with the model's reasoning. The first field that is set is used."""
@@ -27,8 +28,16 @@ def field_of(value: Any, name: str, default: Any = None) -> Any:
 
 
 def text_of(value: Any, name: str) -> str:
+    """Returns a text field, and a number as text. Returns an empty text for anything else."""
     found = field_of(value, name)
-    return found if isinstance(found, str) else ""
+    return found if isinstance(found, str) else str(found) if type(found) is int else ""
+
+
+def texts_of(part: Any) -> str:
+    """Returns the text of a part of content, or of all parts in a list."""
+    if isinstance(part, list):
+        return "".join(map(texts_of, part))
+    return part if isinstance(part, str) else text_of(part, "text")
 
 
 def count_of(value: Any, name: str) -> int:
@@ -64,15 +73,30 @@ def usage_of(answer: Any) -> Usage | None:
     )
 
 
-def without_text(reason: Any) -> ModelError:
-    """Returns the error for a response without content. ``reason`` is why the response ended."""
-    if reason in _WITHHELD:
-        return ContentFilteredError("the content filter of the endpoint withheld the response")
+def without_text() -> ModelError:
+    """Returns the error for a response without content."""
     return EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
 
+def arguments_of(value: Any) -> str:
+    """Returns the arguments of a tool call as JSON text. Servers also send an object, null and nothing."""
+    if isinstance(value, str):
+        return value if value.strip() else "{}"
+    return "{}" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def wrong_field(place: str, value: Any, expected: str) -> InvalidModelResponseError:
+    return InvalidModelResponseError(f"{place} is {shortened(repr(value), 80)}: expected {expected}")
+
+
 def tokens_of(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a completion if the server sends them with log probabilities (vLLM)."""
+    """Returns the token ids of a completion if the server sends them with log probabilities, as vLLM does."""
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        return _tokens(answer)
+    return None
+
+
+def _tokens(answer: Any) -> ResponseTokens | None:
     choice = field_of(answer, "choices")[0]
     if (logprobs := field_of(choice, "logprobs")) is None:
         return None

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
-from nightjar.clients.answers import field_of, text_of, usage_of, without_text
+from nightjar.clients.answers import arguments_of, field_of, text_of, usage_of, without_text, wrong_field
 from nightjar.clients.config import EndpointClientConfig
+from nightjar.clients.endings import MESSAGES, Ending, ended
 from nightjar.clients.endpoint_client import EndpointClient
 from nightjar.clients.transport import Endpoint
 from nightjar.core.messages import (
-    FinishReason,
     Message,
     Messages,
     Response,
@@ -44,20 +44,12 @@ DEFAULT_MAX_TOKENS = 4096
 """The limit of tokens if ``max_tokens`` is not set, because the protocol requires a limit."""
 
 _API_VERSION = "2026-10-21"
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
 _ORDER = ("thinking", "redacted_thinking", "text", "tool_use")
 _CHOICES = {"required": "any"}
 """OpenAI's choices of tools that have another name here."""
 _AUDIO = "[audio]"
 _NO_OBJECT = "INVALID_JSON"  # the key that Anthropic's documentation suggests
 _DEFAULT_MEDIA_TYPE = "image/png"
-_WAS_CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
 class AnthropicEndpoint(Endpoint):
@@ -76,7 +68,7 @@ class AnthropicMessagesClient(EndpointClient["AsyncAnthropic", AnthropicMessages
     protocol does not have, becomes the text ``[audio]``.
     """
 
-    sdk, route = "anthropic", "/messages"
+    sdk, route, endings = "anthropic", "/messages", MESSAGES
 
     def make_endpoint(self, config: EndpointClientConfig) -> Endpoint:
         return AnthropicEndpoint(config)
@@ -126,27 +118,27 @@ class AnthropicMessagesClient(EndpointClient["AsyncAnthropic", AnthropicMessages
 
     async def raise_from_native_response(self, response: AnthropicMessage) -> None:
         blocks = field_of(response, "content")
-        if not (isinstance(blocks, list) and all(_is_block(block) for block in blocks)):
-            said = field_of(response, "error") or response
-            raise InvalidModelResponseError(f"expected a list of content blocks, found {str(said)[:200]!r}")
+        if not isinstance(blocks, list):
+            raise wrong_field("content", blocks, "a list of blocks")
+        for number, block in enumerate(blocks):
+            _check_block(block, number)
+        ending = self.check_ending(field_of(response, "stop_reason"))
         kinds = [field_of(block, "type") for block in blocks]
         if kinds and not any(kind in _ORDER for kind in kinds):
             raise InvalidModelResponseError(f"expected text, thinking or a tool call, found {', '.join(kinds)[:200]}")
         has_said = any(field_of(block, "type") != "text" or field_of(block, "text") for block in blocks)
-        reason = field_of(response, "stop_reason")
-        if not (has_said or reason in _WAS_CUT):
-            raise without_text(reason)
+        if not (has_said or ending is Ending.TRUNCATED):
+            raise without_text()
 
     async def from_native_response(self, response: AnthropicMessage) -> Response:
-        finish_reason = _FINISH_REASONS.get(text_of(response, "stop_reason"))
+        reason = field_of(response, "stop_reason")
+        said = _said(field_of(response, "content"))
         return Response(
             id=text_of(response, "id"),
             created=int(time.time()),
             model=text_of(response, "model"),
             usage=usage_of(response),
-            message=ResponseMessage(
-                **_said(response.content), finish_reason=finish_reason, is_truncated=finish_reason == "length"
-            ),
+            message=ResponseMessage(**said, **ended(reason, MESSAGES, has_calls=bool(said["tool_calls"]))),
         )
 
 
@@ -161,9 +153,14 @@ def _tool_choice(choice: Any, *, is_single: bool) -> dict[str, Any] | None:
     return cast("dict[str, Any] | None", choice)
 
 
-def _is_block(block: Any) -> bool:
+def _check_block(block: Any, number: int) -> None:
     kind = field_of(block, "type")
-    return isinstance(kind, str) and (kind != "text" or isinstance(field_of(block, "text"), str))
+    if not isinstance(kind, str):
+        raise wrong_field(f"content[{number}].type", kind, "a text")
+    if kind == "text" and not isinstance(text := field_of(block, "text"), str):
+        raise wrong_field(f"content[{number}].text", text, "a text")
+    if kind == "tool_use" and not isinstance(name := field_of(block, "name"), str):
+        raise wrong_field(f"content[{number}].name", name, "a text")
 
 
 def _said(blocks: list[Any]) -> dict[str, Any]:
@@ -196,8 +193,9 @@ def _thinking(block: Any) -> dict[str, Any] | None:
 
 
 def _tool_call(block: Any) -> ToolCall:
-    arguments = json.dumps(field_of(block, "input", {}), separators=(",", ":"), ensure_ascii=False)
-    return ToolCall(id=field_of(block, "id"), name=field_of(block, "name"), arguments=arguments)
+    return ToolCall(
+        id=text_of(block, "id"), name=field_of(block, "name"), arguments=arguments_of(field_of(block, "input"))
+    )
 
 
 def _native_prompt(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], str]:
@@ -241,7 +239,7 @@ def _kept_content(message: Any) -> list[Block] | None:
     if not kept:
         return None
     said = "".join(block["text"] for block in kept if block["type"] == "text")
-    calls = [block["id"] for block in kept if block["type"] == "tool_use"]
+    calls = [text_of(block, "id") for block in kept if block["type"] == "tool_use"]
     is_unchanged = said == content_text(message.content) and calls == [call.id for call in message.tool_calls or ()]
     return kept if is_unchanged else None
 

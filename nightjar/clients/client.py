@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.credentials import key_hidden
-from nightjar.clients.failures import classify, has_rejected_credentials
+from nightjar.clients.failures import classify, has_rejected_credentials, message_of
 from nightjar.clients.pace import Pace, pace_of
 from nightjar.clients.retries import repeat, watch
 from nightjar.core.calling.loops import PerLoop
@@ -182,7 +182,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
             except Exception as error:
                 if has_rejected_credentials(error):
                     raise
-                raise ModelError(f"Model {model!r}: {error}") from error
+                raise ModelError(f"Model {model!r}: {message_of(error)}") from error
 
     async def _exchange(
         self,

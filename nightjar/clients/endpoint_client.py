@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, cast
 
+from pydantic import BaseModel
+
 from nightjar.clients.client import ClientT, MessagesT, ResponseT, ToolT
 from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
+from nightjar.clients.error_bodies import error_in
 from nightjar.clients.protocol_client import ProtocolClient, call_sdk
-from nightjar.clients.status_errors import APIError
+from nightjar.clients.status_errors import APIError, error_of
 from nightjar.clients.transport import Answer, Endpoint
 
 _OPTIONS = frozenset({"extra_headers", "extra_body", "timeout"})
@@ -60,7 +63,10 @@ class EndpointClient(ProtocolClient[ClientT, MessagesT, ResponseT, ToolT]):
         if isinstance(self._sender, Endpoint):
             return cast("ResponseT", await self.post(self.route, arguments))
         resource = attrgetter(self.route.strip("/").replace("/", "."))(self._sender)
-        return cast("ResponseT", await call_sdk(resource.create, arguments))
+        response = await call_sdk(resource.create, arguments)
+        if found := error_in(response.model_dump(mode="json") if isinstance(response, BaseModel) else response):
+            raise error_of(found)
+        return cast("ResponseT", response)
 
     async def post(self, route: str, arguments: Mapping[str, Any]) -> Answer:
         """Posts the arguments to a route, which the SDK need not have.

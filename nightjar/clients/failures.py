@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from nightjar.clients.error_bodies import LIMIT_CODES, SPENT_CODES, codes_of, seconds_to_wait, words_of
 from nightjar.core.secrecy import error_text
 from nightjar.errors import (
     ConfigError,
@@ -30,8 +31,10 @@ from nightjar.errors import (
     error_chain,
 )
 
-_HEALING_STATUSES = frozenset({408, 409, 429})
-_OVERLOAD_STATUSES = frozenset({429, 503, 529})
+_HEALING_STATUSES = frozenset({408, 409, 420, 424, 425, 429, 449, 498, 499})
+"""Below 500: timeout, conflict, limit (also 420), failed generation (424, TGI and Bedrock), too early (425), retry with
+(449), no capacity (498, Groq), and a gateway whose own client left (499)."""
+_OVERLOAD_STATUSES = frozenset({420, 429, 498, 503, 529})
 _UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 _REFUSAL_STATUSES = frozenset({401, 402, 403})
 _NOT_FOUND = 404
@@ -40,6 +43,8 @@ _REFUSED_SANDBOX = {"SandboxRefusedError", "SandboxNotAllowedError"}  # no other
 _SDK_TIMEOUT = "APITimeoutError"
 _REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
 _UNREADABLE_ANSWER = "APIResponseValidationError"
+TOO_LARGE = "too large"
+"""The ``body`` of the error for a response that is too large, which another try would not change."""
 _OVERLONG_STATUSES = frozenset({400, 413, 422})
 _FILTER_STATUSES = frozenset({400, 403, 422})
 
@@ -159,7 +164,7 @@ def classify(error: BaseException) -> Failure:
                 is_unavailable=True,
                 is_of_endpoint=True,
             )
-    if any(type(cause).__name__ == _SDK_TIMEOUT for cause in chain):
+    if any(type(cause).__name__ == _SDK_TIMEOUT or isinstance(cause, json.JSONDecodeError) for cause in chain):
         return Failure(message, is_retryable=True, is_repeatable=True, is_of_endpoint=True)
     is_late = isinstance(error, ModelError) and any(isinstance(cause, TimeoutError) for cause in chain)
     is_retryable = is_late or isinstance(error, InfraError | InvalidModelResponseError)
@@ -167,9 +172,13 @@ def classify(error: BaseException) -> Failure:
 
 
 def _of_status(status: int, message: str, cause: BaseException) -> Failure:
-    if isinstance(cause, InvalidModelResponseError) or status < 300:  # noqa: PLR2004
-        return Failure(message, is_retryable=True)
-    if _says(SPENT_PHRASES, cause):
+    if status < 300:  # noqa: PLR2004
+        is_damaged = type(cause).__name__ == _UNREADABLE_ANSWER and getattr(cause, "body", None) != TOO_LARGE
+        return Failure(message, is_retryable=True, is_repeatable=is_damaged, is_of_endpoint=is_damaged)
+    wait = retry_after(getattr(getattr(cause, "response", None), "headers", {}))
+    if wait is None:
+        wait = seconds_to_wait(getattr(cause, "body", None))
+    if _is_spent(cause, can_wait=wait is not None):
         return Failure(message, is_of_endpoint=True, is_permanent=True, is_refusal=True)
     heals = status in _HEALING_STATUSES or status >= 500  # noqa: PLR2004 - HTTP's own borders
     return Failure(
@@ -181,8 +190,16 @@ def _of_status(status: int, message: str, cause: BaseException) -> Failure:
         is_of_endpoint=heals or status in _REFUSAL_STATUSES or status == _NOT_FOUND,
         is_permanent=not heals,
         is_refusal=status in _REFUSAL_STATUSES,
-        retry_after_seconds=retry_after(getattr(getattr(cause, "response", None), "headers", {})),
+        retry_after_seconds=wait,
     )
+
+
+def _is_spent(cause: BaseException, *, can_wait: bool) -> bool:
+    """Returns whether an account is without credit. Codes decide; phrases only if there is no code for a limit."""
+    codes = frozenset(codes_of(getattr(cause, "body", None)))
+    if codes & SPENT_CODES:
+        return True
+    return not (can_wait or codes & LIMIT_CODES) and _says(SPENT_PHRASES, cause)
 
 
 def has_rejected_credentials(error: BaseException) -> bool:
@@ -204,6 +221,13 @@ def named_error(error: Exception, model: str) -> Error | None:
     if getattr(error, "status_code", None) in _FILTER_STATUSES and _says(FILTER_PHRASES, error):
         return ContentFilteredError(f"Model {model!r}: {_message(error)}")
     return None
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an error, with the provider's words if an SDK has dropped them."""
+    said = str(error)
+    words = words_of(getattr(error, "body", None)) if isinstance(getattr(error, "status_code", None), int) else ""
+    return said if not words or words in said or words[:40] in said else f"{said} - {words}"
 
 
 def _says(phrases: tuple[str, ...], error: Any) -> bool:

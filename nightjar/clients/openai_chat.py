@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of, without_text
+from nightjar.clients.answers import (
+    arguments_of,
+    count_of,
+    field_of,
+    reasoning_of,
+    text_of,
+    texts_of,
+    tokens_of,
+    usage_of,
+    without_text,
+    wrong_field,
+)
 from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import EndpointClientConfig
+from nightjar.clients.endings import CHAT, Ending, ended
 from nightjar.clients.endpoint_client import EndpointClient
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import (
@@ -16,10 +28,8 @@ from nightjar.core.messages import (
     ResponseMessage,
     Tool,
     ToolCall,
-    content_text,
     dump_messages,
 )
-from nightjar.errors import InvalidModelResponseError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -28,8 +38,8 @@ if TYPE_CHECKING:
 OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
 
+_TEXT_PARTS = frozenset({"text", "output_text", "thinking"})
 _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.values())
-_FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
 class OpenAIClient(EndpointClient["AsyncOpenAI", MessagesT, ResponseT, ToolT]):
@@ -51,7 +61,7 @@ def native_function(tool: Tool) -> dict[str, Any]:
 class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompletion", OpenAITool]):
     """Chat completions."""
 
-    route = "/chat/completions"
+    route, endings = "/chat/completions", CHAT
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
         return [_native_message(message) for message in messages], {}
@@ -68,31 +78,37 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompleti
         return arguments
 
     async def raise_from_native_response(self, response: ChatCompletion) -> None:
-        choice = only_choice(response)
+        choice = first_choice(response)
         message = field_of(choice, "message")
         if message is None:
-            raise InvalidModelResponseError("the endpoint sent a choice without a message")
-        has_said = content_text(field_of(message, "content")) or field_of(message, "refusal") or reasoning_of(message)
-        reason = field_of(choice, "finish_reason")
-        was_cut = reason == "length"  # another try would cost the same and be cut again
-        if not (has_said or field_of(message, "tool_calls") or was_cut):
-            raise without_text(reason)
+            raise wrong_field("choices[0].message", message, "an object")
+        ending = self.check_ending(field_of(choice, "finish_reason"))
+        content, reasoning = _said(message)
+        calls = _tool_calls(message)
+        if reasoning and not (content or calls) and ending is Ending.ANSWERED:
+            self.warn_once(
+                "The endpoint put a whole response into its reasoning, and sent no answer. If this happens often, set "
+                "the server's reasoning parser for this model (vLLM and SGLang: --reasoning-parser)."
+            )
+        if not (content or reasoning or calls or ending is Ending.TRUNCATED):  # another try would be cut again
+            raise without_text()
 
     async def from_native_response(self, response: ChatCompletion) -> Response:
         """Converts a response. If there is no other text, the text is the refusal."""
         choice = field_of(response, "choices")[0]
-        message, finish_reason = field_of(choice, "message"), field_of(choice, "finish_reason")
+        message, reason = field_of(choice, "message"), field_of(choice, "finish_reason")
+        content, reasoning = _said(message)
+        calls = _tool_calls(message)
         return Response(
-            id=field_of(response, "id") or "",
-            created=field_of(response, "created") or 0,
-            model=field_of(response, "model") or "",
+            id=text_of(response, "id"),
+            created=count_of(response, "created"),
+            model=text_of(response, "model"),
             usage=usage_of(response),
             message=ResponseMessage(
-                content=field_of(message, "content") or field_of(message, "refusal") or field_of(message, "content"),
-                reasoning_content=reasoning_of(message),
-                tool_calls=_tool_calls(message),
-                finish_reason=finish_reason if finish_reason in _FINISH_REASONS else None,
-                is_truncated=finish_reason == "length",
+                content=content,
+                reasoning_content=reasoning,
+                tool_calls=calls or None,
+                **ended(reason, CHAT, has_calls=bool(calls)),
                 tokens=tokens_of(response),
             ),
         )
@@ -103,13 +119,11 @@ def has_part(prompt: OpenAIChatMessages, *kinds: str) -> bool:
     return any(part.get("type") in kinds for content in contents for part in content)
 
 
-def only_choice(response: Any) -> Any:
+def first_choice(response: Any) -> Any:
     choices = field_of(response, "choices")
-    if isinstance(choices, list) and len(choices) == 1:
+    if isinstance(choices, list) and choices:
         return choices[0]
-    found = len(choices) if isinstance(choices, list) else "none"
-    said = field_of(response, "error")  # some gateways send their errors with status 200
-    raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
+    raise wrong_field("choices", choices, "a list with one choice")
 
 
 def _native_message(message: Message | dict[str, Any]) -> dict[str, Any]:
@@ -145,13 +159,32 @@ def _native_assistant(fields: dict[str, Any]) -> dict[str, Any]:
     return native
 
 
-def _tool_calls(message: Any) -> list[ToolCall] | None:
-    return [
-        ToolCall(
-            id=field_of(call, "id") or "",
-            name=field_of(function, "name"),
-            arguments=field_of(function, "arguments") or "",
-        )
-        for call in field_of(message, "tool_calls") or []
-        if (function := field_of(call, "function"))
-    ] or None
+def _said(message: Any) -> tuple[Any, str | None]:
+    """Returns the content and the reasoning. Content in text parts becomes one text; thinking parts are reasoning."""
+    content, reasoning = field_of(message, "content"), reasoning_of(message)
+    if isinstance(content, list):
+        kinds = [field_of(part, "type") for part in content]
+        if all(isinstance(part, str) or kind in _TEXT_PARTS for part, kind in zip(content, kinds, strict=True)):
+            thought = [texts_of(field_of(part, "thinking")) for part in content]
+            content = "".join(texts_of(part) for part in content)
+            reasoning = reasoning or "".join(thought) or None
+    elif content is not None and not isinstance(content, str):
+        raise wrong_field("choices[0].message.content", content, "a text or a list of parts")
+    return content or text_of(message, "refusal") or content, reasoning
+
+
+def _tool_calls(message: Any) -> list[ToolCall]:
+    calls = field_of(message, "tool_calls") or []
+    if not isinstance(calls, list):
+        raise wrong_field("choices[0].message.tool_calls", calls, "a list")
+    functions = [(call, field_of(call, "function")) for call in calls]
+    if not calls:  # the form before tools
+        functions = [(None, field_of(message, "function_call"))]
+    return [_tool_call(call, function, number) for number, (call, function) in enumerate(functions) if function]
+
+
+def _tool_call(call: Any, function: Any, number: int) -> ToolCall:
+    name = field_of(function, "name")
+    if not isinstance(name, str):
+        raise wrong_field(f"choices[0].message.tool_calls[{number}].function.name", name, "a text")
+    return ToolCall(id=text_of(call, "id"), name=name, arguments=arguments_of(field_of(function, "arguments")))

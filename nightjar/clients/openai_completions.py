@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of, without_text
-from nightjar.clients.openai_chat import OpenAIClient, only_choice
+from nightjar.clients.answers import count_of, field_of, text_of, tokens_of, usage_of, without_text, wrong_field
+from nightjar.clients.endings import CHAT, Ending, ended
+from nightjar.clients.openai_chat import OpenAIClient, first_choice
 from nightjar.core.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
 from nightjar.errors import ConfigError
 
@@ -22,7 +24,7 @@ class OpenAICompletionsClient(OpenAIClient[str, "Completion", None]):
     ``logprobs``, the response has log probabilities of its tokens; with ``echo``, also of the prompt's tokens.
     """
 
-    route, prompt_field = "/completions", "prompt"
+    route, prompt_field, endings = "/completions", "prompt", CHAT
 
     async def to_native_prompt(self, messages: Messages) -> tuple[str, dict[str, Any]]:
         """Joins the texts of all messages. Raises ``ConfigError`` for parts that are not text."""
@@ -43,24 +45,25 @@ class OpenAICompletionsClient(OpenAIClient[str, "Completion", None]):
         return arguments
 
     async def raise_from_native_response(self, response: Completion) -> None:
-        choice = only_choice(response)
-        reason = field_of(choice, "finish_reason")
-        if not (text_of(choice, "text") or reason == "length"):
-            raise without_text(reason)
+        choice = first_choice(response)
+        text = field_of(choice, "text")
+        if text is not None and not isinstance(text, str):
+            raise wrong_field("choices[0].text", text, "a text")
+        ending = self.check_ending(field_of(choice, "finish_reason"))
+        if not (text or ending is Ending.TRUNCATED):
+            raise without_text()
 
     async def from_native_response(self, response: Completion) -> Response:
         choice = field_of(response, "choices")[0]
-        finish_reason = field_of(choice, "finish_reason")
         return Response(
-            id=field_of(response, "id") or "",
-            created=field_of(response, "created") or 0,
-            model=field_of(response, "model") or "",
+            id=text_of(response, "id"),
+            created=count_of(response, "created"),
+            model=text_of(response, "model"),
             usage=usage_of(response),
             logprobs=_logprobs(choice),
             message=ResponseMessage(
                 content=field_of(choice, "text"),
-                finish_reason=finish_reason if finish_reason in {"stop", "length"} else None,
-                is_truncated=finish_reason == "length",
+                **ended(field_of(choice, "finish_reason"), CHAT),
                 tokens=tokens_of(response),
             ),
         )
@@ -69,6 +72,6 @@ class OpenAICompletionsClient(OpenAIClient[str, "Completion", None]):
 def _logprobs(choice: Any) -> TextLogprobs | None:
     told = field_of(choice, "logprobs")
     parts = {name: field_of(told, name) for name in TextLogprobs.model_fields}
-    if not (isinstance(parts["text_offset"], list) and isinstance(parts["token_logprobs"], list)):
-        return None
-    return TextLogprobs(**parts)
+    with suppress(ValueError):  # log probabilities of another form, which only few environments read
+        return TextLogprobs(**parts)
+    return None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nightjar.clients.answers import count_of, field_of, text_of, usage_of, without_text
+from nightjar.clients.answers import arguments_of, count_of, field_of, text_of, usage_of, without_text, wrong_field
+from nightjar.clients.endings import RESPONSES, Ending, ended
 from nightjar.clients.openai_chat import OpenAIClient, native_function
 from nightjar.core.messages import (
-    FinishReason,
     Messages,
     Response,
     ResponseMessage,
@@ -21,7 +21,7 @@ from nightjar.core.messages import (
     content_text,
     dump_message,
 )
-from nightjar.errors import ConfigError, InvalidModelResponseError
+from nightjar.errors import ConfigError
 
 if TYPE_CHECKING:
     from openai.types.responses import Response as NativeResponse
@@ -42,7 +42,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, "NativeResponse",
     the endpoint stores nothing (``store: false``), add ``reasoning.encrypted_content`` to ``include``.
     """
 
-    route, prompt_field = "/responses", "input"
+    route, prompt_field, endings = "/responses", "input", RESPONSES
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
         """Converts messages to items. Raises ``ConfigError`` for audio, which the protocol does not have."""
@@ -77,14 +77,13 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, "NativeResponse",
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
-        if error := field_of(response, "error"):
-            raise InvalidModelResponseError(f"the endpoint failed: {field_of(error, 'message', error)}")
+        ending = self.check_ending(_reason(response))
         items = field_of(response, "output")
         if not isinstance(items, list):
-            raise InvalidModelResponseError(f"expected a list of output items, found {items!r}")
+            raise wrong_field("output", items, "a list of items")
         is_called_or_thought = any(field_of(item, "type") in {"function_call", "reasoning"} for item in items)
-        if not (is_called_or_thought or _text(items) or _is_cut(response)):
-            raise without_text(field_of(field_of(response, "incomplete_details"), "reason"))
+        if not (is_called_or_thought or _text(items) or ending is Ending.TRUNCATED):
+            raise without_text()
 
     async def from_native_response(self, response: NativeResponse) -> Response:
         items = field_of(response, "output")
@@ -98,11 +97,17 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, "NativeResponse",
                 content=_text(items),
                 reasoning_content=_reasoning(items),
                 tool_calls=calls or None,
-                finish_reason=_finish_reason(response, has_calls=bool(calls)),
-                is_truncated=_is_cut(response),
+                **ended(_reason(response), RESPONSES, has_calls=bool(calls)),
                 **{OPENAI_RESPONSES_OUTPUT_FIELD: [dump_message(item) for item in items]},
             ),
         )
+
+
+def _reason(response: Any) -> Any:
+    """Returns why a response is incomplete, or else its status."""
+    status = field_of(response, "status")
+    why = field_of(field_of(response, "incomplete_details"), "reason")
+    return why if why and status in {"incomplete", None} else status
 
 
 def _text(items: Any) -> str | None:
@@ -122,25 +127,15 @@ def _reasoning(items: Any) -> str | None:
 
 
 def _tool_calls(items: Any) -> list[ToolCall]:
-    return [
-        ToolCall(id=field_of(item, "call_id"), name=field_of(item, "name"), arguments=field_of(item, "arguments"))
-        for item in items
-        if field_of(item, "type") == "function_call"
-    ]
+    return [_tool_call(item, number) for number, item in enumerate(items) if field_of(item, "type") == "function_call"]
 
 
-def _is_cut(response: Any) -> bool:
-    """Returns whether the response was cut at its token limit, and not by a content filter."""
-    why = field_of(field_of(response, "incomplete_details"), "reason")
-    return bool(field_of(response, "status") == "incomplete" and why != "content_filter")
-
-
-def _finish_reason(response: Any, *, has_calls: bool) -> FinishReason:
-    if has_calls:
-        return "tool_calls"
-    if _is_cut(response):
-        return "length"
-    return "stop" if field_of(response, "status") == "completed" else None
+def _tool_call(item: Any, number: int) -> ToolCall:
+    name = field_of(item, "name")
+    if not isinstance(name, str):
+        raise wrong_field(f"output[{number}].name", name, "a text")
+    call_id = text_of(item, "call_id") or text_of(item, "id")
+    return ToolCall(id=call_id, name=name, arguments=arguments_of(field_of(item, "arguments")))
 
 
 def _said_items(message: Any) -> list[dict[str, Any]]:

@@ -7,23 +7,49 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from nightjar.clients.client import Client, ClientT, MessagesT, ResponseT, ToolT
+from nightjar.clients.endings import Ending, ending_of
 from nightjar.clients.failures import named_error
+from nightjar.clients.status_errors import error_of
 from nightjar.core.rollout.state import SamplingArgs
 from nightjar.core.secrecy import resolve
+from nightjar.core.text import counted
+from nightjar.errors import ContentFilteredError
 
 
 class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
     """A client of a provider's protocol. A response is an SDK object, or an ``Answer`` if no SDK sent the request."""
 
     prompt_field: ClassVar[str] = "messages"
+    endings: ClassVar[Mapping[str, Ending]]
+    """The known reasons why a response ended."""
+
+    def __init__(self, client_or_config: Any) -> None:
+        super().__init__(client_or_config)
+        self._unknown_endings = Counter[str]()
 
     async def close(self) -> None:
+        for reason, count in self._unknown_endings.items():
+            self.logger.warning("%s ended with the unknown reason %s.", counted(count, "response"), reason)
+        self._unknown_endings.clear()
         await self._sender.close()
+
+    def check_ending(self, reason: Any) -> Ending:
+        """Returns how a response ended. Raises an error if a filter or a failure ended it."""
+        ending = ending_of(reason, self.endings)
+        if ending is Ending.FILTERED:
+            raise ContentFilteredError(f"the content filter of the endpoint withheld the response ({reason})")
+        if ending is Ending.FAILED:
+            raise error_of({"message": f"the endpoint ended the response with the reason {reason!r}"})
+        if ending is None:
+            self.warn_once(f"The endpoint ended responses with the unknown reason {reason!r}. They count as answers.")
+            self._unknown_endings[repr(reason)] += 1
+        return ending or Ending.ANSWERED
 
     async def get_native_response(
         self,

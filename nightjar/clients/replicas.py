@@ -141,7 +141,7 @@ class ReplicaClient(ClientAround):
         if failed is None:
             raise AssertionError("unreachable")
         if isinstance(failed[1], ModelError):
-            raise ModelError(self._reasons()) from failed[1].__cause__
+            raise type(failed[1])(self._reasons()) from failed[1].__cause__
         raise failed[1]
 
     def _order(self, group: Hashable) -> Iterator[int]:

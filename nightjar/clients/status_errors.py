@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from nightjar.clients.error_bodies import parsed, status_of, words_of
 
 
 @dataclass(slots=True)
@@ -106,13 +107,16 @@ _OF_STATUS = {
 
 
 def status_error(response: HttpResponse, advice: str = "") -> APIStatusError:
-    """Returns the error for a response with an error status."""
-    status = response.status_code
-    body: Any = response.text.strip()
-    with suppress(ValueError, RecursionError):
-        body = json.loads(body)
-    error = body.get("error", body) if isinstance(body, dict) else None
-    said = error.get("message") if isinstance(error, dict) else None
-    message = f"Error code: {status} - {said}" if said and isinstance(said, str) else f"Error code: {status}"
+    """Returns the error for a response with an error status. Its message has the provider's words."""
+    status, body = response.status_code, parsed(response.content)
+    words = words_of(body)
+    message = f"Error code: {status} - {words}" if words else f"Error code: {status}"
     kind = _OF_STATUS.get(status) or (InternalServerError if status >= 500 else APIStatusError)  # noqa: PLR2004
-    return kind(message + advice, response, error if isinstance(body, dict) else body)
+    return kind(message + advice, response, body.get("error", body) if isinstance(body, dict) else body)
+
+
+def error_of(found: Any, response: HttpResponse | None = None) -> APIStatusError:
+    """Returns the error for an error object in a response with status 200: that of the status which it means."""
+    content = json.dumps({"error": found}, default=str).encode()
+    url, headers = (response.url, response.headers) if response else ("", {})
+    return status_error(HttpResponse(url, status_of(found), headers, content))

@@ -19,6 +19,8 @@ from pydantic_core import from_json
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.credentials import NO_KEY, request_headers, resolve_api_key
+from nightjar.clients.error_bodies import error_in
+from nightjar.clients.failures import TOO_LARGE
 from nightjar.clients.plain_posts import REDIRECTS, CleanConnector, Heard, PlainPosts, Received, content_of
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.clients.providers import PROVIDERS, is_same_host
@@ -27,6 +29,7 @@ from nightjar.clients.status_errors import (
     APIResponseValidationError,
     APITimeoutError,
     HttpResponse,
+    error_of,
     status_error,
 )
 from nightjar.core.calling.loops import PerLoop
@@ -35,18 +38,6 @@ from nightjar.core.secret_signs import HIDDEN
 
 _OF_OPENAI = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 """Headers that OpenAI's host gets, and the variables that hold their values, as in OpenAI's SDK."""
-
-_ERROR_TYPES = {
-    "api_error": 500,
-    "authentication_error": 401,
-    "invalid_request_error": 400,
-    "not_found_error": 404,
-    "overloaded_error": 529,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "server_error": 500,
-}
-"""Types of errors in OpenAI's and Anthropic's protocols, and the HTTP status of each."""
 
 
 class Answer(dict[str, Any]):
@@ -119,11 +110,10 @@ class Endpoint:
             fields = from_json(hide_bytes(response.content))  # it keeps integers of more than 64 bits
         except ValueError as error:
             raise _unreadable(self.without_key(response)) from error
+        if found := error_in(fields):
+            raise error_of(found, self.without_key(response))
         if not isinstance(fields, dict):
             raise _unreadable(self.without_key(response))
-        if status := error_status(fields):
-            failed = self.without_key(response)
-            raise status_error(HttpResponse(failed.url, status, failed.headers, failed.content))
         return fields
 
     def advice_on(self, response: HttpResponse) -> str:
@@ -156,7 +146,7 @@ class Endpoint:
             return self.without_key(HttpResponse(url, status, headers, _no_redirect(headers)))
         if content is None:
             said = f"the response has more than {self.config.max_response_bytes:,} bytes (max_response_bytes)"
-            raise APIResponseValidationError(said, HttpResponse(url, status, headers, b""))
+            raise APIResponseValidationError(said, HttpResponse(url, status, headers, b""), TOO_LARGE)
         response = HttpResponse(url, status, headers, content)
         return response if status < 400 else self.without_key(response)  # noqa: PLR2004
 
@@ -229,17 +219,6 @@ def _as_data(value: Any) -> Any:
 
 def _unreadable(response: HttpResponse) -> APIResponseValidationError:
     return APIResponseValidationError(f"not the JSON that the protocol promises: {response.content[:200]!r}", response)
-
-
-def error_status(fields: Any) -> int | None:
-    """Returns the status of an error object that a router sent with status 200. Returns None for any other body."""
-    error = fields.get("error") if isinstance(fields, dict) else None
-    if not error or fields.get("choices") or fields.get("content") or "output" in fields:
-        return None
-    code = str(error.get("code") or error.get("status") or "") if isinstance(error, dict) else ""
-    if code.isdecimal() and 400 <= int(code) <= 599:  # noqa: PLR2004 - HTTP's own borders
-        return int(code)
-    return _ERROR_TYPES.get(str(error.get("type"))) or 502 if isinstance(error, dict) else 502
 
 
 def _no_redirect(received: Mapping[str, str]) -> bytes:

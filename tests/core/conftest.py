@@ -3,10 +3,13 @@
 import asyncio
 import os
 import signal
+import sys
 import uuid
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from nightjar.environments.agents.bridge import AgentBridge
 from nightjar.sandboxes.sandbox import Output, Sandbox, SandboxProcess, Stream

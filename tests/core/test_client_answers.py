@@ -5,6 +5,7 @@ import contextlib
 import struct
 
 import pytest
+from bodies import MESSAGE, MISSING, block, chat, message, response, said, text, without_text
 
 from nightjar import errors
 from nightjar.clients import ClientConfig, resolve_client
@@ -17,44 +18,6 @@ CHAT, TEXT, RESPONSES, MESSAGES = (
 )
 KEY = "sk-very-secret-0123456789"
 ASKED = [UserMessage(content="2+2?")]
-MESSAGE = {"role": "assistant", "content": "4"}
-MISSING = object()
-
-
-def chat(message=MESSAGE, finish_reason="stop", **fields):
-    """Returns the body of a chat completion; a field set to MISSING is left out."""
-    choice = {"index": 0, "finish_reason": finish_reason, "message": message}
-    body = {"id": "c1", "object": "chat.completion", "created": 17, "model": "served", "choices": [choice], **fields}
-    return {name: value for name, value in body.items() if value is not MISSING}
-
-
-def without_text(**fields):
-    return {"role": "assistant", "content": None, **fields}
-
-
-def text(said="4", finish_reason="stop", choice=None, **fields):
-    choices = [{"index": 0, "text": said, "finish_reason": finish_reason, "logprobs": None, **(choice or {})}]
-    return {"id": "c1", "object": "text_completion", "created": 17, "model": "served", "choices": choices, **fields}
-
-
-def response(*items, status="completed", **fields):
-    head = {"id": "r1", "object": "response", "created_at": 17.5, "model": "served"}
-    return {**head, "status": status, "output": [*items], **fields}
-
-
-def said(*parts):
-    content = [{"type": "output_text", "text": part} if isinstance(part, str) else part for part in parts]
-    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
-
-
-def message(*content, stop_reason="end_turn", **fields):
-    head = {"id": "m1", "type": "message", "role": "assistant", "model": "served", "stop_sequence": None}
-    usage = {"input_tokens": 5, "output_tokens": 7}
-    return {**head, "content": list(content), "stop_reason": stop_reason, "usage": usage, **fields}
-
-
-def block(words):
-    return {"type": "text", "text": words}
 
 
 @pytest.fixture
@@ -82,12 +45,13 @@ FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_fi
 async def test_unusual_ends_of_an_answer(ask):
     """The usual ends are those of the contract of clients."""
     for protocol, body, finish_reason in (
-        *((CHAT, chat(finish_reason=reason), None) for reason in (None, "eos", "content_filter")),
-        (TEXT, text(finish_reason="content_filter"), None),
-        (RESPONSES, response(said("4"), **FILTERED), None),
+        *((CHAT, chat(finish_reason=reason), ended) for reason, ended in ((None, None), ("eos", "stop"))),
         (MESSAGES, message(block("4"), stop_reason="stop_sequence"), "stop"),
         (MESSAGES, message(block("4"), stop_reason="model_context_window_exceeded"), "length"),
-        *((MESSAGES, message(block("4"), stop_reason=reason), None) for reason in ("refusal", "pause_turn", None)),
+        *(
+            (MESSAGES, message(block("4"), stop_reason=reason), ended)
+            for reason, ended in (("pause_turn", "length"), (None, None))
+        ),
     ):
         answer = (await ask(protocol, body)).message
         ended = (answer.content, answer.finish_reason, answer.is_truncated)
@@ -219,12 +183,8 @@ async def test_the_next_turn_has_what_the_environment_has_changed_and_no_reasoni
     assert canned.requests[-1][2]["messages"][1]["content"] == [THOUGHT, block("I do")]
 
 
-NO_TEXT_ARGUMENTS = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-TWO = [{"index": n, "finish_reason": "stop", "message": MESSAGE} for n in (0, 1)]
-
-
 INVALID, EMPTY = errors.InvalidModelResponseError, errors.EmptyModelResponseError
-WITHHELD = errors.ContentFilteredError
+WITHHELD, FAILED = errors.ContentFilteredError, errors.ModelError
 
 
 async def test_an_answer_is_invalid_empty_or_withheld_by_a_filter(ask):
@@ -234,18 +194,14 @@ async def test_an_answer_is_invalid_empty_or_withheld_by_a_filter(ask):
             for protocol in (CHAT, TEXT, RESPONSES, MESSAGES)
             for body in ([1], b"<html>", b"")
         ),
-        *((CHAT, chat(choices=choices), INVALID, found) for choices, found in (([], "0"), (TWO, "2"), (None, "none"))),
-        (CHAT, chat(choices=MISSING), INVALID, "none"),
-        (CHAT, chat(choices=[{"index": 0, "finish_reason": "stop"}]), INVALID, "without a message"),
+        *((CHAT, chat(choices=choices), INVALID, "choices is") for choices in ([], None)),
+        (CHAT, chat(choices=MISSING), INVALID, "choices is None"),
+        (CHAT, chat(choices=[{"index": 0, "finish_reason": "stop"}]), INVALID, r"choices\[0\].message is None"),
         (CHAT, b"<html>502</html>", INVALID, "<html>502</html>"),
-        (CHAT, chat(without_text(tool_calls=[NO_TEXT_ARGUMENTS]), "tool_calls"), INVALID, None),
-        (TEXT, text(choices=[]), INVALID, "0"),
-        (TEXT, {"id": "c1"}, INVALID, "none"),
-        *((RESPONSES, body, INVALID, None) for body in ({"id": "r1"}, {"output": None}, {"output": "x"})),
-        (RESPONSES, response(status="failed", error={"code": "x", "message": "out of order"}), INVALID, "out of order"),
-        (RESPONSES, response({**ITEM, "arguments": {"a": 1}}), INVALID, None),
+        (TEXT, {"id": "c1"}, INVALID, "choices is None"),
+        *((RESPONSES, body, INVALID, "output is") for body in ({"id": "r1"}, {"output": None}, {"output": "x"})),
+        (RESPONSES, response(status="failed", error={"code": "x", "message": "out of order"}), FAILED, "out of order"),
         (MESSAGES, message({"type": "hologram", "data": "4"}), INVALID, "hologram"),
-        (MESSAGES, message({**USE, "name": None}), INVALID, None),
         *((CHAT, chat(without_text(content=content)), EMPTY, None) for content in ("", None)),
         *((protocol, body, EMPTY, None) for protocol, body in ((TEXT, text("")), (RESPONSES, response()))),
         *((MESSAGES, message(*content), EMPTY, None) for content in ([], [block("")])),
