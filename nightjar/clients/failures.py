@@ -3,7 +3,8 @@
 The SDKs' errors have the same class names and fields, so nothing here imports an SDK. Rate headers: RFC 9110
 (``Retry-After``), OpenAI's ``x-ratelimit-remaining-requests`` and ``x-ratelimit-reset-requests`` (durations such as
 ``1m30s`` and ``20ms``; also ``-tokens``), Anthropic's ``anthropic-ratelimit-requests-remaining`` and ``-reset`` (RFC
-3339), OpenRouter's ``x-ratelimit-reset`` (Unix time in milliseconds).
+3339), OpenRouter's ``x-ratelimit-reset`` (Unix time in milliseconds), Cerebras' ``x-ratelimit-remaining-tokens-minute``
+and every other pair of headers whose names differ by ``remaining`` and ``reset``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from nightjar.clients.error_bodies import LIMIT_CODES, SPENT_CODES, codes_of, seconds_to_wait, words_of
@@ -45,6 +47,7 @@ _REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError
 _UNREADABLE_ANSWER = "APIResponseValidationError"
 TOO_LARGE = "too large"
 """The ``body`` of the error for a response that is too large, which another try would not change."""
+_INVALID_STATUSES = frozenset({400, 422})
 _OVERLONG_STATUSES = frozenset({400, 413, 422})
 _FILTER_STATUSES = frozenset({400, 403, 422})
 
@@ -102,15 +105,6 @@ From Azure (``content_filter``, ``ResponsibleAIPolicyViolation``), OpenAI (``con
 potentially violating our usage policy"), Gemini (``PROHIBITED_CONTENT``), Alibaba (``data_inspection_failed``) and
 Databricks ("blocked by guardrail").
 """
-_FORMS = (
-    "x-ratelimit-{}-requests",
-    "x-ratelimit-{}-tokens",
-    "x-ratelimit-{}",
-    "anthropic-ratelimit-requests-{}",
-    "anthropic-ratelimit-tokens-{}",
-    "anthropic-ratelimit-input-tokens-{}",
-)
-_NAMES = tuple((form.format("remaining"), form.format("reset")) for form in _FORMS)
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNITS = (86_400.0, 3600.0, 60.0, 1.0, 0.001)
 _EPOCH_SECONDS = 1e9
@@ -223,6 +217,11 @@ def named_error(error: Exception, model: str) -> Error | None:
     return None
 
 
+def names_field(error: BaseException, name: str) -> bool:
+    """Returns whether an endpoint refuses a request because of a field."""
+    return getattr(error, "status_code", None) in _INVALID_STATUSES and _says((name,), error)
+
+
 def message_of(error: BaseException) -> str:
     """Returns the message of an error, with the provider's words if an SDK has dropped them."""
     said = str(error)
@@ -250,9 +249,23 @@ def retry_after(headers: Mapping[str, Any]) -> float | None:
 
 def seconds_until_more(headers: Mapping[str, Any]) -> float | None:
     """Returns the seconds until an endpoint accepts requests again, or None if its quota is not used up."""
-    spent = [reset for remaining, reset in _NAMES if headers.get(remaining) == "0"]
-    waits = [_seconds(str(headers.get(reset, ""))) for reset in spent]
+    spent = [reset for remaining, reset in quotas(tuple(headers)) if not left_of(headers[remaining])]
+    waits = [_seconds(str(headers[reset])) for reset in spent]
     return max((wait for wait in waits if wait is not None), default=None)
+
+
+@lru_cache(maxsize=256)
+def quotas(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Returns the names of the headers that say how much of a quota is left, and when it is full again."""
+    known = {name.lower(): name for name in names}
+    pairs = [(name, known.get(low.replace("remaining", "reset"))) for low, name in known.items() if "remaining" in low]
+    return [(remaining, reset) for remaining, reset in pairs if reset]
+
+
+def left_of(remaining: Any) -> float:
+    with suppress(TypeError, ValueError):
+        return float(remaining)
+    return 1.0
 
 
 def _seconds(text: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nightjar.clients.answers import (
@@ -20,6 +21,7 @@ from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.endings import CHAT, Ending, ended
 from nightjar.clients.endpoint_client import EndpointClient
+from nightjar.clients.failures import names_field
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import (
     Message,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
 
+_LIMITS = ("max_completion_tokens", "max_tokens")
+"""The names of the limit of generated tokens: OpenAI's newer models know only the first, many servers the second."""
 _TEXT_PARTS = frozenset({"text", "output_text", "thinking"})
 _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.values())
 
@@ -62,6 +66,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompleti
     """Chat completions."""
 
     route, endings = "/chat/completions", CHAT
+    _limit = _LIMITS[0]
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
         return [_native_message(message) for message in messages], {}
@@ -70,12 +75,31 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompleti
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Sends ``max_tokens`` as ``max_completion_tokens``. With audio, the default of ``modalities`` is text."""
-        if "max_tokens" in arguments:
-            arguments["max_completion_tokens"] = arguments.pop("max_tokens")
+        """Renames the limit to that which the server knows. With audio, the default of ``modalities`` is text."""
+        for name in _LIMITS:
+            if name in arguments:
+                arguments[self._limit] = arguments.pop(name)
         if "modalities" not in arguments and has_part(arguments["messages"], "input_audio"):
             arguments["modalities"] = ["text"]
         return arguments
+
+    async def send(self, arguments: dict[str, Any]) -> ChatCompletion:
+        """Sends one request, and again with the other name of the limit if the server refuses the first by its name."""
+        try:
+            return await super().send(arguments)
+        except Exception as error:
+            sent = self._limit
+            if sent not in arguments or not names_field(error, sent):
+                raise
+            self._limit = next(name for name in _LIMITS if name != sent)
+            self.logger.info("The endpoint does not take %s. From now on, %s is sent.", sent, self._limit)
+            limit = arguments.pop(sent)
+            return await super().send({**arguments, self._limit: limit})
+
+    def check_limit(self, arguments: Mapping[str, Any], response: Any) -> str | None:
+        if (ignored := super().check_limit(arguments, response)) == self._limit == _LIMITS[0]:
+            self._limit = _LIMITS[1]  # older servers know only this name, and ignore the other
+        return ignored
 
     async def raise_from_native_response(self, response: ChatCompletion) -> None:
         choice = first_choice(response)

@@ -24,7 +24,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from nightjar.clients.failures import Failure, seconds_until_more
+from multidict import CIMultiDict
+
+from nightjar.clients.failures import Failure, left_of, seconds_until_more
 from nightjar.clients.token_quota import TokenQuota, announced_quota
 from nightjar.core.calling.limits import Places
 
@@ -160,6 +162,7 @@ class Pace:
         self._sample = Sample(self._began_at)
         self._experiment: _Experiment | None = None
         self._quota: TokenQuota | None = None
+        self._moving: set[str] = set()
 
     def allow(self, ceiling: float) -> None:
         """Limits the requests in flight. The largest limit of all callers is used."""
@@ -228,6 +231,7 @@ class Pace:
         """Reads the headers of a response, so that no request is sent before the endpoint accepts more requests."""
         if not _tell_limits(tuple(headers)):
             return
+        headers = self._believable(headers)
         if seconds := seconds_until_more(headers):
             self._next_at = max(self._next_at, time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS))
         if announced := announced_quota(headers):
@@ -235,6 +239,15 @@ class Pace:
             if self._quota is None or self._quota.limit != limit:
                 self._quota = TokenQuota(limit)
             self._quota.heard(remaining, max(0, self._in_flight - 1), time.monotonic())
+
+    def _believable(self, headers: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leaves out what has always been 0 while nothing was refused: some servers always send 0."""
+        left = {name: left_of(headers[name]) for name in headers if "remaining" in name.lower()}
+        self._moving.update(name for name, amount in left.items() if amount)
+        fixed = {name for name, amount in left.items() if not amount and name not in self._moving}
+        if self.refused or not fixed:
+            return headers
+        return CIMultiDict((name, value) for name, value in headers.items() if name not in fixed)
 
     async def _turn(self) -> None:
         async with self._gate:  # one request waits for its time, the others for the gate, so a new rate holds at once
@@ -354,7 +367,7 @@ class _Request:
 
 @lru_cache(maxsize=256)
 def _tell_limits(names: tuple[str, ...]) -> bool:
-    return any("ratelimit" in name.lower() for name in names)
+    return any("remaining" in name.lower() for name in names)
 
 
 _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Endpoint, Pace]] = WeakKeyDictionary()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from nightjar.clients.answers import count_of, field_of
 from nightjar.clients.client import Client, ClientT, MessagesT, ResponseT, ToolT
 from nightjar.clients.endings import Ending, ending_of
 from nightjar.clients.failures import named_error
@@ -20,6 +21,11 @@ from nightjar.core.rollout.state import SamplingArgs
 from nightjar.core.secrecy import resolve
 from nightjar.core.text import counted
 from nightjar.errors import ContentFilteredError
+
+LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+"""The names of the limit of generated tokens."""
+_MOST_OVER, _MOST_OVER_TOKENS = 1.1, 8
+"""How much more tokens than the limit a server may report, because servers count the last tokens differently."""
 
 
 class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
@@ -64,11 +70,29 @@ class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
         if tools:
             arguments["tools"] = tools
         try:
-            return await self.send(self.native_arguments(arguments))
+            arguments = self.native_arguments(arguments)
+            response = await self.send(arguments)
         except Exception as error:
             if known := named_error(error, model):
                 raise known from error
             raise
+        self.check_limit(arguments, response)
+        return response
+
+    def check_limit(self, arguments: Mapping[str, Any], response: Any) -> str | None:
+        """Returns the limit that a response ignored, as the name of its argument, and warns about the first."""
+        name = next((name for name in LIMITS if name in arguments), None)
+        if name is None or not isinstance(limit := arguments[name], int):
+            return None
+        usage = field_of(response, "usage")
+        generated = count_of(usage, "completion_tokens") or count_of(usage, "output_tokens")
+        if generated <= _MOST_OVER * limit + _MOST_OVER_TOKENS:
+            return None
+        self.warn_once(
+            f"The endpoint ignores {name}={limit}: a response has {generated:,} tokens. If the server has another name for "
+            "the limit, add it to sampling_args (-S)."
+        )
+        return name
 
     @abstractmethod
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import nightjar as vf
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.failures import classify
 from nightjar.core.messages import Tool, ToolMessage, UserMessage
-from nightjar.errors import InvalidModelResponseError, ModelError
+from nightjar.errors import ModelError
 from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow

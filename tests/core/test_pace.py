@@ -261,10 +261,12 @@ async def test_all_clients_of_an_endpoint_share_its_pace():
 
 async def test_an_endpoint_without_quota_gets_no_request_before_the_reset(canned):
     answer = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]}
-    canned.reply(answer, x_ratelimit_remaining_requests="0", x_ratelimit_reset_requests="200ms")
+    limit = {"x_ratelimit_reset_requests": "200ms"}
+    canned.choose = lambda *_: canned.reply(answer, x_ratelimit_remaining_requests=str(left.pop()), **limit)
+    left = [0, 0, 0, 1]
     async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
         started = time.monotonic()
-        for _ in range(3):
+        for _ in range(4):
             await client.get_response([UserMessage(content="2+2?")], "m", {})
         assert time.monotonic() - started >= 0.4
 

@@ -111,3 +111,12 @@ def test_results_depend_on_the_endpoint_and_not_on_its_name_and_plain_sampling_p
     config = parse(max_tokens=9, temperature=0.0, sampling_args={"temperature": 0.5, "top_p": 0.9})
     assert config.sampling_args == {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9}
     assert parse(max_tokens=9).identity() == parse(sampling_args={"max_tokens": 9}).identity()
+
+
+@pytest.mark.parametrize(
+    "sampling", [{"n": 2}, {"stream": True}, {"extra_body": {"n": 3}}, {"extra_body": {"stream": 1}}]
+)
+def test_sampling_parameters_that_change_the_form_of_a_response_are_refused(sampling):
+    with pytest.raises(ValidationError, match=r"(n|stream) is not possible"):
+        RunConfig(env_id="gsm8k", model="m", sampling_args=sampling)
+    assert RunConfig(env_id="gsm8k", model="m", sampling_args={"n": 1, "stream": False, "top_p": 0.5})

@@ -1,5 +1,6 @@
 """What real providers send, as public documentation and bug reports show it, and what a client makes of it."""
 
+import asyncio
 import contextlib
 import json
 
@@ -9,6 +10,7 @@ from bodies import MESSAGE, block, chat, message, response, said, text, without_
 from nightjar import errors
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.failures import classify
+from nightjar.clients.status_errors import HttpResponse, status_error
 from nightjar.core.messages import UserMessage
 
 CHAT, TEXT, RESPONSES, MESSAGES = (
@@ -400,3 +402,119 @@ async def test_the_provider_s_words_reach_the_message_from_every_shape(outcome, 
 async def test_long_words_are_shortened(outcome):
     _, told = await outcome(CHAT, {"error": {"message": "x" * 5000}}, 400)
     assert 400 < len(told) < 500
+
+
+async def test_what_heals_is_retried_and_what_does_not_is_not(outcome):
+    heals = (408, 409, 420, 424, 425, 429, 449, 498, 499, 500, 502, 503, 504, 520, 524, 529)
+    found = [(status, (await outcome(CHAT, {"detail": "no"}, status))[0], RETRIED) for status in heals]
+    found += [(status, (await outcome(CHAT, {"detail": "no"}, status))[0], REFUSED) for status in (400, 404, 422)]
+    assert failing(found) == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html><body>Bad gateway</body></html>", b"", b'{"id": "c1", "choices": [{"mes', b"[1]"]
+)
+async def test_a_response_that_is_damaged_is_requested_again(canned, body):
+    good = json.dumps(chat()).encode()
+    canned.choose = lambda *_: canned.reply(good if len(canned.requests) > 1 else body)
+    async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
+        answer = await client.get_response([UserMessage(content="2+2?")], "m", {})
+    assert (answer.message.content, len(canned.requests)) == ("4", 2)
+
+
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
+GEMINI_LIMIT = {"code": 429, "message": QUOTA, "status": "RESOURCE_EXHAUSTED", "details": [RETRY_INFO]}
+
+
+async def test_codes_say_whether_an_account_is_spent_and_phrases_only_where_no_code_does(outcome):
+    for body, status, right in (
+        ({"error": {"message": QUOTA, "code": "insufficient_quota"}}, 429, REFUSED),
+        ({"error": {"message": QUOTA, "type": "insufficient_quota", "code": None}}, 429, REFUSED),
+        ({"error": {"message": QUOTA}}, 429, REFUSED),
+        ({"error": GEMINI_LIMIT}, 429, RETRIED),
+        ([{"error": GEMINI_LIMIT}], 429, RETRIED),
+        ({"error": {**GEMINI_LIMIT, "details": []}}, 429, RETRIED),
+        ({"error": {"message": QUOTA, "code": "rate_limit_exceeded"}}, 429, RETRIED),
+        ({"error": {"message": f"{QUOTA} Please retry in 20s."}}, 429, RETRIED),
+        ({"error": {"message": "Your credit balance is too low", "type": "invalid_request_error"}}, 400, REFUSED),
+        ({"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}, 402, REFUSED),
+        ({"error": {"code": "1113", "message": "overdue"}}, 429, REFUSED),
+        ({"error": {"code": "1302", "message": "too fast"}}, 429, RETRIED),
+    ):
+        assert (await outcome(CHAT, body, status))[0] == right, body
+    assert (await outcome(CHAT, {"error": {"message": QUOTA}}, 429, retry_after="1"))[0] == RETRIED
+
+
+def told_to_wait(body=None, **headers):
+    """Returns the seconds that a refusal asks a client to wait."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return classify(
+        status_error(HttpResponse("http://any", 429, names, json.dumps(body or {}).encode()))
+    ).retry_after_seconds
+
+
+def test_the_wait_that_a_refusal_asks_for_is_read_from_every_form():
+    for seconds, body, headers in (
+        (1, {"error": GEMINI_LIMIT}, {}),
+        (34.5, {"error": {"details": [{"retryDelay": "34.5s"}]}}, {}),
+        (7, {"error": {"details": [{"retryDelay": {"seconds": 7}}]}}, {}),
+        (3, {"retry_after": 3}, {}),
+        (3, {"error": {"retry_after": "3"}}, {}),
+        (1.2, {"error": {"message": "Rate limit reached. Please try again in 1.2s."}}, {}),
+        (0.02, {"error": {"message": "Please try again in 20ms."}}, {}),
+        (366, {"error": {"message": "Please try again in 6m6s."}}, {}),
+        (5, {"error": {"code": "429", "message": "Please retry after 5 seconds."}}, {}),
+        (2, None, {"retry_after": "2"}),
+        (1.5, None, {"retry_after_ms": "1500"}),
+        (60, None, {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "1m0s"}),
+        (9, None, {"x_ratelimit_remaining_tokens_minute": "0", "x_ratelimit_reset_tokens_minute": "9"}),
+        (30, None, {"ratelimit_remaining": "0", "ratelimit_reset": "30"}),
+        (30, None, {"ratelimitbysize_remaining": "0.0", "ratelimitbysize_reset": "30"}),
+        (4, {"error": {"details": [RETRY_INFO]}}, {"retry_after": "4"}),
+        (None, {"error": {"message": "Slow down, try fewer requests"}}, {}),
+        (None, None, {"x_ratelimit_remaining_requests": "5", "x_ratelimit_reset_requests": "1m0s"}),
+    ):
+        assert told_to_wait(body, **headers) == seconds, (body, headers)
+
+
+async def test_a_server_that_always_has_nothing_left_and_refuses_nothing_slows_nothing(canned):
+    limits = {
+        "x_ratelimit_limit_tokens": "1000",
+        "x_ratelimit_remaining_tokens": "0",
+        "x_ratelimit_reset_tokens": "15s",
+    }
+    canned.reply(chat(), **limits)
+    async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
+        async with asyncio.timeout(10):
+            for _ in range(20):
+                await client.get_response([UserMessage(content="2+2?")], "m", {})
+    assert len(canned.requests) == 20
+
+
+async def ask_with_limit(canned):
+    async with resolve_client(ClientConfig(api_base_url=canned.url, max_retries=0)) as client:
+        for _ in range(2):
+            await client.get_response([UserMessage(content="2+2?")], "m", {"max_tokens": 10})
+    return [{name: body[name] for name in body if "tokens" in name} for _, _, body in canned.requests]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_server_that_refuses_one_name_of_the_limit_gets_the_other(canned, status):
+    def choose(_, body):
+        said = "Extra inputs are not permitted: max_completion_tokens"
+        refused = {"error": {"message": said}}
+        canned.reply(*((refused, status) if "max_completion_tokens" in body else (chat(),)))
+
+    canned.choose = choose
+    other = {"max_tokens": 10}
+    assert await ask_with_limit(canned) == [{"max_completion_tokens": 10}, other, other]
+
+
+async def test_a_server_that_ignores_one_name_of_the_limit_gets_the_other_after_one_warning(canned, caplog):
+    canned.choose = lambda _, body: canned.reply(
+        chat(usage={"completion_tokens": 10 if "max_tokens" in body else 10_011, "prompt_tokens": 5})
+    )
+    assert await ask_with_limit(canned) == [{"max_completion_tokens": 10}, {"max_tokens": 10}]
+    [said] = [record.getMessage() for record in caplog.records if "ignores" in record.getMessage()]
+    assert "max_completion_tokens=10: a response has 10,011 tokens" in said

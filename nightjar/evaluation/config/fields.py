@@ -97,6 +97,14 @@ def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
     return headers
 
 
+_NOT_SENT = {"n": 1, "stream": False}
+"""Parameters that would change the form of a response, and the only value that each may have."""
+_WHY = {
+    "n": "each rollout is one request. For several rollouts of an example, use rollouts_per_example (-r)",
+    "stream": "responses are read as a whole",
+}
+
+
 def _check_sampling(arguments: dict[str, Any]) -> dict[str, Any]:
     headers = arguments.get("extra_headers")
     if isinstance(headers, dict):
@@ -105,6 +113,13 @@ def _check_sampling(arguments: dict[str, Any]) -> dict[str, Any]:
         raise PydanticCustomError(
             NOT_TO_BE_SHOWN, "extra_headers must be an object that maps each header to the name of a variable"
         )
+    extra = arguments.get("extra_body")
+    for place in (arguments, extra if isinstance(extra, dict) else {}):
+        for name, usual in _NOT_SENT.items():
+            if place.get(name) not in {None, usual}:
+                raise PydanticCustomError(
+                    NOT_TO_BE_SHOWN, "{name} is not possible: {why}", {"name": name, "why": _WHY[name]}
+                )
     return arguments
 
 
