@@ -9,8 +9,11 @@ READY := $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEVELOPMENT = --constraint constraints.txt --editable '.[dev]'
 ORIGINAL := .venv-verifiers
+CORES := $(shell nproc 2>/dev/null || echo 2)
 # A file of tests runs in one process, files on all cores; at most 8 at a time, so that time limits hold.
-PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+TESTS_ON = $(BIN)/python -m pytest --maxprocesses 8 --dist loadfile --no-loadscope-reorder --numprocesses
+# One process more than cores, because many tests wait for servers and other processes.
+PYTEST = $(TESTS_ON) $(shell expr $(CORES) + 1)
 
 # Without bytecode every process would compile every library anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,7 +50,7 @@ test-all: $(READY) ## run all tests, as CI does: before a release
 	$(PYTEST) $(ARGS)
 
 quick: $(READY) ## run the tests that a change breaks first
-	$(PYTEST) -m "not slow and not long" tests/core tests/repo
+	$(TESTS_ON) $(CORES) -m "not slow and not long" tests/core tests/repo
 
 fuzz: $(READY) ## run the tests that draw their cases with thousands of cases (CASES=2000)
 	NIGHTJAR_FUZZ_CASES=$(or $(CASES),2000) NIGHTJAR_EVERY_CASE=1 $(PYTEST) $$(grep -rlE 'drawn\(|FUZZ_CASES' tests --include='test_*.py') $(ARGS)
@@ -68,7 +71,7 @@ lint: $(READY) ## style and layers
 	$(BIN)/lint-imports
 
 types: $(READY) ## mypy, strict
-	$(BIN)/mypy --num-workers $(shell nproc 2>/dev/null || echo 2)
+	$(BIN)/mypy --num-workers $(CORES)
 
 bench: $(READY) ## print the performance table (several minutes)
 	$(BIN)/python tests/performance/benchmark.py
