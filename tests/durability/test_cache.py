@@ -84,12 +84,13 @@ def test_without_the_flag_nothing_is_kept_or_taken_and_answers_can_be_cleared(ni
 
 def test_an_error_is_never_kept(nightjar, serve):
     failing = serve(Different(), faults=Faults(rate_malformed=0.4, seed=1))
-    assert nightjar.eval("arithmetic", *SETTINGS, server=failing).code == 1
+    settings = (*SETTINGS, "--request-retries", 0)
+    assert nightjar.eval("arithmetic", *settings, server=failing).code == 1
     failed = nightjar.run.metadata["failed"]
     assert 0 < failed < 20
     assert sum(nightjar.json("cache", "info")["answers"].values()) == 20 - failed
     received = failing.stats().received
-    nightjar.eval("arithmetic", *SETTINGS, server=failing)
+    nightjar.eval("arithmetic", *settings, server=failing)
     assert failing.stats().received == received + failed, "only failed requests are sent again"
 
 

@@ -57,7 +57,8 @@ def test_a_run_is_pushed_with_a_card_and_private(nightjar, serve, hub):
 
 
 def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
-    nightjar.eval("arithmetic", *SETTINGS, server=serve(faults=Faults(rate_malformed=0.3, seed=1)))
+    failing = serve(faults=Faults(rate_malformed=0.3, seed=1))
+    nightjar.eval("arithmetic", *SETTINGS, "--request-retries", 0, server=failing)
     assert hub.repositories == {}
     run_id = nightjar.run.metadata["run_id"]
     for _ in range(2):

@@ -19,7 +19,7 @@ def shared(nightjar_in, tmp_path_factory):
     for typed, answerer, faults in (
         (("-n", 2, "-r", 1), ArithmeticSolver(), Faults()),
         (("-n", 2, "-r", 2, "-m", LONG_MODEL), FixedAnswer(HOSTILE), Faults()),
-        (("-n", 8, "-r", 1), ArithmeticSolver(), Faults(rate_malformed=0.5, seed=1)),
+        (("-n", 8, "-r", 1, "--request-retries", 0), ArithmeticSolver(), Faults(rate_malformed=0.5, seed=1)),
     ):
         with ModelServer(answerer, faults=faults) as server:
             nightjar.eval("arithmetic", *typed, server=server)

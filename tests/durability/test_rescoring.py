@@ -65,7 +65,7 @@ def test_a_mended_answer_is_scored_with_and_a_changed_question_is_refused(nightj
 
 def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_either(nightjar, serve):
     server = serve(faults=Faults(rate_malformed=0.3, seed=3))
-    assert nightjar.eval("arithmetic", "-n", 10, "-r", 2, server=server).code == 1
+    assert nightjar.eval("arithmetic", "-n", 10, "-r", 2, "--request-retries", 0, server=server).code == 1
     [first] = nightjar.runs
     received = server.stats().received
     ended = nightjar.start("eval", "rescore", first).wait()
