@@ -89,8 +89,8 @@ class ProtocolClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
         if generated <= _MOST_OVER * limit + _MOST_OVER_TOKENS:
             return None
         self.warn_once(
-            f"The endpoint ignores {name}={limit}: a response has {generated:,} tokens. If the server has another name for "
-            "the limit, add it to sampling_args (-S)."
+            f"The endpoint ignores {name}={limit}: a response has {generated:,} tokens. If the server has another name "
+            "for the limit, add it to sampling_args (-S)."
         )
         return name
 
