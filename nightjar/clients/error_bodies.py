@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -85,19 +85,19 @@ def error_in(fields: Any) -> Any:
     """Returns the error in a response with status 200, or None. The error may be in the body, a choice or a list."""
     if isinstance(fields, list):
         return next((found for found in map(error_in, fields) if found), None)
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict):
         return None
     for name in ("error", "errors"):
         if _tells(found := fields.get(name)):
             return found
     for choice in fields.get("choices") or () if isinstance(fields.get("choices"), list) else ():
-        if isinstance(choice, Mapping):
+        if isinstance(choice, dict):
             message = choice.get("message")
-            for place in (choice, message if isinstance(message, Mapping) else {}):
+            for place in (choice, message if isinstance(message, dict) else {}):
                 if _tells(place.get("error")):
                     return place["error"]
     status = fields.get("base_resp")  # MiniMax
-    if isinstance(status, Mapping) and status.get("status_code") not in {0, None}:
+    if isinstance(status, dict) and status.get("status_code") not in {0, None}:
         return status
     is_error = fields.get("object") == "error" or not any(name in fields for name in _ANSWERS)
     return fields if is_error and any(_tells(fields.get(name)) for name in _WORDS) else None
@@ -115,7 +115,7 @@ def words_of(body: Any) -> str:
 def codes_of(body: Any) -> list[str]:
     """Returns the codes of an error in lower case, such as ``insufficient_quota`` and ``429``."""
     error = _inner(body)
-    if not isinstance(error, Mapping):
+    if not isinstance(error, dict):
         return []
     codes = [error.get(name) for name in _CODES]
     return [str(code).strip().lower() for code in codes if isinstance(code, str | int) and code != ""]
@@ -133,10 +133,10 @@ def status_of(error: Any) -> int:
 def seconds_to_wait(body: Any) -> float | None:
     """Returns the wait that the body of a refusal asks for: Google's ``RetryInfo``, a field, or words."""
     error = _inner(body)
-    if isinstance(error, Mapping):
+    if isinstance(error, dict):
         details = error.get("details")
         for place in [error, *(details if isinstance(details, list) else ())]:
-            if isinstance(place, Mapping):
+            if isinstance(place, dict):
                 for name in ("retryDelay", "retry_delay", "retry_after", "retryAfter", "retry_after_seconds"):
                     if (seconds := _duration(place.get(name))) is not None:
                         return seconds
@@ -146,7 +146,7 @@ def seconds_to_wait(body: Any) -> float | None:
 
 
 def _duration(value: Any) -> float | None:
-    if isinstance(value, Mapping):  # a protobuf duration
+    if isinstance(value, dict):  # a protobuf duration
         value = value.get("seconds")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return max(0.0, float(value))
@@ -160,7 +160,7 @@ def _duration(value: Any) -> float | None:
 
 def _tells(value: Any) -> bool:
     """Returns whether a field says that something failed. Some servers always send ``"error": {"code": 0}``."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return any(_tells(part) for name, part in value.items() if name not in {"param", "object"})
     if isinstance(value, str):
         return value.strip().lower() not in {"", "0", "200", "ok", "none", "null", "success", "false"}
@@ -174,7 +174,7 @@ def _inner(body: Any) -> Any:
     for _ in range(_MOST_DEPTH):
         if isinstance(body, list) and body:
             body = body[0]
-        elif isinstance(body, Mapping) and isinstance(body.get("error"), Mapping | list) and body["error"]:
+        elif isinstance(body, dict) and isinstance(body.get("error"), dict | list) and body["error"]:
             body = body["error"]
         else:
             break
@@ -197,13 +197,13 @@ def _parts(body: Any) -> list[Any]:
     if isinstance(body, str):
         is_json = body.lstrip()[:1] in {"{", "["}
         return [inner for inner in ([parsed(body)] if is_json else []) if not isinstance(inner, str)]
-    if not isinstance(body, Mapping):
+    if not isinstance(body, dict):
         return []
     parts: list[Any] = []
     if isinstance(body.get("loc"), list) and isinstance(body.get("msg"), str):  # FastAPI
         parts.append(f"{'.'.join(map(str, body['loc']))}: {body['msg']}")
-    if isinstance(metadata := body.get("metadata"), Mapping):
+    if isinstance(metadata := body.get("metadata"), dict):
         parts.append(metadata.get("raw"))  # OpenRouter: the words of the provider behind it
-    if isinstance(error := body.get("error"), Mapping | list):
+    if isinstance(error := body.get("error"), dict | list):
         parts.append(error)
     return [*parts, *(body[name] for name in _WORDS if name in body)]
