@@ -15,6 +15,7 @@ from nightjar.clients.credentials import key_hidden
 from nightjar.clients.failures import classify, has_rejected_credentials, message_of
 from nightjar.clients.pace import Pace, pace_of
 from nightjar.clients.retries import repeat, watch
+from nightjar.clients.status_errors import APIError
 from nightjar.core.calling.loops import PerLoop
 from nightjar.core.messages import Messages, Response, Tool
 from nightjar.core.rollout.state import SamplingArgs
@@ -210,7 +211,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         try:
             await self.raise_from_native_response(native)
             return await self.from_native_response(native)
-        except Error:
+        except (Error, APIError):
             raise
         except Exception as error:  # some servers do not follow the protocol
             raise InvalidModelResponseError(f"the endpoint sent a response of an unexpected shape: {error}") from error

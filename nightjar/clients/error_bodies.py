@@ -66,7 +66,7 @@ _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.DOTA
 _TITLE = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IGNORECASE)
 _WAIT = re.compile(
     r"(?:try again|retry|retry after|available|reset[s]?)\s*(?:in|after|:)?\s*"
-    r"((?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\s*)+)",
+    r"((?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z])\s*)+)",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h)", re.IGNORECASE)
@@ -97,7 +97,7 @@ def error_in(fields: Any) -> Any:
                 if _tells(place.get("error")):
                     return place["error"]
     status = fields.get("base_resp")  # MiniMax
-    if isinstance(status, dict) and status.get("status_code") not in {0, None}:
+    if isinstance(status, dict) and status.get("status_code") not in (0, None):
         return status
     is_error = fields.get("object") == "error" or not any(name in fields for name in _ANSWERS)
     return fields if is_error and any(_tells(fields.get(name)) for name in _WORDS) else None

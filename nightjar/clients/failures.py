@@ -217,9 +217,10 @@ def named_error(error: Exception, model: str) -> Error | None:
     return None
 
 
-def names_field(error: BaseException, name: str) -> bool:
-    """Returns whether an endpoint refuses a request because of a field."""
-    return getattr(error, "status_code", None) in _INVALID_STATUSES and _says((name,), error)
+def refuses_field(error: BaseException, name: str) -> bool:
+    """Returns whether an endpoint refuses a request because it does not know a field, or not in this request."""
+    is_invalid = getattr(error, "status_code", None) in _INVALID_STATUSES
+    return is_invalid and _says((name,), error) and not _says(OVERLONG_PHRASES, error)
 
 
 def message_of(error: BaseException) -> str:

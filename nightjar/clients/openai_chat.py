@@ -21,7 +21,7 @@ from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.clients.endings import CHAT, Ending, ended
 from nightjar.clients.endpoint_client import EndpointClient
-from nightjar.clients.failures import names_field
+from nightjar.clients.failures import refuses_field
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import (
     Message,
@@ -88,13 +88,16 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, "ChatCompleti
         try:
             return await super().send(arguments)
         except Exception as error:
-            sent = self._limit
-            if sent not in arguments or not names_field(error, sent):
+            sent = next((name for name in _LIMITS if name in arguments), None)
+            if sent is None or not refuses_field(error, sent):
                 raise
-            self._limit = next(name for name in _LIMITS if name != sent)
-            self.logger.info("The endpoint does not take %s. From now on, %s is sent.", sent, self._limit)
-            limit = arguments.pop(sent)
-            return await super().send({**arguments, self._limit: limit})
+        other = next(name for name in _LIMITS if name != sent)
+        limit = arguments.pop(sent)
+        response = await super().send({**arguments, other: limit})
+        if self._limit == sent:  # not yet changed by another request
+            self._limit = other
+            self.logger.info("The endpoint does not take %s. From now on, %s is sent.", sent, other)
+        return response
 
     def check_limit(self, arguments: Mapping[str, Any], response: Any) -> str | None:
         if (ignored := super().check_limit(arguments, response)) == self._limit == _LIMITS[0]:

@@ -114,7 +114,7 @@ def test_results_depend_on_the_endpoint_and_not_on_its_name_and_plain_sampling_p
 
 
 @pytest.mark.parametrize(
-    "sampling", [{"n": 2}, {"stream": True}, {"extra_body": {"n": 3}}, {"extra_body": {"stream": 1}}]
+    "sampling", [{"n": 2}, {"n": [1]}, {"stream": True}, {"extra_body": {"n": 3}}, {"extra_body": {"stream": 1}}]
 )
 def test_sampling_parameters_that_change_the_form_of_a_response_are_refused(sampling):
     with pytest.raises(ValidationError, match=r"(n|stream) is not possible"):

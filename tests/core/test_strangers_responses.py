@@ -102,6 +102,8 @@ async def test_the_reason_for_the_end_comes_before_the_text(outcome):
     ]
     assert failing(found) == []
     assert len(found) >= 60
+    _, told = await outcome(CHAT, chat(finish_reason="network_error"))
+    assert told == "Model 'm': Error code: 502 - the endpoint ended the response with the reason 'network_error'"
 
 
 async def test_the_status_of_a_response_of_openai_comes_before_its_text(outcome):
@@ -473,6 +475,7 @@ def test_the_wait_that_a_refusal_asks_for_is_read_from_every_form():
         (30, None, {"ratelimitbysize_remaining": "0.0", "ratelimitbysize_reset": "30"}),
         (4, {"error": {"details": [RETRY_INFO]}}, {"retry_after": "4"}),
         (None, {"error": {"message": "Slow down, try fewer requests"}}, {}),
+        (None, {"error": {"message": "Please retry 5 messages later"}}, {}),
         (None, None, {"x_ratelimit_remaining_requests": "5", "x_ratelimit_reset_requests": "1m0s"}),
     ):
         assert told_to_wait(body, **headers) == seconds, (body, headers)
@@ -509,6 +512,25 @@ async def test_a_server_that_refuses_one_name_of_the_limit_gets_the_other(canned
     canned.choose = choose
     other = {"max_tokens": 10}
     assert await ask_with_limit(canned) == [{"max_completion_tokens": 10}, other, other]
+
+
+async def test_requests_at_once_find_the_name_of_the_limit_and_a_wrong_value_changes_no_name(canned):
+    def refuse(name):
+        return {"error": {"message": f"Unsupported parameter: {name}"}}, 400
+
+    asked = [UserMessage(content="2+2?")]
+    canned.choose = lambda _, body: canned.reply(
+        *(refuse("max_completion_tokens") if "max_completion_tokens" in body else (chat(),))
+    )
+    async with resolve_client(ClientConfig(api_base_url=canned.url, max_retries=0)) as client:
+        answers = await asyncio.gather(*(client.get_response(asked, "m", {"max_tokens": 10}) for _ in range(8)))
+        assert [answer.message.content for answer in answers] == ["4"] * 8
+        canned.choose = lambda _, body: canned.reply(*refuse("max_completion_tokens or max_tokens"))
+        with pytest.raises(errors.ModelError, match="Unsupported parameter"):
+            await client.get_response(asked, "m", {"max_tokens": 10})
+        canned.choose = lambda *_: canned.reply(chat())
+        await client.get_response(asked, "m", {"max_tokens": 10})
+    assert canned.requests[-1][2]["max_tokens"] == 10
 
 
 async def test_a_server_that_ignores_one_name_of_the_limit_gets_the_other_after_one_warning(canned, caplog):

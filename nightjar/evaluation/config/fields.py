@@ -116,7 +116,7 @@ def _check_sampling(arguments: dict[str, Any]) -> dict[str, Any]:
     extra = arguments.get("extra_body")
     for place in (arguments, extra if isinstance(extra, dict) else {}):
         for name, usual in _NOT_SENT.items():
-            if place.get(name) not in {None, usual}:
+            if place.get(name) not in (None, usual):
                 raise PydanticCustomError(
                     NOT_TO_BE_SHOWN, "{name} is not possible: {why}", {"name": name, "why": _WHY[name]}
                 )
